@@ -115,8 +115,8 @@ $(VENV)/.docs: pyproject.toml | $(bin)/python
 	@$(call install,docs)
 
 $(VENV)/.oracle: $(VENV)/.check
-	@echo "setup: installing torch==2.13.0 into $(VENV), for the oracle tests only"
-	@$(bin)/python -m pip install -qq torch==2.13.0 && touch $@
+	@echo "setup: installing torch==2.13.0 and safetensors into $(VENV), for the oracle tests only"
+	@$(bin)/python -m pip install -qq torch==2.13.0 safetensors && touch $@
 
 # Where a GPU's extra is installed, CuPy and NVRTC are there already.
 $(VENV)/.nvrtc: $(VENV)/.check

@@ -29,7 +29,7 @@ from .places import WrongResult
 
 BENCHMARKS = (
     "dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "operators", "memcpy",
-    "emulator", "import",
+    "ops", "emulator", "import",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
@@ -47,12 +47,13 @@ def main(argv: list[str] | None = None) -> int:
         "--beside", type=_names, metavar="RECORD,…", help="only cases that these records have not"
     )
     run.add_argument(
-        "--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack)"
+        "--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack, ops)"
     )
     run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
     run.add_argument(
         "--scale", type=int, help="divide sizes by this, to try things out (layout, pack)"
     )
+    run.add_argument("--families", type=_names, help="families or operators, as unary,add (ops)")
     compare = commands.add_parser(
         "compare", help="what became faster or slower between two records"
     )
@@ -175,6 +176,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         "only": args.cases,
         "libraries": args.peers,
         "scale": args.scale,
+        "families": args.families,
     }
     if args.beside:
         given["only"] = _not_in(args.beside, module)

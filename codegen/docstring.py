@@ -8,7 +8,7 @@ from typing import Any
 
 from . import paths
 from .model import DTYPES, Op, parameter
-from .text import ROOM
+from .text import ROOM, WIDTH
 
 # How a schema's type reads; [] of a type reads as its plural.
 _WORDS = {
@@ -27,7 +27,7 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
     """
     first = ops[0]
     summary, _, more = first.doc.partition("\n")
-    named = (first.source or first).base
+    named = (first.source or first).public_name
     if is_method and "function" in (first.source or first).variants and first.is_public:
         return textwrap.wrap(f'"""{summary} See gt.{named}."""', ROOM - 4)
     tail = ["Args:", *_arguments(ops, parameters)]
@@ -40,20 +40,30 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
 
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
     head = textwrap.wrap(summary, ROOM - 4)
+    tail = [part for line in tail for part in _broken(line)]
     if tail[-1].endswith('"'):
         return [*head, "", *tail, '"""']
     return [*head, "", *tail[:-1], f'{tail[-1]}"""']
 
 
+def _broken(line: str) -> list[str]:
+    """The line, on several where it is long; quotes may follow."""
+    if len(line) <= WIDTH - 7 or line.startswith(">>>"):
+        return [line]
+    margin = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line, ROOM, subsequent_indent=f"{margin}    ", break_on_hyphens=False)
+
+
 def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
     """A line for each parameter: `name: type, default`."""
     found = []
-    takes_args = "*args" in parameters
+    takes_args, first = "*args" in parameters, ops[0]
     for written in parameters:
         name, _, default = written.partition("=")
         uses = [(op, a) for op in ops for a in op.arguments if parameter(a.name) == name]
         if name == "out":
-            text = "Tensor that takes the result"
+            several = len(first.schema.returns) > 1
+            text = "Tensors that take the results" if several else "Tensor that takes the result"
         elif name == "requires_grad":
             text = "bool"
         elif not uses:
@@ -97,6 +107,8 @@ def _returns(op: Op) -> str:
     returned = [str(value.type) for value in op.schema.returns]
     if op.kind == "inplace":
         return "self"
+    if op.named_results:
+        return f"{', '.join(op.named_results.split())}, by place or by name"
     if returned == ["Scalar"]:
         return "a Python number"
     if returned == ["Tensor(a)[]"]:
@@ -129,4 +141,4 @@ def _places(ops: Sequence[Op], first: Op) -> list[str]:
     else:
         where = f"Native: {paths.shown(paths.native(family)).removeprefix('gputensor/')}."
     on = "torch" if "function" in first.variants else "torch.Tensor"
-    return [f"{where} Matches {on}.{first.base}."]
+    return [f"{where} Matches {on}.{first.public_name}."]

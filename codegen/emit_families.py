@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import emit_functions, emit_operators, paths
-from .model import Model, Op
+from .model import MODULES, Model, Op
 from .text import WIDTH, indent, module, pruned, wrap
 
 FAMILY_DOC = (
@@ -21,13 +21,18 @@ FAMILY_DOC = (
 FAMILY_IMPORTS = """from ...core import errors as _errors
 from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import checked_outs as _checked_outs
 from ...core.arguments import coerced as _coerced
+from ...core.arguments import coerced_either as _coerced_either
+from ...core.arguments import coerced_swapped as _coerced_swapped
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import number as _number
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
+from ...core.dtype import int64 as _long
 from ...core.memory_format import contiguous_format as _contiguous_format
+from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state"""
@@ -96,6 +101,7 @@ def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
     parts = [FAMILY_IMPORTS]
     for base in dict.fromkeys(op.base for op in ops):
         blocks = [[line for op in ops if op.base == base for line in emit_operators.operator(op)]]
+        blocks[0] += emit_functions.results(model, base)
         blocks += emit_functions.functions(model, base) + emit_functions.methods(model, base)
         blocks += [
             emit_operators.call(op) for op in ops if op.base == base and op.identifier in used
@@ -116,8 +122,10 @@ def _spaced(blocks: list[list[str]]) -> list[str]:
 def _index(model: Model, used: set[str]) -> str:
     properties = model.bases("property")
     dunders = [(op.family, name) for op in model.ops for name in op.operators]
-    methods = [(_family_of(model, name), name) for name in [*model.bases("method"), *properties]]
-    functions = [(_family_of(model, name), name) for name in model.bases("function")]
+    names = [*model.bases("method"), *properties, *model.aliases("method")]
+    methods = [(_family_of(model, name), name) for name in names]
+    names = [*model.bases("function", ""), *model.aliases("function", "")]
+    functions = [(_family_of(model, name), name) for name in names]
     named = {
         "FUNCTIONS": functions,
         "METHODS": methods + dunders,
@@ -126,8 +134,19 @@ def _index(model: Model, used: set[str]) -> str:
     }
     named["EXPORTS"] = exports()
     parts = [f'{name} = _read("""\n{_listed(found)}\n""")' for name, found in named.items()]
+    parts += ["MODULES: dict[str, dict[str, str]] = {", *indent(_modules(model)), "}"]
     parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
     return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
+
+
+def _modules(model: Model) -> list[str]:
+    """Functions of the modules beside gt, under their names there."""
+    lines = []
+    for name in MODULES:
+        bases = [*model.bases("function", name), *model.aliases("function", name)]
+        listed = [(_family_of(model, base), base.removeprefix(f"{name}_")) for base in bases]
+        lines += [f'"{name}": _read("""', *_listed(listed).split("\n"), '"""),']
+    return lines
 
 
 def _loops(model: Model) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import docstring, gather
 from .merge import Merge, merged, spread, vararg
 from .model import OPTIONS, Model, Op, default, parameter
-from .text import indent, wrap
+from .text import WIDTH, indent, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 def functions(model: Model, base: str) -> list[list[str]]:
     """The function of a public name, as a block of lines; none where `gt` has no such name."""
+    if base in (aliases := model.aliases("function")):
+        return [[f"{base} = {aliases[base]}"]]
     return [public(model, base, "function")] if base in model.bases("function") else []
 
 
 def methods(model: Model, base: str) -> list[list[str]]:
     """The method or property of a public name, then what Python's operators call of it."""
-    blocks = []
+    aliases = model.aliases("method")
+    blocks = [[f"Tensor_{base} = Tensor_{aliases[base]}"]] if base in aliases else []
     for variant in ("method", "property"):
         if base in model.bases(variant):
             blocks.append(_alias(model, base) if variant == "method" else [])
@@ -117,8 +120,9 @@ def input_for_self(lines: Sequence[str]) -> list[str]:
 
 def _refused(name: str, lines: Sequence[str]) -> list[str]:
     """Lines whose failure is told in one sentence; a `try` costs nothing while nothing fails."""
-    handler = f'except Exception as error: _refuse(error, "{name}", locals()); raise'
-    return ["try:", *indent(lines), handler]
+    head, body = "except Exception as error:", f'_refuse(error, "{name}", locals()); raise'
+    fits = len(f"{head} {body}") <= WIDTH - 4
+    return ["try:", *indent(lines), *([f"{head} {body}"] if fits else [head, f"    {body}"])]
 
 
 def signature(it: Public) -> list[str]:
@@ -165,19 +169,44 @@ def _single(it: Public) -> list[str]:
     if op.takes_requires_grad:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
     if it.outs:
-        given = _out(it.outs[op.name], {}, lead)
-        lines += ["if out is not None:", *indent([_out_keys(it), *given, *end])]
-    return [*lines, *gather.call(op, {}, lead), *end]
+        form = it.outs[op.name]
+        given = [_out_keys(form), *_out(form, {}, lead), *end]
+        lines += ["if out is not None:", *indent(given)]
+    return [*lines, *_call(op, {}, lead), *end]
 
 
-def _out_keys(it: Public) -> str:
+def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+    """The call, whose results get their names where it has several."""
+    if not op.named_results or not op.is_public:
+        return gather.call(op, arguments, lead)
+    return gather.call(op, arguments, f"{lead}Results_{op.base.rstrip('_')}(", ")")
+
+
+def results(model: Model, base: str) -> list[str]:
+    """The line that makes the type of a name's results, where there are several with names.
+
+    Raises: LookupError where overloads name them differently.
+    """
+    ops = [op for op in model.ops if op.base == base and op.kind == "functional" and op.is_public]
+    found = {op.named_results for op in ops} - {""}
+    if len(found) > 1:
+        raise LookupError(f"results of '{base}' must have the same names in all overloads")
+    return [f'Results_{base} = _named("{base}", "{names}")' for names in found]
+
+
+def _out_keys(form: Op) -> str:
     """The keys of `out` count too."""
-    return f'key_set |= _checked_out("{it.name}", out)._keys & keep'
+    name, count = form.base, len(form.schema.out_arguments)
+    if count == 1:
+        return f'key_set |= _checked_out("{name}", out)._keys & keep'
+    return f'key_set |= _checked_outs("{name}", out, {count}) & keep'
 
 
-def _out(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call of an out form. Its own operand is last; what only it has is left to its default."""
-    return gather.call(op, {**arguments, op.arguments[-1].name: "out"}, lead)
+def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+    """The call of an out form. What only it has beside its outs is left to its default."""
+    outs = [a.name for a in form.schema.out_arguments]
+    given = {name: f"out[{n}]" for n, name in enumerate(outs)} if outs[1:] else {outs[0]: "out"}
+    return _call(form, {**arguments, **given}, lead)
 
 
 def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) -> list[str]:
@@ -198,10 +227,11 @@ def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) 
 def _merged(it: Public, merge: Merge) -> list[str]:
     lines = []
     if it.takes_requires_grad:
-        names = [item.partition("=")[0] for item in merge.parameters]
-        again = [f"{name}={name}" for name in [*names, *(a.name for a in it.options)]]
+        names = [item.partition("=")[0] for item in merge.parameters if item != "*"]
+        again = [name if name == "*args" else f"{name}={name}" for name in names]
+        again += [f"{a.name}={a.name}" for a in it.options]
         lines += ["if requires_grad:"]
-        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()"))
+        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()", WIDTH - 12))
     lines += list(merge.preamble)
     named = [item.partition("=")[0] for item in merge.parameters]
     checked: dict[str, Any] = {}
@@ -223,8 +253,8 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     lines = _merged_out(it, merge, ops, shared)
     for case, op in zip(merge.cases, ops):
         body = [] if shared else gather.gathered(op)
-        body += gather.call(op, case.arguments)
-        lines += [f"if {case.condition}:", *indent(body)] if case.condition else body
+        body += _call(op, case.arguments)
+        lines += _if(case.condition, body)
     if merge.cases[-1].condition:
         lines += wrap(
             "raise _errors.no_form(", [f'"{name}"' for name in (it.name, *merge.forms)], ")"
@@ -232,22 +262,35 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     return lines
 
 
+def _if(condition: str, body: list[str]) -> list[str]:
+    if not condition:
+        return body
+    head = [f"if {condition}:"]
+    if len(head[0]) > WIDTH - 12:
+        first, *others = condition.split(" and ")
+        head = ["if (", *indent([first, *(f"and {part}" for part in others)]), "):"]
+    return [*head, *indent(body)]
+
+
 def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
     """Keys that all overloads share, and the branch of a call with `out`."""
     lines = gather.gathered(ops[-1]) if shared else []
     if not it.outs:
         return lines
-    keys, branch = [_out_keys(it)], []
+    keys = {_out_keys(form) for form in it.outs.values()}
+    first = list(keys) if shared and len(keys) == 1 else []
+    branch = []
     for case, op in zip(merge.cases, ops):
         form = it.outs.get(op.name)
         body = [f'raise _errors.no_out("{it.name}")']
         if form is not None:
-            filled = {a.name: default(a) for a in form.arguments[:-1] if a.has_default}
-            filled = {n: value for n, value in filled.items() if n not in op.parameters}
-            body = [] if shared else [*gather.gathered(op), *keys]
+            kept = [a for a in form.arguments if a.has_default and not a.is_write]
+            filled = {a.name: default(a) for a in kept if a.name not in op.parameters}
+            body = [] if shared else gather.gathered(op)
+            body += [] if first else [_out_keys(form)]
             body += _out(form, filled | case.arguments)
-        branch += [f"if {case.condition}:", *indent(body)] if case.condition else body
-    return [*lines, "if out is not None:", *indent(keys if shared else []), *indent(branch)]
+        branch += _if(case.condition, body)
+    return [*lines, "if out is not None:", *indent([*first, *branch])]
 
 
 # --- Python's operators -------------------------------------------------------------------------
@@ -281,7 +324,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
         foreign = ["return NotImplemented"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
     lines = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
-    return [*lines, *gather.call(op, given)]
+    return [*lines, *_call(op, given)]
 
 
 def _given(op: Op, written: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ IMPORTED = {
     "_Node": "from ...autograd.node import Node as _Node",
     "_geometry": "from ...autograd.formulas import geometry as _geometry",
     "_shapes": "from ...autograd.formulas import shapes as _shapes",
+    "_forms": "from ...structured import forms as _forms",
     "_save": "from ...autograd.saved import save as _save",
     "_save_copy": "from ...autograd.saved import save_copy as _save_copy",
 }
@@ -47,13 +48,15 @@ def kernels(model: Model, family: str) -> str:
 
 # What makers/rows.py offers.
 ROWS = {
-    "impl", "bind", "selects", "counts", "tracks", "replays",
+    "impl", "bind", "forwards", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
 }  # fmt: skip
 
 
 def _row(op: Op, names: dict[str, str]) -> list[str]:
     operator = f"_operators.{op.identifier}"
+    if op.is_forward:
+        return _call("forwards", operator, f"_operators.{op.follows}")
     rules = _rules(op, names)
     if op.dispatch is None and not check_kernels.defines(op.family, op.identifier):
         return _call("bind", operator, f"native.{op.kernel_factory}", f'"{op.loop}"', *rules)
@@ -62,11 +65,22 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
     at = op.dispatch or dict.fromkeys(DEVICES, op.identifier)
     kernels = dict.fromkeys(at.values())
     rows = [
-        (f'"{", ".join(key for key in at if at[key] == name)}"', f"native.{name}")
+        (f'"{", ".join(key for key in at if at[key] == name)}"', _kernel(op, name))
         for name in kernels
     ]
     lines = [line for row in rows[:-1] for line in _call("impl", operator, *row)]
     return lines + _call("impl", operator, *rows[-1], *rules)
+
+
+def _kernel(op: Op, name: str) -> str:
+    """What native/<family>.py defines, or what follows from another operator."""
+    if not op.follows:
+        return f"native.{name}"
+    if check_kernels.defines(op.family, op.identifier):
+        return f"native.{op.identifier}"
+    outs = len(op.schema.returns)
+    given = f"_operators.{op.follows}" if outs == 1 else f"_operators.{op.follows}, {outs}"
+    return f"_forms.{name}({given})"
 
 
 def _call(function: str, *given: str) -> list[str]:

@@ -107,7 +107,7 @@ class _Formula:
     """The derivative of one operand: its text, and what it takes from the call.
 
     asked: name of a value -> expression over the arguments. tensors: operands whose elements it
-    needs. values: other arguments. others: results but the first, by name, with their number.
+    needs. values: other arguments. others: results of several, by name, with their number.
     """
 
     def __init__(self, op: Op, text: str) -> None:
@@ -119,12 +119,14 @@ class _Formula:
         known = [a for a in op.arguments if parameter(a.name) in names and a.name not in self.asked]
         self.tensors = [a.name for a in known if a.type.has_tensor]
         self.values = [a for a in known if not a.type.has_tensor]
-        self.has_result = "result" in names
-        self.others = {
-            made.name: number
-            for number, made in enumerate(op.schema.returns)
-            if number and made.name in names
-        }
+        made = op.schema.returns
+        is_one_of_several = len(made) > 1 and any(x.name == "result" for x in made)
+        self.has_result = "result" in names and not is_one_of_several
+        self.has_grads = "grads" in names
+        if self.has_result and len(made) > 1:
+            raise LookupError(f"{op.name}: a derivative names the results, of which it has several")
+        called = [x.name or f"result{n}" for n, x in enumerate(made)]
+        self.others = {x: n for n, x in enumerate(called) if x in names and len(made) > 1}
 
     @property
     def saved(self) -> list[str]:
@@ -144,7 +146,7 @@ class _Formula:
             if len(head + text + tail) <= WIDTH - margin:
                 break
         first = [f"{name} = {code}" for name, code in where.items() if name not in inlined]
-        return [*first, *_line(head, text, tail)]
+        return [*first, *_line(head, text, tail, WIDTH - margin)]
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
@@ -208,23 +210,34 @@ def _head(op: Op) -> list[str]:
         lines.append(f"inputs = {_quoted(formulas)}")
     others = [pair for formula in formulas.values() for pair in formula.others.items()]
     if others:
-        pairs = [f'("saved_{name}", {number})' for name, number in others]
+        pairs = [f'("saved_{name}", {number})' for name, number in dict.fromkeys(others)]
         lines.append(f"others = {_listed(pairs)}")
+    if _takes_all(op):
+        lines.append("takes_all = True")
     return lines
 
 
 def _body(op: Op) -> list[str]:
     """`backward` and `release`."""
     formulas, saved = _formulas(op), _slots(op)
-    grads = "*grads" if op.schema.returns[0].type.required.is_list else "grad"
-    lines = ["", f"def backward(node, {grads}):"]
-    lines += indent(["grads = node.zeros_for(grads)"] if grads == "*grads" else [])
+    is_list = op.schema.returns[0].type.required.is_list
+    lines = ["", f"def backward(node, {'*grads' if is_list or _takes_all(op) else 'grad'}):"]
+    lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
         # written out: every backward calls it, and a loop over names costs 200 ns
-        freed = "".join(f"node.{slot} = " for slot in saved)
-        lines += ["", "def release(node):", f"    {freed}_FREED"]
+        lines += ["", "def release(node):"]
+        for k in range(0, len(saved), 3):
+            lines.append(
+                "    " + "".join(f"node.{slot} = " for slot in saved[k : k + 3]) + "_FREED"
+            )
     return lines
+
+
+def _takes_all(op: Op) -> bool:
+    """True where several results are differentiated: a formula looks at `grads`."""
+    of_several = len(op.schema.returns) > 1
+    return of_several and any(formula.has_grads for formula in _formulas(op).values())
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
@@ -248,13 +261,16 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
     return [*lines, f"return {', '.join(results)}"]
 
 
-def _line(head: str, expression: str, tail: str) -> list[str]:
+def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
     """The line; a call whose arguments make it too long is broken."""
     made = ast.parse(expression, mode="eval").body
-    if len(head + expression + tail) < WIDTH - 12 or not isinstance(made, ast.Call):
+    if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
+        made, tail = made.value, f"[{ast.unparse(made.slice)}]{tail}"
+        expression = ast.unparse(made)
+    if len(head + expression + tail) <= room or not isinstance(made, ast.Call):
         return [head + expression + tail]
     given = [ast.unparse(argument) for argument in made.args]
-    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}")
+    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}", room)
 
 
 # --- what is kept -------------------------------------------------------------------------------
@@ -287,7 +303,10 @@ def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
         before = test
         test = " or ".join(f"node.edges[{number}] is not None" for number in numbers)
         lines += [f"    {line}"] if test == before else [f"if {test}:", f"    {line}"]
-    lines += [f"node.{slot} = {expression}" for slot, expression in _kept(op).items()]
+    for slot, expression in _kept(op).items():
+        line = f"node.{slot} = {expression}"
+        is_long = len(line) > WIDTH - 8
+        lines += [f"node.{slot} = (", f"    {expression}", ")"] if is_long else [line]
     if not lines:
         return []
     return ["", *wrap(f"def {name}(", ["node", *op.parameters], "):"), *indent(lines)]

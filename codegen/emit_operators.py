@@ -22,7 +22,7 @@ def operator(op: Op) -> list[str]:
 
 
 def repr_of(text: str) -> str:
-    return f'"{text}"'
+    return f'"{text}"' if '"' not in text else repr(text)
 
 
 def tuple_of(texts: Sequence[str]) -> str:

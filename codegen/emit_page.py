@@ -44,7 +44,8 @@ def _family(family: str, ops: list[Op]) -> list[str]:
 
 def _row(op: Op) -> str:
     names = ", ".join(f"`{name}`" for name in public_names(op)) or "`gt.ops` only"
-    forms = ", ".join(f"`{form}`" for form in op.autogen)
+    listed = [*op.autogen, *(str(found.name) for found in op.scalars)]
+    forms = ", ".join(f"`{form}`" for form in listed)
     gradient = ", ".join(f"`{name}`" for name in op.derivatives)
     what = op.doc.partition("\n")[0].replace("|", "\\|")
     if op.dtypes:

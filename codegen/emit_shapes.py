@@ -49,8 +49,8 @@ def shapes(model: Model) -> str:
         if op.is_implicit:
             continue
         if places:
-            which = "first" if places == [0] else "last" if places == [n - 1] else "other"
-            counted.add((f"counts_{which}_{n}", places[0]))
+            if len(places) == 1:
+                counted.add((f"counts_{places[0]}_of_{n}", places[0]))
         elif emit_kernels.is_view(op) and not op.replay:
             is_list = op.schema.returns[0].type.required.is_list
             tracked.add((f"tracks_{'views' if is_list else 'view'}_{n}", n))
@@ -74,14 +74,16 @@ def shape_of(op: Op) -> str:
     inputs = op.derivatives or [a.name for a in op.tensors]
     letters = ""
     for a in op.arguments:
-        if not a.type.has_tensor:
+        if not a.type.has_tensor or str(a.type.required) == "Tensor?[]":
             letters += "V"
         elif a.type.required.is_list:
             letters += "L"
         elif a.name not in inputs:
             letters += "O" if a.type.is_optional else "C"
         else:
-            letters += "P" if a.type.is_optional else "N" if a.name in op.kernel_numbers else "T"
+            is_number = a.name in op.kernel_numbers
+            plain, optional = ("N", "Q") if is_number else ("T", "P")
+            letters += optional if a.type.is_optional else plain
     return letters
 
 
@@ -143,6 +145,7 @@ def _plain(shape: str) -> str:
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
         "P": "({0} is None or {0}._autograd is None)",
+        "Q": 'getattr({0}, "_autograd", None) is None',
         "L": "all([x._autograd is None for x in {0}])",
     }
     return " and ".join(
@@ -152,7 +155,7 @@ def _plain(shape: str) -> str:
 
 def _given(shape: str) -> str:
     """The operands that are differentiated, as arguments."""
-    stars = {"T": "", "N": "", "P": "", "L": "*"}
+    stars = {"T": "", "N": "", "P": "", "Q": "", "L": "*"}
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
 
@@ -203,10 +206,10 @@ def _records(shape: str) -> list[str]:
 
 
 def _casts(shape: str) -> list[str]:
-    casters = {"T": "cast", "N": "cast_any", "P": "cast_any", "L": "cast_list"}
+    casters = {"T": "cast", "N": "cast_any", "P": "cast_any", "Q": "cast_any", "L": "cast_list"}
     keys = {
         "T": "{0}._keys", "L": "keys_of_list({0})", "P": "(0 if {0} is None else {0}._keys)",
-        "N": "(0 if type({0}) in NUMBERS else {0}._keys)",
+        "N": "(0 if type({0}) in NUMBERS else {0}._keys)", "Q": 'getattr({0}, "_keys", 0)',
     }  # fmt: skip
     operands = [(letter, name) for letter, name in zip(shape, NAMES) if letter in casters]
     bits = " | ".join(keys[letter].format(name) for letter, name in operands)

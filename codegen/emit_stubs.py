@@ -6,11 +6,13 @@ One signature per overload, so that completion shows what goes together; docstri
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
+from .emit_families import exports
 from .emit_functions import Public, gathered, input_for_self, signature
 from .merge import vararg
-from .model import default, Model, Op, parameter
+from .model import Model, Op, default, parameter
 from .text import HEADER, indent, pruned, wrap
 
 _TYPES = {
@@ -21,12 +23,13 @@ _TYPES = {
 }  # fmt: skip
 
 IMPORTS = """from collections.abc import Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.memory_format import layout, memory_format
-from ..native.random import Generator
+from ..core.memory_format import layout
+from ..core.memory_format import memory_format
+from ..structured.generator import Generator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 
@@ -55,11 +58,22 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 """
 
 
-def functions(model: Model) -> str:
+def functions(model: Model, module: str = "") -> str:
+    """module: of gt.linalg and its like, whose functions have short names there."""
+    prefix = f"{module}_" if module else ""
+    # gputensor/__init__.py gives some of gt itself.
+    by_hand = set() if module else {name for _, name in exports()}
     lines: list[str] = []
-    for name in model.bases("function"):
-        lines += _public(gathered(model, name, "function"))
-    return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
+    for name in [name for name in model.bases("function", module) if name not in by_hand]:
+        of_name = gathered(model, name, "function")
+        lines += _public(replace(of_name, name=name.removeprefix(prefix)))
+    aliases = model.aliases("function", module)
+    second = {name.removeprefix(prefix): to.removeprefix(prefix) for name, to in aliases.items()}
+    lines += [f"{name} = {to}" for name, to in second.items() if name != to]
+    # A stub gives on what it imports `as` the same name.
+    taken = sorted({to for to in aliases.values() if not to.startswith(prefix)})
+    imports = [f"from .functions import {to}{f' as {to}' * (to in second)}" for to in taken]
+    return _stub(model, [*imports, *lines])
 
 
 def methods(model: Model) -> str:
@@ -67,11 +81,30 @@ def methods(model: Model) -> str:
     for name in sorted({*model.bases("method"), *model.bases("property")}):
         variant = "method" if model.overloads(name, "method") else "property"
         lines += indent(_public(gathered(model, name, variant)))
+    aliases = model.aliases("method").items()
+    lines += indent([f"{name} = {target}" for name, target in aliases])
     for op, dunder, given in ((o, d, g) for o in model.ops for d, g in o.operators.items()):
         other = f", other: {'Tensor | _Number' if op.numbers else 'Tensor'}"
         taken = other if "other" in given else ""
         lines.append(f"    def {dunder}(self{taken}) -> Tensor: ...")
-    return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
+    return _stub(model, lines)
+
+
+def _stub(model: Model, lines: list[str]) -> str:
+    """With the types of several results that have names, where they are used."""
+    text, named = "\n".join(lines), dict.fromkeys(op.named_results for op in model.ops)
+    used = [fields.split() for fields in named if fields and f"-> {_named(fields)}:" in text]
+    types = [
+        line for fields in used
+        for line in (f"class {_named(' '.join(fields))}(NamedTuple):",
+                     *(f"    {field}: Tensor" for field in fields))
+    ]  # fmt: skip
+    imports = IMPORTS if types else IMPORTS.replace(", NamedTuple", "")
+    return HEADER + "\n".join([*pruned([imports, "\n".join([*types, text])]), ""])
+
+
+def _named(fields: str) -> str:
+    return "".join(["_", *(field.capitalize() for field in fields.split())])
 
 
 def calls(model: Model, used: Collection[str]) -> str:
@@ -79,7 +112,7 @@ def calls(model: Model, used: Collection[str]) -> str:
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
-    return HEADER + "\n".join([*pruned([IMPORTS, "\n".join(lines)]), ""])
+    return _stub(model, lines)
 
 
 def operators(model: Model, named: set[str]) -> str:
@@ -101,12 +134,13 @@ def _positional(op: Op) -> list[str]:
 
 
 def _public(it: Public) -> list[str]:
-    signatures = [items for op in _distinct(it.ops) for items in _signatures(it, op)]
+    signatures = [(op, items) for op in _distinct(it.ops) for items in _signatures(it, op)]
     lines = []
-    for items in signatures:
+    for op, items in signatures:
+        result = _named(op.named_results) if op.named_results else _result(op)
         lines += ["@overload"] if len(signatures) > 1 else []
         lines += ["@property"] if it.variant == "property" else []
-        lines += wrap(f"def {it.name}(", items, f") -> {_result(it.first)}: ...")
+        lines += wrap(f"def {it.name}(", items, f") -> {result}: ...")
     return lines if it.is_method else input_for_self(lines)
 
 
@@ -138,7 +172,9 @@ def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[st
             found.append(_typed(argument, op.numbers))
     named = [_typed(argument, op.numbers) for argument in op.taken.keyword_only]
     named += ["requires_grad: bool = False"] if it.takes_requires_grad else []
-    named += ["out: Tensor | None = None"] if it.outs else []
+    if it.outs:
+        is_one = len(op.schema.returns) == 1
+        named.append(f"out: {'Tensor' if is_one else 'Sequence[Tensor]'} | None = None")
     if named and not spread:
         found.append("*")
     return found + named

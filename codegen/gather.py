@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .model import Op, parameter
+from .model import Op, default, parameter
 from .text import WIDTH, indent, wrap
 
 
@@ -26,6 +26,8 @@ def expression(op: Op) -> str:
         name = at[argument.name]
         if argument.type.required.is_list:
             terms.append(f"_keys_of_list({name})")
+        elif argument.type.is_optional and argument.name in op.numbers:
+            terms.append(f'getattr({name}, "_keys", 0)')
         elif argument.type.is_optional:
             terms.append(f"(0 if {name} is None else {name}._keys)")
         elif argument.name in op.numbers:
@@ -54,10 +56,24 @@ def is_conditional(keys: str) -> bool:
     return re.match(r"\w+\._keys if ", keys) is not None
 
 
-def call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
+def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str = "") -> list[str]:
     """The call through the table, once `key_set` is there."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
-    return wrap(f"{lead}op_{op.identifier}.table[key_set](", ["key_set", *given], ")", WIDTH - 12)
+    head = f"{lead}op_{op.identifier}.table[key_set]("
+    return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 16)
+
+
+def _coerced(op: Op, listed: str) -> str:
+    """What reads operands that are no tensors: for some operators the first one may be a number."""
+    if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
+        return f"_coerced_either({listed})"
+    swaps = any(n.startswith("__r") and given == "self, other" for n, given in op.python.items())
+    if not swaps or op.kind != "functional":
+        return f"_coerced({listed})"
+    tests = [f"{a.name} == {default(a)}" for a in op.arguments[2:]]
+    if not tests:
+        return f"_coerced_swapped({listed})"
+    return f"(_coerced_swapped if {' and '.join(tests)} else _coerced)({listed})"
 
 
 def gathered(op: Op) -> list[str]:
@@ -72,7 +88,7 @@ def gathered(op: Op) -> list[str]:
             "try:",
             *indent(assigned(keys)),
             "except AttributeError:",
-            f"    key_set, {listed} = _coerced({listed})",
+            f"    key_set, {listed} = {_coerced(op, listed)}",
             state,
             "key_set = (key_set | include) & keep",
         ]

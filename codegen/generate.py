@@ -13,7 +13,7 @@ from . import (
     faces,
     paths,
 )
-from .model import Model
+from .model import MODULES, Model
 
 
 def files(model: Model) -> dict[Path, str]:
@@ -30,6 +30,7 @@ def files(model: Model) -> dict[Path, str]:
         **{paths.GENERATED / name: text for name, text in faces.FILES.items()},
         **emit_families.families(model, used),
         paths.GENERATED / "functions.pyi": emit_stubs.functions(model),
+        **{paths.GENERATED / f"{name}.pyi": emit_stubs.functions(model, name) for name in MODULES},
         paths.GENERATED / "methods.pyi": emit_stubs.methods(model),
         paths.GENERATED / "calls.pyi": emit_stubs.calls(model, used),
         paths.GENERATED / "operators.pyi": emit_stubs.operators(model, named),

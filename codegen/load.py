@@ -6,6 +6,7 @@ import ast
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .model import Model, Op
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
-    "reads", "shortcut", "signature", "doc", "python_module",
+    "reads", "shortcut", "signature", "doc", "python_module", "scalars", "aliases",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property")
 
@@ -45,7 +46,8 @@ def loads(text: str) -> Model:
     known: dict[str, Op] = {}
     for node in root.value:
         entry = _Entry(node).op()
-        for op in (entry, *_derived(entry)):
+        forms = [entry, *_derived(entry)]
+        for op in (*forms, *_forwarded(entry, forms)):
             other = known.setdefault(op.name, op)
             if other is not op:
                 raise EntryError(op.line, op.name, f"is defined already, at line {other.line}")
@@ -60,33 +62,101 @@ def loads(text: str) -> Model:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """The operators that the entry's `autogen` names."""
+    """The operators that `autogen` names; what is named after a copy is a form of it."""
+    copy = None
     for name in entry.autogen:
-        schema = model.derive(entry, name)
+        of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
+        schema = model.derive(of, name)
         if schema is None:
             forms = f"'{entry.base}_' or '{entry.base}.out'"
             raise EntryError(
                 entry.line, entry.base, f"'autogen' must name its forms like {forms} (got '{name}')"
             )
-        in_place = schema.kind == "inplace"
-        yield Op(
+        kind = "copy" if schema.name.base == f"{entry.base}_copy" and of is entry else schema.kind
+        summary = entry.doc.partition("\n")[0]
+        docs = {"inplace": f"In place: {summary}", "copy": f"{summary} A copy, row-major."}
+        tags = tuple(tag for tag in of.tags if tag not in model.OF_THE_ENTRY)
+        has_kernels = of.dispatch is not None and not of.loops and not of.dtypes
+        follows = kind == "copy" or of.follows or has_kernels
+        made = Op(
             schema=schema,
             line=entry.line,
             family=entry.family,
-            doc=f"In place: {entry.doc.partition(chr(10))[0]}" if in_place else entry.doc,
-            variants=("method",) if in_place else ("function",),
+            doc=docs.get(kind, of.doc),
+            variants=("method",) if kind == "inplace" else ("function",),
+            dispatch={_key(of, kind): kind} if follows else None,
             factory=entry.factory,
             loops=entry.loops,
             dtypes=entry.dtypes,
-            derivatives=(entry.derivatives or _zeros(entry)) if in_place else {},
+            derivatives=_derivatives(of, kind),
             numbers=entry.numbers,
-            python=entry.python if in_place else {},
-            tags=tuple(tag for tag in entry.tags if tag not in model.OF_THE_ENTRY),
+            python=entry.python if kind == "inplace" else {},
+            tags=(*tags, "view_copy") if kind == "copy" else tags,
             device_check=entry.device_check,
             device_guard=entry.device_guard,
             python_module=entry.python_module,
-            source=entry,
+            source=of,
+            follows=of.identifier if follows else "",
         )
+        copy = made if kind == "copy" else copy
+        yield made
+
+
+def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
+    """The overloads of `scalars`, which call the form of their kind, and all under second names."""
+    made = []
+    for found in entry.scalars:
+        of = next((op for op in forms if op.kind == found.kind), None)
+        if of is None or len(of.arguments) != len(found.arguments):
+            complaint = f"'scalars' must name overloads of its forms (got '{found.name}')"
+            raise EntryError(entry.line, entry.base, complaint)
+        made.append(_forward(of, found))
+    yield from made
+    for alias in entry.aliases:
+        of_module = next((m for m in model.MODULES if alias.startswith(f"{m}_")), "")
+        for op in (*forms, *made):
+            if op.kind == "inplace" and of_module:
+                continue
+            base = f"{alias}_" if op.kind == "inplace" else alias
+            name = model.schema.OperatorName("", base, op.schema.name.overload)
+            renamed = model.schema.FunctionSchema(name, op.arguments, op.schema.returns)
+            yield replace(
+                _forward(op, renamed), numbers=op.numbers, alias_of=op.base,
+                tags=tuple(tag for tag in op.tags if tag not in model.OF_THE_ENTRY),
+                python_module=of_module or entry.python_module,
+            )  # fmt: skip
+
+
+def _forward(of: Op, found: Any) -> Op:
+    """An overload that calls another one, with arguments in the same places."""
+    return Op(
+        schema=found,
+        line=of.line,
+        family=of.family,
+        doc=of.doc,
+        variants=(),
+        dispatch={model.IMPLICIT: model.FORWARD},
+        tags=of.tags,
+        device_check=of.device_check,
+        device_guard=of.device_guard,
+        python_module=of.python_module,
+        source=of,
+        follows=of.follows if of.is_forward else of.identifier,
+    )
+
+
+def _key(of: Op, kind: str) -> str:
+    """Where a form is registered that follows from another operator: what is written in place is
+    differentiated as what it calls."""
+    return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
+
+
+def _derivatives(of: Op, kind: str) -> dict[str, str]:
+    if kind == "copy":
+        return of.derivatives
+    if kind != "inplace" or of.is_implicit and not of.derivatives:
+        return {}
+    return of.derivatives or _zeros(of)
 
 
 def _zeros(entry: Op) -> dict[str, str]:
@@ -156,10 +226,14 @@ class _Entry:
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
-            python_module=self.choice("python_module", ("nn",))
+            python_module=self.choice("python_module", (*model.BY_HAND, *model.MODULES))
             if "python_module" in self.nodes
             else "",
             node=self.word("node") if "node" in self.nodes else "",
+            scalars=tuple(map(self.parsed, self.nodes["scalars"].value))
+            if "scalars" in self.nodes
+            else (),
+            aliases=self.words("aliases"),
             replay=not self.flag("replay", {"False": True, "True": False}),
         )
         for field in ("node", "replay"):
@@ -174,7 +248,10 @@ class _Entry:
         return op
 
     def schema(self) -> Any:
-        node, text = self.nodes["func"], self.text("func")
+        return self.parsed(self.nodes["func"])
+
+    def parsed(self, node: yaml.Node) -> Any:
+        text = self.scalar(node, "func")
         try:
             schema = model.schema.parse(text)
         except model.schema.errors.SchemaError as error:

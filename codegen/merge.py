@@ -170,16 +170,19 @@ class _Overloads:
 
     def _preamble(self) -> tuple[list[str], bool]:
         """Lines that bring values to their names, and whether the positional ones are `*args`."""
+        owns = list(self.positional.values())
         for op in self.ops:
             listed = vararg(op, is_method=self.is_method)
-            others = [a for own in self.positional.values() for a in own if a is not listed]
-            if (
-                listed
-                and len(others) == len(self.ops) - 1
-                and listed.name not in (a.name for a in others)
+            if listed is None:
+                continue
+            others = [own for own in owns if own != [listed]]
+            if all(
+                len(own) == 1 and own[0].name != listed.name and _class(own[0]) in TESTS
+                for own in others
             ):
-                return spread(self.base, listed, others), True
+                return spread(self.base, listed, [own[0] for own in others]), True
         moved = [own for own in map(self._own, self.ops) if self._moves(own)]
+        moved = [own for n, own in enumerate(moved) if own not in moved[:n]]
         tail = self._tail()
         if moved and not all(map(self._has_one_place, tail)):
             return self._by_the_first(tail), True

@@ -6,7 +6,9 @@ No I/O here; `load.py` makes Ops from the YAML and the emitters read them.
 from __future__ import annotations
 
 import keyword
+import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .paths import load_module
@@ -20,6 +22,12 @@ DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
+# Names of alias sets, in the order of what is written.
+NAMES_OF_SETS = "abcdefgh"
+# Modules beside gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
+MODULES = ("linalg", "fft", "special")
+# Modules with functions written by hand, under other arguments than the operators'.
+BY_HAND = ("nn", "functional")
 COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",
@@ -27,6 +35,8 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
+# In the place of a kernel's name: the operator that is followed is called as it is.
+FORWARD = "forward"
 
 # What autocast does to an operator's floating operands, and the device types it is said for.
 # Source: aten/src/ATen/autocast_mode.h, CastPolicy.
@@ -66,6 +76,10 @@ class Op:
     node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
     source: the entry that named this one in `autogen`.
+    follows: identifier of the operator whose results this one copies or gives, by
+    structured/forms.py.
+    scalars: schemas of overloads that take numbers where this one's `numbers` are; each calls the
+    form of its kind. aliases: further names of all forms. alias_of: the name that this one is of.
     """
 
     schema: FunctionSchema
@@ -91,6 +105,10 @@ class Op:
     node: str = ""
     replay: bool = False
     source: Op | None = None
+    follows: str = ""
+    scalars: tuple[FunctionSchema, ...] = ()
+    aliases: tuple[str, ...] = ()
+    alias_of: str = ""
 
     @property
     def name(self) -> str:
@@ -161,6 +179,19 @@ class Op:
         return [*([first] if takes_first and first not in self.numbers else []), *self.numbers]
 
     @property
+    def public_name(self) -> str:
+        """Behind `gt.`: `linalg.inv` of linalg_inv."""
+        if self.python_module not in MODULES:
+            return self.base
+        return f"{self.python_module}.{self.base.removeprefix(f'{self.python_module}_')}"
+
+    @property
+    def named_results(self) -> str:
+        """Names of its results, where it has several and gives them names."""
+        names = [value.name for value in self.schema.returns]
+        return " ".join(names) if len(names) > 1 and all(names) else ""
+
+    @property
     def has_options(self) -> bool:
         names = [argument.name for argument in self.schema.keyword_only]
         return all(option in names for option in OPTIONS)
@@ -177,7 +208,8 @@ class Op:
         Source: torchgen/api/python.py, is_factory_function and is_like_or_new_function.
         """
         is_like = self.base.startswith("new_") or self.base.endswith("_like")
-        return self.has_options and (not self.tensors or is_like)
+        is_range = self.base in ("linspace", "logspace")  # whose ends may be tensors
+        return self.has_options and (not self.tensors or is_like or is_range)
 
     @property
     def is_public(self) -> bool:
@@ -185,7 +217,7 @@ class Op:
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
-        if self.python_module or self.base.endswith("_backward"):
+        if self.python_module in BY_HAND or self.base.endswith("_backward"):
             return False
         return not self.base.startswith("_") or self.base.startswith("__")
 
@@ -209,8 +241,23 @@ class Op:
         return self.loops or ((self.loop,) if self.dispatch is None else ())
 
     @property
+    def is_composite(self) -> bool:
+        return self.dispatch is not None and any(key in self.dispatch for key in COMPOSITE)
+
+    @property
+    def gives_view(self) -> bool:
+        return self.kind == "functional" and any(r.type.aliases for r in self.schema.returns)
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it calls another overload, or is one under a second name."""
+        return (self.dispatch or {}).get(IMPLICIT) == FORWARD
+
+    @property
     def natives(self) -> list[str]:
         """Names that native/<family>.py must define for an explicit dispatch."""
+        if self.follows:
+            return []
         return list(dict.fromkeys(self.dispatch.values())) if self.dispatch else []
 
 
@@ -225,27 +272,54 @@ class Model:
 
     def overloads(self, base: str, variant: str) -> list[Op]:
         """What one public name merges: out forms apart, they are an argument."""
-        return [
-            op for op in self.ops if op.base == base and variant in op.variants and op.kind != "out"
-        ]
+        return [op for op in self._by_base.get(base, ()) if variant in op.variants]
 
-    def bases(self, variant: str) -> list[str]:
-        """Public names in a to z."""
-        return sorted(
-            {op.base for op in self.ops if op.is_public and self.overloads(op.base, variant)}
-        )
+    @cached_property
+    def _by_base(self) -> dict[str, list[Op]]:
+        """All but out forms. Asked for each name many times, as `bases` is."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            if op.kind != "out":
+                found.setdefault(op.base, []).append(op)
+        return found
+
+    @cached_property
+    def _bases(self) -> dict[tuple[str, str | None], list[str]]:
+        return {}
+
+    def bases(self, variant: str, module: str | None = None) -> list[str]:
+        """Public names in a to z. module: of this python_module alone, "" for gt's own."""
+        if (variant, module) not in self._bases:
+            self._bases[variant, module] = self._public(variant, module)
+        return self._bases[variant, module]
+
+    def _public(self, variant: str, module: str | None) -> list[str]:
+        ops = [op for op in self.ops if op.is_public and module in (None, op.python_module)]
+        return sorted({op.base for op in ops if self.overloads(op.base, variant)})
+
+    def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
+        """Second names -> the public name that each is of."""
+        is_method = variant != "function"
+        ops = [op for op in self.ops if not (is_method and op.python_module)]
+        found = {op.base: op for op in ops if op.alias_of and op.is_public}
+        return {
+            name: op.alias_of for name, op in sorted(found.items())
+            if module in (None, op.python_module) and self.overloads(op.alias_of, variant)
+        }  # fmt: skip
 
     def out_of(self, op: Op) -> Op | None:
         """The out form of a functional operator: of its autogen, or an entry with its arguments."""
         if op.kind != "functional":
             return None
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
+        named = {a.name for a in op.schema.keyword_only if a.name not in OPTIONS}
         for other in self.ops:
             if other.base == op.base and other.kind == "out":
                 positional = other.schema.positional
                 given = [str(argument.type) + argument.name for argument in positional]
                 rest = positional[len(wanted) :]
                 fits = given[: len(wanted)] == wanted and all(a.has_default for a in rest)
+                fits &= named == {a.name for a in other.schema.keyword_only if not a.is_write}
                 if (other.source is op) if other.source else fits:
                     return other
         return None
@@ -272,18 +346,25 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# at::Reduction, which is an int in schemas.
-_REDUCTIONS = {"Mean": "1", "Sum": "2"}
+# at::Reduction, which is an int in schemas; the dtype that native code takes where none is given.
+_ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 
 def default(argument: Any) -> str:
     """The default as Python text."""
     value = argument.default
     if isinstance(value, schema.Name):
-        return _REDUCTIONS.get(value) or f"_{value}"
+        return _ENUMS.get(value) or f"_{value}"
     if argument.type.base == "float" and type(value) is int:
         value = float(value)
     return repr(value)
+
+
+def _copying(entry: Op, name: Any) -> FunctionSchema:
+    """The schema of a view whose result is a copy: without aliases."""
+    plain = schema.parse(re.sub(r"\(a( -> \*)?\)", "", str(entry.schema)))
+    found: FunctionSchema = schema.FunctionSchema(name, plain.arguments, plain.returns)
+    return found
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
@@ -293,13 +374,17 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
     """
     base, _, overload = name.partition(".")
     arguments, returns = entry.arguments, entry.schema.returns
-    if entry.kind != "functional" or len(returns) != 1 or str(returns[0].type) != "Tensor":
+    if entry.gives_view and (base, overload) == (f"{entry.base}_copy", entry.schema.name.overload):
+        return _copying(entry, schema.OperatorName("", base, overload))
+    if entry.kind != "functional" or {str(value.type) for value in returns} != {"Tensor"}:
         return None
     written = schema.parse("x(Tensor(a!) out) -> Tensor(a!)")
+    if len(returns) > 1:
+        return _derive_outs(entry, name)
     if base == f"{entry.base}_" and arguments[0].name == "self":
         first = schema.Argument(written.arguments[0].type, "self")
         arguments = (first, *arguments[1:])
-    elif base == entry.base and (overload == "out" or "out" in overload.split("_")):
+    elif base == entry.base and (overload.startswith("Out") or "out" in overload.split("_")):
         dropped = OPTIONS if entry.has_options else ()
         kept = tuple(argument for argument in arguments if argument.name not in dropped)
         arguments = (*kept, schema.Argument(written.arguments[0].type, "out", None, None, True))
@@ -307,4 +392,20 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
         return None
     operator_name = schema.OperatorName("", base, overload)
     found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, written.returns)
+    return found
+
+
+def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
+    """The out form of several results, under whatever overload PyTorch has it."""
+    base, _, overload = name.partition(".")
+    if base != entry.base or not overload:
+        return None
+    outs, returns = [], []
+    for number, value in enumerate(entry.schema.returns):
+        written = schema.parse(f"x(Tensor({NAMES_OF_SETS[number]}!) x) -> Tensor").arguments[0].type
+        outs.append(schema.Argument(written, value.name or f"out{number}", None, None, True))
+        returns.append(schema.Return(written, value.name))
+    operator_name = schema.OperatorName("", base, overload)
+    arguments = (*entry.arguments, *outs)
+    found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, tuple(returns))
     return found

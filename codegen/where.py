@@ -49,7 +49,9 @@ def places(op: Op) -> list[tuple[str, str]]:
     found.append(("test", _line(rows, row_names(rows), op.base)))
     page = paths.ROOT / "docs" / paths.OPERATORS_PAGE.name
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    entry = op.source or op
+    entry = op
+    while entry.source is not None:
+        entry = entry.source
     if f"| `{entry.name}` |" in text:
         line = text[: text.index(f"| `{entry.name}` |")].count("\n") + 1
         found.append(("page", f"{paths.shown(page)}:{line}"))
@@ -60,13 +62,14 @@ def public_names(op: Op) -> list[str]:
     """`gt.add`, `Tensor.add`, and what Python's operators call."""
     found = []
     if op.is_public and op.kind != "out":
-        found += [f"gt.{op.base}"] if "function" in op.variants else []
+        found += [f"gt.{op.public_name}"] if "function" in op.variants else []
         found += (
             [f"Tensor.{op.base}"]
             if "function" not in op.variants or "method" in op.variants
             else []
         )
-    return [*found, *op.operators]
+    aliases = [f"gt.{name}" for name in op.aliases] if found else []
+    return [*found, *aliases, *op.operators]
 
 
 def row_names(path: Path) -> dict[str, int]:

@@ -40,8 +40,9 @@ from .tensor.tensor import Tensor as Tensor
 # tells `__getattr__` where each name is. The operators are there in the same way.
 if _typing.TYPE_CHECKING:
     from . import (
-        amp as amp, autograd as autograd, cuda as cuda, dispatch as dispatch, layout as layout,
-        library as library, nn as nn, ops as ops, optim as optim, testing as testing,
+        amp as amp, autograd as autograd, cuda as cuda, dispatch as dispatch, fft as fft,
+        layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
+        optim as optim, random as random, special as special, testing as testing,
     )  # fmt: skip
     from ._generated.functions import *  # noqa: F403
     from .amp.autocast_mode import (
@@ -67,14 +68,23 @@ if _typing.TYPE_CHECKING:
     from .exchange.dlpack import from_dlpack as from_dlpack
     from .exchange.numpy_bridge import from_numpy as from_numpy
     from .exchange.serialization import load as load, save as save
-    from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
-    from .native.random import (
-        Generator as Generator, initial_seed as initial_seed, manual_seed as manual_seed,
+    from .functional import (
+        atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
+        block_diag as block_diag, broadcast_tensors as broadcast_tensors,
+        cartesian_prod as cartesian_prod, meshgrid as meshgrid, unique as unique,
+        unique_consecutive as unique_consecutive,
+        chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
+    from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
+    from .structured.generator import (
+        Generator as Generator, get_rng_state as get_rng_state, initial_seed as initial_seed,
+        manual_seed as manual_seed, seed as seed, set_rng_state as set_rng_state,
+    )  # fmt: skip
     from .structured.tensor_iterator import (
         TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
     )  # fmt: skip
+    from .tensor.indexing import nonzero as nonzero
     from .tensor.printing import (
         get_printoptions as get_printoptions, printoptions as printoptions,
         set_printoptions as set_printoptions,
@@ -90,20 +100,20 @@ cfloat, cdouble = complex64, complex128
 
 __version__ = "0.1.0.dev0"
 __all__ = [name for name in globals() if not name.startswith("_")]
-__all__ += [*_index.EXPORTS, *_index.FUNCTIONS]
+__all__ += {*_index.EXPORTS, *_index.FUNCTIONS}
 
 
 def __getattr__(name: str) -> _typing.Any:
     """A name that is not loaded yet, or `gt.openreg`, by loading the package that brings it."""
     from importlib import import_module
 
-    if name in _index.FUNCTIONS:
-        found = getattr(import_module(f"{__name__}._generated.functions"), name)
-    elif name in _index.EXPORTS:
+    if name in _index.EXPORTS:
         home = _index.EXPORTS[name]
         found = import_module(f"{__name__}.{home}")
         if home.rpartition(".")[2] != name:
             found = getattr(found, name)
+    elif name in _index.FUNCTIONS:
+        found = getattr(import_module(f"{__name__}._generated.functions"), name)
     else:
         backend = import_module(f"{__name__}.devices.backend")
         if name[0] != "_" and backend.load(name):

@@ -36,7 +36,7 @@ def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
     """(name, callable, where `self` is among the arguments of a method)."""
     for base in dict.fromkeys(op.base for op in OPS_OF[row.name]):
         ops = [op for op in OPS if op.base == base and op.is_public]
-        if any("function" in op.variants for op in ops):
+        if any("function" in op.variants and op.kind != "out" for op in ops):
             yield f"gt.{base}", getattr(gt, base), None
         method = next((op for op in ops if "method" in op.variants), None)
         if method is not None:
@@ -54,6 +54,8 @@ def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
     for form, function, place in _forms(case.row):
         known = bad_values.parameters(function)
         given = len(case.sample.args)
+        if place is not None and place >= given:  # an overload that is no method
+            continue
         spread = any(name.startswith("*") for name in known)
         arguments = [f"#{n}" for n in range(0 if place is None else 1, given)]
         arguments += [
@@ -104,7 +106,8 @@ def test_operators(family: str, device: str) -> None:
     for row in CALLABLE:
         if OPS_OF[row.name][0].family == family and not (device == "meta" and row.no_meta):
             for case in _good(row):
-                case.build(device).run()
+                if device != "meta" or case.op().name != "where":  # whose elements decide sizes
+                    case.build(device).run()
 
 
 # What a function raises that is not of the house, because it is its answer, or another library's.

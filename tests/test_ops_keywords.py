@@ -24,12 +24,13 @@ from .test_ops_variants import assert_equal
 
 def _named(op: Op, function: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any] | None:
     """The positional arguments by the schema's names; None where Python does not know one."""
-    known = inspect.signature(function).parameters
+    taken = inspect.signature(function).parameters
+    known = {name: x for name, x in taken.items() if x.kind is not x.VAR_POSITIONAL}
     names = [argument.name for argument in op.arguments]
     if "input" in known:
         names = ["input" if name == "self" else name for name in names]
     named = dict(zip([name for name in names if name != "self"], args))
-    return named if named.keys() <= known.keys() else None
+    return named if named.keys() <= known.keys() and len(named) == len(args) else None
 
 
 def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -38,10 +39,10 @@ def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
         if op.base != row.name or not op.is_public or not forms.takes(op, args, kwargs):
             continue
         if "function" in op.variants:
-            function = getattr(gt, op.base)
+            function = forms.public(op)
             named = _named(op, function, args)
             if named is not None:
-                yield f"gt.{op.base}", lambda f=function, n=named: f(**n, **kwargs)
+                yield f"gt.{op.public_name}", lambda f=function, n=named: f(**n, **kwargs)
         if "method" in op.variants:
             place = [a.name for a in op.arguments].index("self")
             rest = (*args[:place], *args[place + 1 :])
@@ -80,12 +81,15 @@ def test_all_arguments_by_keyword(row: Row) -> None:
 def test_the_first_operand_is_input_in_functions_and_self_in_schemas() -> None:
     from gputensor._generated import functions
 
-    with_tensor = [op for op in OPS if "function" in op.variants and op.is_public and op.tensors]
+    public = [op for op in OPS if "function" in op.variants and op.is_public and op.kind != "out"]
+    with_tensor = [op for op in public if op.tensors]
     assert len(with_tensor) > 60
     for op in with_tensor:
         names = list(inspect.signature(getattr(functions, op.base)).parameters)
         assert "self" not in names, op.base
-        assert ("input" in names) == any(a.name == "self" for a in op.arguments), op.base
+        overloads = [o for o in with_tensor if o.base == op.base]
+        has_input = any(a.name in ("self", "input") for o in overloads for a in o.arguments)
+        assert ("input" in names) == has_input, op.base
     x = gt.tensor([-1.0])
     assert gt.abs(input=x).item() == gt.ops.aten.abs.default(self=x).item() == 1
     with pytest.raises(TypeError, match="self"):

@@ -55,4 +55,4 @@ def _keywords(op: Op, call: Call) -> dict[str, Any]:
     takes_dtype = any(argument.name == "dtype" for argument in op.arguments)
     dropped = ("device",) if takes_dtype else ("device", "dtype")
     kept = {name: x for name, x in call.kwargs.items() if name not in dropped}
-    return {**kept, "out": gt.empty(0)}
+    return {**kept, **{out.name: gt.empty(0) for out in op.schema.out_arguments}}

@@ -13,81 +13,467 @@ def _read(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _read("""
-unary: abs conj_physical exp neg relu sqrt binary: add div maximum minimum mul rsub sub matmul:
-addmm matmul mm view: alias detach flatten movedim permute reshape squeeze swapaxes t transpose
-unflatten unsqueeze reduce: all amax amin any mean sum range: arange eye linspace argreduce: argmax
-argmin slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes
-unbind join: cat stack copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj
-is_neg real view_as_complex view_as_real factory: empty empty_like empty_permuted empty_strided full
-full_like ones ones_like scalar_tensor zeros zeros_like comparison: eq ge gt le lt ne fill: fill_
-zero_ softmax: log_softmax softmax random: rand rand_like resize: resize_as_ where: where
+unary: abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan
+atanh bitwise_not ceil conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fix floor frac
+isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not neg negative positive
+rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh
+trunc pool: adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d max_pool1d max_pool1d_with_indices
+max_pool2d max_pool3d binary: add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or
+bitwise_right_shift bitwise_xor copysign div divide float_power floor_divide fmax fmin fmod gcd
+heaviside hypot lcm ldexp logaddexp logaddexp2 maximum minimum mul multiply nextafter pow remainder
+rsub sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul clamp clamp_max
+clamp_min clip lerp matmul: addmm matmul mm products: addmv addr dot ger inner kron mv outer vdot
+view: adjoint alias alias_copy atleast_1d atleast_2d atleast_3d broadcast_to detach detach_copy
+expand_copy flatten lift_fresh moveaxis movedim permute permute_copy ravel reshape squeeze
+squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy
+view_copy reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
+allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
+logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
+rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
+min range: arange eye linspace logspace sort: argsort msort sort topk nonzero: argwhere
+nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal
+diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy
+split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
+unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm
+layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm histogram: bincount histc
+histogram histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack
+combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack
+search: bucketize isin searchsorted distance: cdist dist norm pdist renorm activation: celu
+hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle
+pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet
+lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone
+flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
+std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid
+diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices triu triu_indices
+vander special: digamma erfinv i0 igamma igammac lgamma mvlgamma polygamma xlogy factory: empty
+empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
+fill: fill fill_ zero_ gather: gather index_select take take_along_dim factor: geqrf lu_unpack
+scatter: index_add index_copy index_fill index_put index_reduce put scatter scatter_add
+scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
+quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select resize:
+resize_as_ unique: unique_dim where: where
 """)
 METHODS = _read("""
-unary: __abs__ __neg__ abs abs_ conj_physical conj_physical_ exp exp_ neg neg_ relu relu_ sqrt sqrt_
-binary: __add__ __floordiv__ __iadd__ __ifloordiv__ __imul__ __isub__ __itruediv__ __mul__ __radd__
-__rfloordiv__ __rmul__ __rsub__ __rtruediv__ __sub__ __truediv__ add add_ div div_ maximum minimum
-mul mul_ sub sub_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm view: alias detach expand
-expand_as flatten mT movedim permute reshape squeeze squeeze_ swapaxes t t_ transpose transpose_
-unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin any mean sum argreduce: argmax
-argmin slicing: as_strided as_strided_ chunk diagonal narrow select slice split split_with_sizes
-unbind unfold copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj
-imag is_conj is_neg real comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ eq eq_ ge ge_ gt gt_
-le le_ lt lt_ ne ne_ fill: fill_ zero_ softmax: log_softmax softmax factory: new_empty
-new_empty_strided new_full new_ones new_zeros join: repeat resize: resize_ resize_as_ set_ random:
-uniform_ where: where
+unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
+arccos arccos_ arccosh arccosh_ arcsin arcsin_ arcsinh arcsinh_ arctan arctan_ arctanh arctanh_ asin
+asin_ asinh asinh_ atan atan_ atanh atanh_ bitwise_not bitwise_not_ ceil ceil_ conj_physical
+conj_physical_ cos cos_ cosh cosh_ deg2rad deg2rad_ erf erf_ erfc erfc_ exp exp2 exp2_ exp_ expm1
+expm1_ fix fix_ floor floor_ frac frac_ isfinite isinf isnan isneginf isposinf isreal log log10
+log10_ log1p log1p_ log2 log2_ log_ logical_not logical_not_ neg neg_ negative negative_ positive
+rad2deg rad2deg_ reciprocal reciprocal_ relu relu_ round round_ rsqrt rsqrt_ sgn sgn_ sigmoid
+sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ sqrt sqrt_ square square_ tan tan_ tanh
+tanh_ trunc trunc_ binary: __add__ __and__ __floordiv__ __iadd__ __iand__ __ifloordiv__ __ilshift__
+__imod__ __imul__ __ior__ __ipow__ __irshift__ __isub__ __itruediv__ __ixor__ __lshift__ __mod__
+__mul__ __or__ __pow__ __radd__ __rand__ __rfloordiv__ __rlshift__ __rmod__ __rmul__ __ror__
+__rpow__ __rrshift__ __rshift__ __rsub__ __rtruediv__ __rxor__ __sub__ __truediv__ __xor__ add add_
+arctan2 arctan2_ atan2 atan2_ bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_
+bitwise_or bitwise_or_ bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ copysign
+copysign_ div div_ divide divide_ float_power float_power_ floor_divide floor_divide_ fmax fmin fmod
+fmod_ gcd gcd_ heaviside heaviside_ hypot hypot_ lcm lcm_ ldexp ldexp_ logaddexp logaddexp2 maximum
+minimum mul mul_ multiply multiply_ nextafter nextafter_ pow pow_ remainder remainder_ sub sub_
+subtract subtract_ true_divide true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary:
+addcdiv addcdiv_ addcmul addcmul_ clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_
+lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_
+dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach expand expand_as flatten mH
+mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes swapaxes_ swapdims swapdims_ t
+t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin any
+count_nonzero logsumexp mean nansum prod sum comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__
+allclose eq eq_ equal ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ isclose le le_
+less less_ less_equal less_equal_ logical_and logical_and_ logical_or logical_or_ logical_xor
+logical_xor_ lt lt_ ne ne_ not_equal not_equal_ argreduce: aminmax argmax argmin max min sort:
+argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing: as_strided
+as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow narrow_copy
+select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
+unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
+log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram activation: celu_
+hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse cholesky_solve cross det inverse
+logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy:
+clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg
+real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum cumsum_
+logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special:
+digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ mvlgamma
+mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm renorm_ fill: fill_ zero_ rearrange:
+fliplr flipud roll rot90 gather: gather index index_select take take_along_dim factor: geqrf
+scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_
+index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce
+scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
+quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
+masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
+repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
-view: _reshape_alias alias detach expand movedim_int permute reshape squeeze_dim t transpose_int
-unsqueeze view slicing: as_strided diagonal select_int slice_Tensor split_Tensor split_with_sizes
-unbind_int complex_view: _conj _neg_view imag view_as_real factory: empty_like empty_memory_format
-empty_strided new_empty new_zeros ones_like scalar_tensor zeros_like copy: _local_scalar_dense
-_to_copy clone contiguous copy_ flip item to_device to_dtype resize: resize_ fill: fill__Scalar
-zero_ join: cat binary: add_Tensor add__Tensor mul_Tensor sub_Tensor threshold_backward unary:
-_conj_physical relu comparison: eq_Tensor ne_Tensor where: where_self reduce: mean sum
-sum_dim_IntList matmul: addmm linear mm softmax: _log_softmax _log_softmax_backward_data _softmax
-_softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss mse_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd
+view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
+atleast_3d_Sequence detach expand mT movedim_int permute reshape squeeze squeeze_dim squeeze_dims t
+transpose_ transpose_int unsqueeze view slicing: as_strided diagonal diagonal_copy narrow select_int
+slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
+unsafe_split_with_sizes complex_view: _conj _neg_view imag real view_as_real factory: empty_like
+empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones_like
+scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace logspace
+random: bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense
+_to_copy clone contiguous copy_ flip item to_device to_dtype join: block_diag broadcast_tensors
+cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor stack rearrange:
+channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed pad:
+constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
+reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
+replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
+replication_pad3d_backward sort: sort sort_stable search: bucketize_Tensor isin_Tensor_Tensor
+searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
+fill__Scalar zero_ binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor div_Tensor
+div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor pow_Scalar sub_Tensor
+threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu
+hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
+hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
+log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
+rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
+silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
+threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt
+tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor
+ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor
+gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
+scatter_add scatter_add_ scatter_src slice_scatter unfold_backward embedding: _embedding_bag
+_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy nonzero_out masked:
+masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
+matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
+linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
+convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
+adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
+avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward fft:
+_fft_c2c _fft_c2r _fft_r2c factor: _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet
+_linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex
+linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack
+linalg: linalg_cross linalg_inv linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax scan: cumprod
+cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar calculus:
+diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
+cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 OPERATORS = _read("""
-view: _reshape_alias alias detach expand expand_as flatten.using_ints mT movedim.int movedim.intlist
-permute reshape squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims swapaxes t t_
-transpose.int transpose_ unflatten.int unsqueeze unsqueeze_ view view.dtype view_as slicing:
-as_strided as_strided_ chunk diagonal narrow select.int slice.Tensor split.Tensor split.sizes
-split_with_sizes unbind.int unfold complex_view: _conj _is_zerotensor _neg_view conj imag is_conj
-is_neg real view_as_complex view_as_real factory: _efficientzerotensor empty.memory_format
-empty_like empty_permuted empty_strided full full_like new_empty new_empty_strided new_full new_ones
-new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange arange.out arange.start
-arange.start_out arange.start_step eye eye.m eye.m_out eye.out linspace linspace.out random: rand
-rand_like uniform_ copy: _copy_from _copy_from_and_resize _local_scalar_dense _to_copy clone
-contiguous copy_ flip item resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other
-resize: resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset
-set_.source_Tensor fill: fill_.Scalar fill_.Tensor zero_ join: cat cat.out repeat stack stack.out
-binary: add.Tensor add.out add_.Tensor div.Tensor div.Tensor_mode div.out div.out_mode div_.Tensor
-div_.Tensor_mode maximum maximum.out minimum minimum.out mul.Tensor mul.out mul_.Tensor rsub.Tensor
-sub.Tensor sub.out sub_.Tensor threshold_backward unary: _conj_physical abs abs.out abs_
-conj_physical conj_physical.out conj_physical_ exp exp.out exp_ neg neg.out neg_ relu relu.out relu_
-sqrt sqrt.out sqrt_ comparison: eq.Tensor eq.Tensor_out eq_.Tensor ge.Tensor ge.Tensor_out
-ge_.Tensor gt.Tensor gt.Tensor_out gt_.Tensor le.Tensor le.Tensor_out le_.Tensor lt.Tensor
-lt.Tensor_out lt_.Tensor ne.Tensor ne.Tensor_out ne_.Tensor where: where.self where.self_out reduce:
-all all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
-any.dim any.dims any.dims_out any.out mean mean.dim mean.dtype_out mean.out sum sum.IntList_out
-sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul mm mm.out argreduce: argmax
-argmax.out argmin argmin.out softmax: _log_softmax _log_softmax.out _log_softmax_backward_data
-_softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss
-mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd
+view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
+adjoint alias alias_copy alias_copy.out atleast_1d atleast_1d.Sequence atleast_2d
+atleast_2d.Sequence atleast_3d atleast_3d.Sequence broadcast_to detach detach_copy detach_copy.out
+expand expand_as expand_copy expand_copy.out flatten.using_ints lift_fresh mH mT moveaxis.int
+moveaxis.intlist movedim.int movedim.intlist permute permute_copy permute_copy.out ravel reshape
+squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims squeeze_copy squeeze_copy.dim
+squeeze_copy.dim_out squeeze_copy.dims squeeze_copy.dims_out squeeze_copy.out swapaxes swapaxes_
+swapdims swapdims_ t t_ t_copy t_copy.out transpose.int transpose_ transpose_copy.int
+transpose_copy.int_out unflatten.int unsqueeze unsqueeze_ unsqueeze_copy unsqueeze_copy.out view
+view.dtype view_as view_copy view_copy.dtype view_copy.dtype_out view_copy.out slicing: as_strided
+as_strided_ as_strided_copy as_strided_copy.out as_strided_scatter as_strided_scatter.out chunk
+diagonal diagonal_copy diagonal_copy.out diagonal_scatter diagonal_scatter.out dsplit.array
+dsplit.int hsplit.array hsplit.int narrow narrow_copy narrow_copy.out select.int select_copy.int
+select_copy.int_out slice.Tensor slice_copy.Tensor slice_copy.Tensor_out split.Tensor split.sizes
+split_copy.Tensor split_with_sizes split_with_sizes_copy tensor_split.indices tensor_split.sections
+unbind.int unbind_copy.int unfold unfold_copy unfold_copy.out unsafe_chunk unsafe_split.Tensor
+unsafe_split_with_sizes vsplit.array vsplit.int complex_view: _conj _conj_copy _conj_copy.out
+_is_zerotensor _neg_view _neg_view_copy _neg_view_copy.out conj imag is_conj is_neg real
+view_as_complex view_as_complex_copy view_as_complex_copy.out view_as_real view_as_real_copy
+view_as_real_copy.out factory: _efficientzerotensor empty.memory_format empty_like empty_permuted
+empty_strided full full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like
+scalar_tensor zeros zeros_like range: arange arange.out arange.start arange.start_out
+arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
+linspace.Scalar_Tensor_out linspace.Tensor_Scalar linspace.Tensor_Scalar_out linspace.Tensor_Tensor
+linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Tensor_Scalar
+logspace.Tensor_Tensor logspace.out random: alpha_dropout alpha_dropout_ bernoulli
+bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ dropout
+dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
+geometric_ log_normal_ native_dropout native_dropout_backward normal.Tensor_Tensor
+normal.Tensor_Tensor_out normal.Tensor_float normal.Tensor_float_out normal.float_Tensor
+normal.float_Tensor_out normal.float_float normal.float_float_out normal_ rand rand.generator
+rand.generator_out rand.out rand_like rand_like.generator randint randint.generator
+randint.generator_out randint.low randint.low_generator randint.low_generator_out randint.low_out
+randint.out randint_like randint_like.generator randint_like.low_dtype
+randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
+randn_like.generator random_ random_.from random_.to randperm randperm.generator
+randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
+_local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj resolve_neg to.device
+to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag broadcast_tensors
+cartesian_prod cat cat.out column_stack column_stack.out combinations concat concat.out concatenate
+concatenate.out dstack dstack.out hstack hstack.out meshgrid meshgrid.indexing repeat
+repeat_interleave.Tensor repeat_interleave.self_Tensor repeat_interleave.self_int row_stack
+row_stack.out stack stack.out tile vstack vstack.out rearrange: channel_shuffle channel_shuffle.out
+col2im col2im.out fliplr flipud im2col im2col.out pixel_shuffle pixel_shuffle.out pixel_unshuffle
+pixel_unshuffle.out roll roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out
+diagflat tril tril.out tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular
+constant_pad_nd constant_pad_nd.out pad reflection_pad1d reflection_pad1d.out
+reflection_pad1d_backward reflection_pad2d reflection_pad2d.out reflection_pad2d_backward
+reflection_pad3d reflection_pad3d.out reflection_pad3d_backward replication_pad1d
+replication_pad1d.out replication_pad1d_backward replication_pad2d replication_pad2d.out
+replication_pad2d_backward replication_pad3d replication_pad3d.out replication_pad3d_backward sort:
+argsort argsort.stable argsort.stable_out msort msort.out sort sort.stable sort.values
+sort.values_stable topk topk.values search: bucketize.Scalar bucketize.Tensor bucketize.Tensor_out
+isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor isin.Tensor_Tensor_out searchsorted.Scalar
+searchsorted.Tensor searchsorted.Tensor_out unique: _unique2 unique_consecutive unique_dim resize:
+resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor
+fill: fill.Scalar fill.Scalar_out fill.Tensor fill.Tensor_out fill_.Scalar fill_.Tensor zero_
+binary: add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out
+arctan2_ atan2 atan2.out atan2_ bitwise_and.Scalar bitwise_and.Scalar_Tensor
+bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out bitwise_and.Tensor bitwise_and.Tensor_out
+bitwise_and_.Scalar bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor
+bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
+bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor
+bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar bitwise_or.Scalar_Tensor
+bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out bitwise_or.Tensor bitwise_or.Tensor_out
+bitwise_or_.Scalar bitwise_or_.Tensor bitwise_right_shift.Scalar_Tensor
+bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
+bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor
+bitwise_right_shift_.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
+bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out bitwise_xor.Tensor bitwise_xor.Tensor_out
+bitwise_xor_.Scalar bitwise_xor_.Tensor copysign.Scalar copysign.Scalar_out copysign.Tensor
+copysign.out copysign_.Scalar copysign_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
+div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
+div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
+divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
+divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode float_power.Scalar float_power.Scalar_out
+float_power.Tensor_Scalar float_power.Tensor_Scalar_out float_power.Tensor_Tensor
+float_power.Tensor_Tensor_out float_power_.Scalar float_power_.Tensor floor_divide
+floor_divide.Scalar floor_divide.Scalar_out floor_divide.out floor_divide_.Scalar
+floor_divide_.Tensor fmax fmax.out fmin fmin.out fmod.Scalar fmod.Scalar_out fmod.Tensor
+fmod.Tensor_out fmod_.Scalar fmod_.Tensor gcd gcd.out gcd_ heaviside heaviside.out heaviside_ hypot
+hypot.out hypot_ lcm lcm.out lcm_ ldexp.Tensor ldexp.out ldexp_ logaddexp logaddexp.out logaddexp2
+logaddexp2.out maximum maximum.out minimum minimum.out mul.Scalar mul.Scalar_out mul.Tensor mul.out
+mul_.Scalar mul_.Tensor multiply.Scalar multiply.Scalar_out multiply.Tensor multiply.out
+multiply_.Scalar multiply_.Tensor nextafter nextafter.out nextafter_ pow.Scalar pow.Scalar_out
+pow.Tensor_Scalar pow.Tensor_Scalar_out pow.Tensor_Tensor pow.Tensor_Tensor_out pow_.Scalar
+pow_.Tensor remainder.Scalar remainder.Scalar_Tensor remainder.Scalar_Tensor_out
+remainder.Scalar_out remainder.Tensor remainder.Tensor_out remainder_.Scalar remainder_.Tensor
+rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out sub.Tensor sub.out
+sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor subtract.out
+subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar true_divide.Scalar_out
+true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor activation: _prelu_kernel
+celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_ gelu_backward glu glu.out
+hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out hardsigmoid_
+hardsigmoid_backward hardswish hardswish.out hardswish_ hardswish_backward hardtanh hardtanh.out
+hardtanh_ hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward log_sigmoid
+log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_ mish_backward prelu
+relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu
+silu.out silu_ silu_backward softplus softplus.out softplus_backward softshrink softshrink.out
+softshrink_backward tanh_backward threshold threshold.out threshold_ unary: _conj_physical abs
+abs.out abs_ absolute absolute.out absolute_ acos acos.out acos_ acosh acosh.out acosh_ angle
+angle.out arccos arccos.out arccos_ arccosh arccosh.out arccosh_ arcsin arcsin.out arcsin_ arcsinh
+arcsinh.out arcsinh_ arctan arctan.out arctan_ arctanh arctanh.out arctanh_ asin asin.out asin_
+asinh asinh.out asinh_ atan atan.out atan_ atanh atanh.out atanh_ bitwise_not bitwise_not.out
+bitwise_not_ ceil ceil.out ceil_ conj_physical conj_physical.out conj_physical_ cos cos.out cos_
+cosh cosh.out cosh_ deg2rad deg2rad.out deg2rad_ erf erf.out erf_ erfc erfc.out erfc_ exp exp.out
+exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_ floor floor.out floor_ frac
+frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf isposinf.out isreal log log.out
+log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_ log_ logical_not logical_not.out
+logical_not_ neg neg.out neg_ negative negative.out negative_ positive rad2deg rad2deg.out rad2deg_
+reciprocal reciprocal.out reciprocal_ relu relu.out relu_ round round.out round_ rsqrt rsqrt.out
+rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign sign.out sign_ signbit signbit.out sin
+sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_ special_erf special_erf.out special_erfc
+special_erfc.out special_exp2 special_exp2.out special_expit special_expit.out special_expm1
+special_expm1.out special_log1p special_log1p.out special_sinc special_sinc.out sqrt sqrt.out sqrt_
+square square.out square_ tan tan.out tan_ tanh tanh.out tanh_ trunc trunc.out trunc_ special:
+digamma digamma.out digamma_ erfinv erfinv.out erfinv_ i0 i0.out i0_ igamma igamma.out igamma_
+igammac igammac.out igammac_ lgamma lgamma.out lgamma_ mvlgamma mvlgamma.out mvlgamma_ polygamma
+polygamma.out special_airy_ai special_airy_ai.out special_bessel_j0 special_bessel_j0.out
+special_bessel_j1 special_bessel_j1.out special_bessel_y0 special_bessel_y0.out special_bessel_y1
+special_bessel_y1.out special_chebyshev_polynomial_t special_chebyshev_polynomial_t.n_scalar
+special_chebyshev_polynomial_t.n_scalar_out special_chebyshev_polynomial_t.out
+special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_t.x_scalar_out
+special_chebyshev_polynomial_u special_chebyshev_polynomial_u.n_scalar
+special_chebyshev_polynomial_u.n_scalar_out special_chebyshev_polynomial_u.out
+special_chebyshev_polynomial_u.x_scalar special_chebyshev_polynomial_u.x_scalar_out
+special_chebyshev_polynomial_v special_chebyshev_polynomial_v.n_scalar
+special_chebyshev_polynomial_v.n_scalar_out special_chebyshev_polynomial_v.out
+special_chebyshev_polynomial_v.x_scalar special_chebyshev_polynomial_v.x_scalar_out
+special_chebyshev_polynomial_w special_chebyshev_polynomial_w.n_scalar
+special_chebyshev_polynomial_w.n_scalar_out special_chebyshev_polynomial_w.out
+special_chebyshev_polynomial_w.x_scalar special_chebyshev_polynomial_w.x_scalar_out special_digamma
+special_digamma.out special_entr special_entr.out special_erfcx special_erfcx.out special_erfinv
+special_erfinv.out special_gammainc special_gammainc.out special_gammaincc special_gammaincc.out
+special_gammaln special_gammaln.out special_hermite_polynomial_h
+special_hermite_polynomial_h.n_scalar special_hermite_polynomial_h.n_scalar_out
+special_hermite_polynomial_h.out special_hermite_polynomial_h.x_scalar
+special_hermite_polynomial_h.x_scalar_out special_hermite_polynomial_he
+special_hermite_polynomial_he.n_scalar special_hermite_polynomial_he.n_scalar_out
+special_hermite_polynomial_he.out special_hermite_polynomial_he.x_scalar
+special_hermite_polynomial_he.x_scalar_out special_i0 special_i0.out special_i0e special_i0e.out
+special_i1 special_i1.out special_i1e special_i1e.out special_laguerre_polynomial_l
+special_laguerre_polynomial_l.n_scalar special_laguerre_polynomial_l.n_scalar_out
+special_laguerre_polynomial_l.out special_laguerre_polynomial_l.x_scalar
+special_laguerre_polynomial_l.x_scalar_out special_legendre_polynomial_p
+special_legendre_polynomial_p.n_scalar special_legendre_polynomial_p.n_scalar_out
+special_legendre_polynomial_p.out special_legendre_polynomial_p.x_scalar
+special_legendre_polynomial_p.x_scalar_out special_log_ndtr special_log_ndtr.out
+special_modified_bessel_i0 special_modified_bessel_i0.out special_modified_bessel_i1
+special_modified_bessel_i1.out special_modified_bessel_k0 special_modified_bessel_k0.out
+special_modified_bessel_k1 special_modified_bessel_k1.out special_multigammaln
+special_multigammaln.out special_ndtr special_ndtr.out special_ndtri special_ndtri.out
+special_polygamma special_polygamma.out special_psi special_psi.out
+special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k0.out
+special_scaled_modified_bessel_k1 special_scaled_modified_bessel_k1.out
+special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t.n_scalar
+special_shifted_chebyshev_polynomial_t.n_scalar_out special_shifted_chebyshev_polynomial_t.out
+special_shifted_chebyshev_polynomial_t.x_scalar special_shifted_chebyshev_polynomial_t.x_scalar_out
+special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_u.n_scalar
+special_shifted_chebyshev_polynomial_u.n_scalar_out special_shifted_chebyshev_polynomial_u.out
+special_shifted_chebyshev_polynomial_u.x_scalar special_shifted_chebyshev_polynomial_u.x_scalar_out
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_v.n_scalar
+special_shifted_chebyshev_polynomial_v.n_scalar_out special_shifted_chebyshev_polynomial_v.out
+special_shifted_chebyshev_polynomial_v.x_scalar special_shifted_chebyshev_polynomial_v.x_scalar_out
+special_shifted_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_w.n_scalar
+special_shifted_chebyshev_polynomial_w.n_scalar_out special_shifted_chebyshev_polynomial_w.out
+special_shifted_chebyshev_polynomial_w.x_scalar special_shifted_chebyshev_polynomial_w.x_scalar_out
+special_spherical_bessel_j0 special_spherical_bessel_j0.out special_xlog1py
+special_xlog1py.other_scalar special_xlog1py.other_scalar_out special_xlog1py.out
+special_xlog1py.self_scalar special_xlog1py.self_scalar_out special_xlogy.OutScalar_Other
+special_xlogy.OutScalar_Self special_xlogy.OutTensor special_xlogy.Scalar_Other
+special_xlogy.Scalar_Self special_xlogy.Tensor special_zeta special_zeta.other_scalar
+special_zeta.other_scalar_out special_zeta.out xlogy.OutScalar_Other xlogy.OutScalar_Self
+xlogy.OutTensor xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor xlogy_.Scalar_Other xlogy_.Tensor
+comparison: allclose eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor equal
+ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar
+greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
+greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
+greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
+gt_.Scalar gt_.Tensor isclose le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
+less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
+less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
+logical_and logical_and.out logical_and_ logical_or logical_or.out logical_or_ logical_xor
+logical_xor.out logical_xor_ lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor
+ne.Scalar ne.Scalar_out ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar
+not_equal.Scalar_out not_equal.Tensor not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor
+where: where where.Scalar where.ScalarOther where.ScalarSelf where.self where.self_out ternary:
+addcdiv addcdiv.out addcdiv_ addcmul addcmul.out addcmul_ clamp clamp.Tensor clamp.Tensor_out
+clamp.out clamp_ clamp_.Tensor clamp_max clamp_max.Tensor clamp_max.Tensor_out clamp_max.out
+clamp_max_ clamp_max_.Tensor clamp_min clamp_min.Tensor clamp_min.Tensor_out clamp_min.out
+clamp_min_ clamp_min_.Tensor clip clip.Tensor clip.Tensor_out clip.out clip_ clip_.Tensor
+lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
+_unsafe_index.Tensor _unsafe_masked_index gather gather.out index.Tensor index.Tensor_out
+index_select index_select.out take take.out take_along_dim take_along_dim.out scatter:
+_index_put_impl_ _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add.out
+index_add_ index_copy index_copy.out index_copy_ index_fill.int_Scalar index_fill.int_Scalar_out
+index_fill.int_Tensor index_fill.int_Tensor_out index_fill_.int_Scalar index_fill_.int_Tensor
+index_put index_put.out index_put_ index_reduce index_reduce.out index_reduce_ put put.out put_
+scatter.reduce scatter.reduce_out scatter.src scatter.src_out scatter.value scatter.value_out
+scatter.value_reduce scatter.value_reduce_out scatter_.reduce scatter_.src scatter_.value
+scatter_.value_reduce scatter_add scatter_add.out scatter_add_ scatter_reduce.two
+scatter_reduce.two_out scatter_reduce_.two select_scatter select_scatter.out slice_scatter
+slice_scatter.out unfold_backward unfold_backward.out embedding: _embedding_bag
+_embedding_bag_forward_only embedding embedding.out embedding_backward embedding_bag
+embedding_bag.padding_idx embedding_dense_backward embedding_dense_backward.out embedding_renorm_
+nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static nonzero_static.out masked:
+masked_fill.Scalar masked_fill.Scalar_out masked_fill.Tensor masked_fill.Tensor_out
+masked_fill_.Scalar masked_fill_.Tensor masked_scatter masked_scatter.out masked_scatter_
+masked_scatter_backward masked_select masked_select.out masked_select_backward reduce: all
+all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
+any.dim any.dims any.dims_out any.out count_nonzero count_nonzero.dim_IntList
+count_nonzero.dim_IntList_out count_nonzero.out logsumexp logsumexp.out mean mean.dim mean.dtype_out
+mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum sum.IntList_out
+sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm mm.out batched:
+addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_
+addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner inner.out kron
+kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot
+linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear
+einsum tensordot tensordot.out conv: conv1d conv1d.padding conv2d conv2d.padding conv3d
+conv3d.padding conv_transpose1d conv_transpose2d.input conv_transpose3d.input convolution
+convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
+avg_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
+fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
+fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
+fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
+fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
+fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
+fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
+_linalg_check_errors _linalg_det _linalg_det.result _linalg_eigh _linalg_eigh.eigenvalues
+_linalg_slogdet _linalg_slogdet.sign _linalg_solve_ex _linalg_solve_ex.result _linalg_svd
+_linalg_svd.U geqrf geqrf.a linalg_cholesky_ex linalg_cholesky_ex.L linalg_eig linalg_eig.out
+linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_ldl_solve
+linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out linalg_lu_factor_ex linalg_lu_factor_ex.out
+linalg_lu_solve linalg_lu_solve.out linalg_matrix_exp linalg_matrix_exp.out linalg_qr linalg_qr.out
+linalg_solve_triangular linalg_solve_triangular.out lu_unpack lu_unpack.out linalg: cholesky
+cholesky.out cholesky_inverse cholesky_inverse.out cholesky_solve cholesky_solve.out cross cross.out
+det inverse inverse.out linalg_cholesky linalg_cholesky.out linalg_cond linalg_cond.out
+linalg_cond.p_str linalg_cross linalg_cross.out linalg_det linalg_det.out linalg_diagonal
+linalg_eigh linalg_eigvals linalg_eigvals.out linalg_eigvalsh linalg_eigvalsh.out
+linalg_householder_product linalg_householder_product.out linalg_inv linalg_inv.out
+linalg_ldl_factor linalg_ldl_factor.out linalg_lu linalg_lu.out linalg_lu_factor
+linalg_lu_factor.out linalg_matrix_norm linalg_matrix_norm.out linalg_matrix_norm.str_ord
+linalg_matrix_power linalg_matrix_power.out linalg_matrix_rank linalg_matrix_rank.atol_rtol_float
+linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.out linalg_matrix_rank.tol_tensor linalg_pinv
+linalg_pinv.atol_rtol_float linalg_pinv.atol_rtol_tensor linalg_pinv.out linalg_pinv.rcond_tensor
+linalg_slogdet linalg_slogdet.out linalg_solve linalg_solve.out linalg_solve_ex linalg_solve_ex.out
+linalg_svd linalg_svd.U linalg_svdvals linalg_svdvals.out linalg_tensorinv linalg_tensorinv.out
+linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet lu_solve lu_solve.out matrix_exp
+matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out pinverse qr qr.Q slogdet slogdet.out
+svd svd.U triangular_solve argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max
+max.dim max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out
+min.unary_out scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum
+cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std
+std.correction std.correction_out std.dim std.out std_mean std_mean.correction
+std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
+var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
+_pdist_forward _pdist_forward.out cdist dist dist.out linalg_vector_norm linalg_vector_norm.out
+norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
+norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pdist renorm renorm.out renorm_
+calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace trace.out trapezoid.dx
+trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values
+median.out mode mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile
+nanquantile.out nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar
+quantile.scalar_out histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
+_histogramdd_from_bin_cts.out _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out
+bincount bincount.out histc histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor
+histogram.bins_tensor_out histogramdd softmax: _log_softmax _log_softmax.out
+_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
+_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
+_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
+native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 EXPORTS = _read("""
-amp: amp autograd: autograd cuda: cuda dispatch: dispatch layout: layout library: library nn: nn
-ops: ops optim: optim testing: testing amp.autocast_mode: autocast clear_autocast_cache
-get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
-set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
-is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
-devices.backend: backend devices.fallback: fallback dispatch.backend_select: set_default_device
-dispatch.defaults: get_default_dtype set_default_dtype exchange.construct: as_tensor asarray tensor
-exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy exchange.serialization: load save
-interpose.modes: DispatchMode no_dispatch native.random: Generator initial_seed manual_seed
-runtime.cpu: get_num_threads set_num_threads structured.tensor_iterator: TensorIterator
-TensorIteratorConfig tensor.printing: get_printoptions printoptions set_printoptions tensor.storage:
-Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit: audit_copies
+amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library
+linalg: linalg nn: nn ops: ops optim: optim random: random special: special testing: testing
+amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled
+is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled
+autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
+set_grad_enabled core.promotion: can_cast promote_types devices.backend: backend devices.fallback:
+fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
+set_default_dtype exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack
+exchange.numpy_bridge: from_numpy exchange.serialization: load save functional: atleast_1d
+atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum meshgrid
+tensordot unique unique_consecutive interpose.modes: DispatchMode no_dispatch runtime.cpu:
+get_num_threads set_num_threads structured.generator: Generator get_rng_state initial_seed
+manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig
+tensor.indexing: nonzero tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
+audit_copies
 """)
-PROPERTIES = frozenset("imag mT real".split())
+MODULES: dict[str, dict[str, str]] = {
+    "linalg": _read("""
+    linalg: cholesky cond cross det diagonal eigh eigvals eigvalsh householder_product inv ldl_factor lu
+    lu_factor matrix_norm matrix_power matrix_rank pinv slogdet solve solve_ex svd svdvals tensorinv
+    tensorsolve vander factor: cholesky_ex eig inv_ex ldl_factor_ex ldl_solve lstsq lu_factor_ex
+    lu_solve matrix_exp qr solve_triangular products: matmul multi_dot vecdot distance: vector_norm
+    """),
+    "fft": _read("""
+    fft: fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn
+    irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
+    """),
+    "special": _read("""
+    special: airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t
+    chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w digamma entr erfcx erfinv
+    gammainc gammaincc gammaln hermite_polynomial_h hermite_polynomial_he i0 i0e i1 i1e
+    laguerre_polynomial_l legendre_polynomial_p log_ndtr modified_bessel_i0 modified_bessel_i1
+    modified_bessel_k0 modified_bessel_k1 multigammaln ndtr ndtri polygamma psi
+    scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
+    shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
+    spherical_bessel_j0 xlog1py xlogy zeta unary: erf erfc exp2 expit expm1 log1p sinc
+    """),
+}
+PROPERTIES = frozenset("imag mH mT real".split())

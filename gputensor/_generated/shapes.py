@@ -51,7 +51,15 @@ def selects_5_of_7(operator):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
-def counts_first_1(operator):
+def selects_6_of_8(operator):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if g is None:
+            g = default_device()
+        key_set = DENSE_KEYS[g.type]
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+    return kernel
+
+def counts_0_of_1(operator):
     def kernel(key_set, a):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a)
@@ -63,7 +71,7 @@ def counts_first_1(operator):
         return result
     return kernel
 
-def counts_first_2(operator):
+def counts_0_of_2(operator):
     def kernel(key_set, a, b):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b)
@@ -75,7 +83,7 @@ def counts_first_2(operator):
         return result
     return kernel
 
-def counts_first_3(operator):
+def counts_0_of_3(operator):
     def kernel(key_set, a, b, c):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c)
@@ -87,7 +95,7 @@ def counts_first_3(operator):
         return result
     return kernel
 
-def counts_first_4(operator):
+def counts_0_of_4(operator):
     def kernel(key_set, a, b, c, d):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -99,7 +107,7 @@ def counts_first_4(operator):
         return result
     return kernel
 
-def counts_first_5(operator):
+def counts_0_of_5(operator):
     def kernel(key_set, a, b, c, d, e):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -111,7 +119,19 @@ def counts_first_5(operator):
         return result
     return kernel
 
-def counts_last_2(operator):
+def counts_0_of_6(operator):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        storage = a._storage
+        if storage is not None and a._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(a)
+        return result
+    return kernel
+
+def counts_1_of_2(operator):
     def kernel(key_set, a, b):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b)
@@ -123,7 +143,19 @@ def counts_last_2(operator):
         return result
     return kernel
 
-def counts_last_3(operator):
+def counts_1_of_6(operator):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        storage = b._storage
+        if storage is not None and b._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(b)
+        return result
+    return kernel
+
+def counts_2_of_3(operator):
     def kernel(key_set, a, b, c):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c)
@@ -135,7 +167,7 @@ def counts_last_3(operator):
         return result
     return kernel
 
-def counts_last_4(operator):
+def counts_3_of_4(operator):
     def kernel(key_set, a, b, c, d):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -147,7 +179,7 @@ def counts_last_4(operator):
         return result
     return kernel
 
-def counts_last_5(operator):
+def counts_4_of_5(operator):
     def kernel(key_set, a, b, c, d, e):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -159,7 +191,7 @@ def counts_last_5(operator):
         return result
     return kernel
 
-def counts_last_6(operator):
+def counts_5_of_6(operator):
     def kernel(key_set, a, b, c, d, e, f):
         key_set &= BELOW_ADINPLACEORVIEW
         result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -168,6 +200,30 @@ def counts_last_6(operator):
             storage.version += 1
         else:
             bump_version(f)
+        return result
+    return kernel
+
+def counts_6_of_7(operator):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        storage = g._storage
+        if storage is not None and g._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(g)
+        return result
+    return kernel
+
+def counts_8_of_9(operator):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        key_set &= BELOW_ADINPLACEORVIEW
+        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        storage = i._storage
+        if storage is not None and i._keys & TRACKED:
+            storage.version += 1
+        else:
+            bump_version(i)
         return result
     return kernel
 
@@ -235,12 +291,28 @@ def tracks_views_3(operator):
         return track_views(a, result)
     return kernel
 
+def refuses_LT(operator, check):
+    def kernel(key_set, a, b):
+        if not (all([x._autograd is None for x in a]) and b._autograd is None):
+            check(operator.short_name, *a, b)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b)
+    return kernel
+
 def refuses_LVT(operator, check):
     def kernel(key_set, a, b, c):
         if not (all([x._autograd is None for x in a]) and c._autograd is None):
             check(operator.short_name, *a, c)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_LVVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (all([x._autograd is None for x in a]) and d._autograd is None):
+            check(operator.short_name, *a, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
 def refuses_NNT(operator, check):
@@ -267,12 +339,51 @@ def refuses_NNVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_NQQT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (
+            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+            and getattr(b, "_autograd", None) is None
+            and getattr(c, "_autograd", None) is None
+            and d._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_NTNT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (
+            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+            and b._autograd is None
+            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
+            and d._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_T(operator, check):
     def kernel(key_set, a):
         if not (a._autograd is None):
             check(operator.short_name, a)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a)
+    return kernel
+
+def refuses_TLPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and all([x._autograd is None for x in b])
+            and (c is None or c._autograd is None)
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, *b, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
 def refuses_TNNT(operator, check):
@@ -288,6 +399,14 @@ def refuses_TNNT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TPVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (a._autograd is None and (b is None or b._autograd is None) and d._autograd is None):
+            check(operator.short_name, a, b, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
 def refuses_TT(operator, check):
     def kernel(key_set, a, b):
         if not (a._autograd is None and b._autograd is None):
@@ -296,12 +415,66 @@ def refuses_TT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b)
     return kernel
 
+def refuses_TTPVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            and e._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, b, c, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
 def refuses_TTT(operator, check):
     def kernel(key_set, a, b, c):
         if not (a._autograd is None and b._autograd is None and c._autograd is None):
             check(operator.short_name, a, b, c)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_TTTT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_TTTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TTTVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, b, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
 def refuses_TTTVVT(operator, check):
@@ -317,12 +490,112 @@ def refuses_TTTVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
     return kernel
 
+def refuses_TTTVVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and i._autograd is None
+        ):
+            check(operator.short_name, a, b, c, i)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+    return kernel
+
 def refuses_TTV(operator, check):
     def kernel(key_set, a, b, c):
         if not (a._autograd is None and b._autograd is None):
             check(operator.short_name, a, b)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_TTVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (a._autograd is None and b._autograd is None and d._autograd is None):
+            check(operator.short_name, a, b, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_TTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (a._autograd is None and b._autograd is None and e._autograd is None):
+            check(operator.short_name, a, b, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TTVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, b, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TTVVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, b, e, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
+def refuses_TTVVTTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+            and h._autograd is None
+        ):
+            check(operator.short_name, a, b, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+    return kernel
+
+def refuses_TTVVVPT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (f is None or f._autograd is None)
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, b, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
+def refuses_TTVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and b._autograd is None and f._autograd is None):
+            check(operator.short_name, a, b, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TTVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (a._autograd is None and b._autograd is None and g._autograd is None):
+            check(operator.short_name, a, b, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TV(operator, check):
@@ -341,12 +614,109 @@ def refuses_TVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c)
     return kernel
 
+def refuses_TVTT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (a._autograd is None and c._autograd is None and d._autograd is None):
+            check(operator.short_name, a, c, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_TVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVTTVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, c, d, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVTTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, c, d, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
+def refuses_TVTVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (a._autograd is None and c._autograd is None and e._autograd is None):
+            check(operator.short_name, a, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and c._autograd is None and f._autograd is None):
+            check(operator.short_name, a, c, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
 def refuses_TVV(operator, check):
     def kernel(key_set, a, b, c):
         if not (a._autograd is None):
             check(operator.short_name, a)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_TVVPPT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and (d is None or d._autograd is None)
+            and (e is None or e._autograd is None)
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and (d is None or d._autograd is None) and f._autograd is None):
+            check(operator.short_name, a, d, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVPVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and (d is None or d._autograd is None)
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, d, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TVVT(operator, check):
@@ -357,12 +727,54 @@ def refuses_TVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (a._autograd is None and d._autograd is None and e._autograd is None):
+            check(operator.short_name, a, d, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
 def refuses_TVVVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
         if not (a._autograd is None and e._autograd is None):
             check(operator.short_name, a, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def refuses_TVVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and e._autograd is None and f._autograd is None):
+            check(operator.short_name, a, e, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVVTTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and e._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, e, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TVVVV(operator, check):
@@ -373,12 +785,52 @@ def refuses_TVVVV(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
+def refuses_TVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (a._autograd is None and f._autograd is None):
+            check(operator.short_name, a, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TVVVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (a._autograd is None and f._autograd is None and g._autograd is None):
+            check(operator.short_name, a, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
+def refuses_TVVVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (a._autograd is None and g._autograd is None):
+            check(operator.short_name, a, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
 def refuses_VT(operator, check):
     def kernel(key_set, a, b):
         if not (b._autograd is None):
             check(operator.short_name, b)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b)
+    return kernel
+
+def refuses_VTT(operator, check):
+    def kernel(key_set, a, b, c):
+        if not (b._autograd is None and c._autograd is None):
+            check(operator.short_name, b, c)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c)
+    return kernel
+
+def refuses_VTVT(operator, check):
+    def kernel(key_set, a, b, c, d):
+        if not (b._autograd is None and d._autograd is None):
+            check(operator.short_name, b, d)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
 def refuses_VVT(operator, check):
@@ -395,6 +847,35 @@ def refuses_VVVT(operator, check):
             check(operator.short_name, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_VVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (e._autograd is None):
+            check(operator.short_name, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
+def records_CN(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if a._autograd is not None:
+            check_constant(operator, 0, a)
+        if (
+            (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
+            or (node := record(kind, b)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
     return kernel
 
 def records_CNN(operator, kind, record, keep, finish):
@@ -414,6 +895,24 @@ def records_CNN(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_CT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if a._autograd is not None:
+            check_constant(operator, 0, a)
+        if b._autograd is None or (node := record(kind, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
         return finish(result, node)
@@ -491,6 +990,48 @@ def records_T(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCCVVVPVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if (
+            a._autograd is None
+            and (g is None or g._autograd is None)
+            or (node := record(kind, a, g)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        keep(node, a, b, c, d, e, f, g, h, i)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TCOVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if b._autograd is not None:
@@ -506,6 +1047,132 @@ def records_TCOVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         finally:
             put(before)
         return finish(result, node)
@@ -551,6 +1218,93 @@ def records_TNV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TOOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if b is not None and b._autograd is not None:
+            check_constant(operator, 1, b)
+        if c is not None and c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TPPOOVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if d is not None and d._autograd is not None:
+            check_constant(operator, 3, d)
+        if e is not None and e._autograd is not None:
+            check_constant(operator, 4, e)
+        if (
+            a._autograd is None
+            and (b is None or b._autograd is None)
+            and (c is None or c._autograd is None)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TPPVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if (
+            a._autograd is None
+            and (b is None or b._autograd is None)
+            and (c is None or c._autograd is None)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TQQ(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if (
+            a._autograd is None
+            and getattr(b, "_autograd", None) is None
+            and getattr(c, "_autograd", None) is None
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
@@ -562,6 +1316,24 @@ def records_TT(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
         finally:
             put(before)
         return finish(result, node)
@@ -584,6 +1356,69 @@ def records_TTCOVVC(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTN(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTPVVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        keep(node, a, b, c, d, e, f, g, h, i)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
         return finish(result, node)
@@ -642,6 +1477,72 @@ def records_TTVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVVVVVC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if h._autograd is not None:
+            check_constant(operator, 7, h)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if a._autograd is None or (node := record(kind, a)) is None:
@@ -653,6 +1554,167 @@ def records_TV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCTVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVCVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVPPV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if (
+            a._autograd is None
+            and (c is None or c._autograd is None)
+            and (d is None or d._autograd is None)
+            or (node := record(kind, a, c, d)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVTVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
         return finish(result, node)
@@ -706,6 +1768,38 @@ def records_TVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TVVVVT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if a._autograd is None and f._autograd is None or (node := record(kind, a, f)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
         if a._autograd is None or (node := record(kind, a)) is None:
@@ -722,6 +1816,53 @@ def records_TVVVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_VT(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b):
+        if b._autograd is None or (node := record(kind, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b)
+        keep(node, a, b)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_VTV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if b._autograd is None or (node := record(kind, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def casts_L(operator, fixed, is_widest):
+    def kernel(key_set, a):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, *a) if is_widest else fixed or device.dtype.get()
+            a = cast_list(a, to, device)
+            key_set = (keys_of_list(a) | include) & keep
+            return operator.table[key_set](key_set, a)
+        finally:
+            put(before)
+    return kernel
+
 def casts_LV(operator, fixed, is_widest):
     def kernel(key_set, a, b):
         device = device_of[key_set & AUTOCAST]
@@ -732,6 +1873,22 @@ def casts_LV(operator, fixed, is_widest):
             to = widest(device, *a) if is_widest else fixed or device.dtype.get()
             a = cast_list(a, to, device)
             key_set = (keys_of_list(a) | include) & keep
+            return operator.table[key_set](key_set, a, b)
+        finally:
+            put(before)
+    return kernel
+
+def casts_NN(operator, fixed, is_widest):
+    def kernel(key_set, a, b):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast_any(a, to, device)
+            b = cast_any(b, to, device)
+            key_set = ((0 if type(a) in NUMBERS else a._keys) | (0 if type(b) in NUMBERS else b._keys) | include) & keep
             return operator.table[key_set](key_set, a, b)
         finally:
             put(before)
@@ -819,6 +1976,92 @@ def casts_TTPVVV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TTPVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPVVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTTP(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | b._keys | c._keys | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTTV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            key_set = (a._keys | b._keys | c._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TTTVV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d, e):
         device = device_of[key_set & AUTOCAST]
@@ -848,6 +2091,148 @@ def casts_TTV(operator, fixed, is_widest):
             b = cast(b, to, device)
             key_set = (a._keys | b._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TV(operator, fixed, is_widest):
+    def kernel(key_set, a, b):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVPPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast_any(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | (0 if c is None else c._keys) | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVPPVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast_any(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | (0 if c is None else c._keys) | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
     return kernel

@@ -13,7 +13,7 @@ from contextvars import ContextVar, Token
 from typing import Any
 
 from ..core.arguments import flag
-from ..core.guard import Guard
+from ..core.guard import Function, Guard
 from ..dispatch import tls
 
 DEFAULT, NO_GRAD_MODE, INFERENCE_MODE, MULTI_OUTPUT_NODE, IN_CUSTOM_FUNCTION = range(5)
@@ -158,7 +158,7 @@ class set_grad_enabled(_Mode):
     def _again(self) -> _Mode:
         return _Mode(self._mode)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Function) -> Function:
         if self._is_set and self._before:  # a decorator sets the mode for the calls alone
             self._is_set = False
             self.__exit__()

@@ -69,6 +69,18 @@ class SavedNumber:
         return self.number
 
 
+class SavedList:
+    """A list of operands that may have gaps, such as the indices of `x[i, :, j]`."""
+
+    __slots__ = ("saved",)
+
+    def __init__(self, operands: Any) -> None:
+        self.saved = [save(x) for x in operands]
+
+    def unpack(self, node: Node) -> Any:
+        return [one.unpack(node) for one in self.saved]
+
+
 _PLAIN = NUMBERS | {type(None)}
 
 
@@ -76,6 +88,8 @@ def save(x: Any) -> Any:
     """An operand as a node keeps it."""
     if type(x) in _PLAIN:
         return SavedNumber(x)
+    if type(x) is list or type(x) is tuple:
+        return SavedList(x)
     if not x._keys & _plain:
         if not x._keys & tls.AD_INPLACE_OR_VIEW:
             raise errors.inference_tensor_saved()

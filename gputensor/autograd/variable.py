@@ -111,10 +111,12 @@ def set_history(result: Any, node: Node) -> Any:
 
 
 def set_histories(results: Any, node: Node) -> Any:
-    """`set_history` for an operator that returns a list."""
+    """`set_history` for an operator that returns a list or several."""
     node.outputs = []
     for x in results:
-        with_edge(x, (node, add_output(node, x)))
+        number = add_output(node, x)
+        if x._geometry.dtype.category >= FLOATING:
+            with_edge(x, (node, number))
     return results
 
 

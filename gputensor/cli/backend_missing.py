@@ -28,7 +28,14 @@ ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
     "aten::eye": "aten::eye.m_out", "aten::eye.m": "aten::eye.m_out",
-    "aten::rand": "aten::uniform_", "aten::rand_like": "aten::uniform_",
+    "aten::rand": "aten::uniform_", "aten::rand.generator": "aten::uniform_",
+    "aten::rand_like": "aten::uniform_", "aten::rand_like.generator": "aten::uniform_",
+    "aten::randn": "aten::normal_", "aten::randn.generator": "aten::normal_",
+    "aten::randn_like": "aten::normal_", "aten::randn_like.generator": "aten::normal_",
+    "aten::normal.float_float": "aten::normal_", "aten::randint": "aten::random_.from",
+    "aten::randint.generator": "aten::random_.from", "aten::randint.low": "aten::random_.from",
+    "aten::randint.low_generator": "aten::random_.from",
+    "aten::randint_like": "aten::random_.from",
 }  # fmt: skip
 _COPIES = ("aten::copy_", "aten::flip")
 

@@ -1,9 +1,16 @@
-"""`gputensor ops [NAME]`: the operators; of one, all that is known of it, and its files."""
+"""`gputensor ops [NAME]`: the operators by family; of one, all that is known of it, and its files.
+
+`--missing` says what PyTorch has and we do not, by a list that is frozen from PyTorch.
+"""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +22,7 @@ from gputensor.dispatch.operator import Operator
 from gputensor.dispatch.table_text import slots
 
 from . import places
-from .output import FINE, Arguments, Refusal, here, print_json, table
+from .output import FINE, Arguments, Refusal, here, print_json
 
 # Keys that a reader asks about; --table shows all of them.
 _SHOWN_KEYS = (
@@ -29,17 +36,82 @@ def main(argv: list[str]) -> int:
     parser.add_argument("name", nargs="?", help="such as add, add.Tensor or aten::add.Tensor")
     text = "all slots of the table, as the dispatcher computed them"
     parser.add_argument("--table", action="store_true", help=text)
+    text = "what PyTorch's operator database and Core ATen name and we do not have"
+    parser.add_argument("--missing", action="store_true", help=text)
     arguments = parser.parse_args(argv)
+    if arguments.name is None or arguments.missing:
+        return _overview(arguments)
     found = [_row(o, arguments.table) for o in _matching(arguments.name)]
     if not found:
         raise Refusal(unknown(arguments.name))
     if arguments.json:
         print_json({"operators": found})
-    elif arguments.name is None:
-        print(table(("operator", "files"), [(r["name"], " ".join(r["files"])) for r in found]))
     else:
         print("\n\n".join(_text(row) for row in found))
     return FINE
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def _overview(arguments: Any) -> int:
+    """The overloads of each family beside PyTorch's that are not there."""
+    if arguments.name is not None:
+        raise Refusal("'NAME' must be left out with --missing")
+    ours, theirs = _by_family(o.qualified_name for o in _matching(None)), pytorch()
+    missing = {name: core for name, core in theirs.items() if name not in _ours()}
+    absent = _by_family(f"aten::{name}" for name in missing)
+    families = sorted({*ours, *absent} - {_NO_FAMILY}) + [_NO_FAMILY]
+    found = {
+        f: {"operators": ours.get(f, []), "missing": absent.get(f, [])}
+        for f in families
+        if ours.get(f) or absent.get(f)
+    }
+    if arguments.json:
+        print_json({"families": found, "core": [name for name, core in missing.items() if core]})
+        return FINE
+    for family, names in found.items():
+        shown = [*names["operators"]] if not arguments.missing else []
+        lines = textwrap.wrap(" ".join(shown), 96)
+        if names["missing"]:
+            marked = [f"{n}*" if missing[n] else n for n in names["missing"]]
+            lines += textwrap.wrap(f"missing: {' '.join(marked)}", 96, subsequent_indent="  ")
+        if lines:
+            head = f"{family}  {len(names['operators'])} here, {len(names['missing'])} missing"
+            print("\n".join([head, *(f"    {line}" for line in lines), ""]))
+    core = [name for name, is_core in theirs.items() if is_core]
+    print(
+        f"Of {len(theirs)} overloads that PyTorch's operator database calls or that are Core ATen, "
+        f"{len(theirs) - len(missing)} are here; of {len(core)} of Core ATen, "
+        f"{sum(name not in missing for name in core)} (* is Core ATen)."
+    )
+    return FINE
+
+
+# PyTorch's, where no operator of ours has the name.
+_NO_FAMILY = "not here"
+
+
+def pytorch() -> dict[str, bool]:
+    """The overloads that PyTorch's samples call or that are Core ATen, and which are the latter."""
+    text = resources.files(__package__).joinpath("pytorch.txt").read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return {name: word == ["core"] for name, *word in rows if word != ["public"]}
+
+
+def _ours() -> set[str]:
+    return {o.qualified_name.removeprefix("aten::") for o in _matching(None)}
+
+
+def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names without `aten::`, under the family of their operator or of another overload of it."""
+    of_base = {name.partition(".")[0]: family for name, family in OPERATORS.items()}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for full in sorted(names):
+        namespace, _, name = full.partition("::")
+        family = _NO_FAMILY if namespace == "aten" else namespace
+        found[of_base.get(name.partition(".")[0], family)].append(name)
+    return dict(found)
 
 
 def unknown(name: str) -> str:

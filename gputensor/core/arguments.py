@@ -40,11 +40,39 @@ def coerced(first: Any, *others: Any) -> list[Any]:
     return found
 
 
+def coerced_either(first: Any, *others: Any) -> list[Any]:
+    """As `coerced`, where the first operand may be a number too."""
+    if hasattr(first, "_keys"):
+        return coerced(first, *others)
+    plain = number(first)
+    if plain is None:
+        raise AttributeError
+    found = coerced(*others)
+    return [found[0], plain, *found[1:]]
+
+
+def coerced_swapped(first: Any, other: Any) -> list[Any]:
+    """As `coerced` of operands that commute, where the first one may be a number too."""
+    if hasattr(first, "_keys"):
+        return coerced(first, other)
+    return coerced(other, first)
+
+
 def checked_out(op: str, out: Any) -> Any:
     """`out`, when it is a Tensor."""
     if not hasattr(out, "_keys"):
         raise errors.not_a_tensor(op, "out", "a Tensor", out)
     return out
+
+
+def checked_outs(op: str, out: Any, count: int) -> int:
+    """OR of the keys of `out`, when it is a tuple or list of that many Tensors."""
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
+    bits = 0
+    for one in out:
+        bits |= checked_out(op, one)._keys
+    return bits
 
 
 def keys_of_list(tensors: Any) -> int:

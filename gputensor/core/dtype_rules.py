@@ -19,18 +19,20 @@ class DtypeRule:
     """text: for docstrings. kinds: of the dtype that is computed in.
 
     to_float: bool and integers are computed in the default dtype. gives_real: the result of complex
-    is real. each: every operand must be of these kinds, not only what they promote to. remedy: what
-    to use instead, for the message.
+    is real. gives_bool: the result is bool. each: every operand must be of these kinds, not only
+    what they promote to. remedy: what to use instead, for the message.
     """
 
-    __slots__ = ("text", "kinds", "to_float", "gives_real", "each", "remedy")
+    __slots__ = ("text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy")
 
     def __init__(
         self, text: str, kinds: str = KINDS, *, to_float: bool = False, gives_real: bool = False,
-        each: bool = False, remedy: str = "",
+        gives_bool: bool = False, each: bool = False, remedy: str = "",
     ) -> None:  # fmt: skip
         self.text, self.kinds, self.to_float = text, kinds, to_float
-        self.gives_real, self.each, self.remedy = gives_real, each, remedy
+        self.gives_real, self.gives_bool, self.each, self.remedy = (
+            gives_real, gives_bool, each, remedy,
+        )  # fmt: skip
 
     @property
     def refuses(self) -> bool:
@@ -53,7 +55,8 @@ class DtypeRule:
 # Kinds that are not taken -> what an operand must do.
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
-    "bi": "be floating or complex", "bif": "be complex", "fc": "be bool or an integer",
+    "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",
+    "fc": "be bool or an integer",
 }  # fmt: skip
 
 RULES = {
@@ -72,7 +75,17 @@ RULES = {
     ),
     "floating_only": DtypeRule("floating or complex", "fc"),
     "sums": DtypeRule("any dtype; integers and bool sum as int64"),
+    "sums_real": DtypeRule("any dtype but complex; integers and bool sum as int64", "bif"),
+    "running": DtypeRule("any dtype; integers and bool run as int64"),
+    "products": DtypeRule("any dtype; integers and bool multiply as int64"),
     "complex_to_real": DtypeRule("any dtype; the result of complex is real", gives_real=True),
+    "floating_to_real": DtypeRule(
+        "floating, or complex, which gives real; others promote to the default float",
+        "fc", to_float=True, gives_real=True,
+    ),
+    "truth": DtypeRule("any dtype; the result is bool", gives_bool=True),
+    "truth_real": DtypeRule("any dtype but complex; the result is bool", "bif", gives_bool=True),
+    "bits": DtypeRule("bool or an integer", "bi"),
     "conjugated": DtypeRule("any dtype; what is real stays as it is", "c"),
     "promoted": DtypeRule("promoted to a common dtype"),
     "promoted_float": DtypeRule(
@@ -86,7 +99,12 @@ RULES = {
         "promoted to a common dtype; none may be bool", "ifc", each=True,
         remedy="use != or logical_xor",
     ),
+    "promoted_numeric": DtypeRule("promoted to a common dtype, which is not bool", "ifc"),
     "promoted_real": DtypeRule("promoted to a common dtype, which is not complex", "bif"),
+    "promoted_floating": DtypeRule("promoted to a common dtype, floating or complex", "fc"),
+    "promoted_real_floating": DtypeRule("promoted to a common dtype, which is floating", "f"),
+    "promoted_integral": DtypeRule("promoted to a common dtype, bool or an integer", "bi"),
+    "promoted_integer": DtypeRule("promoted to a common dtype, which is an integer", "i"),
     "promoted_numeric_real": DtypeRule(
         "promoted to a common dtype, which is neither bool nor complex", "if"
     ),

@@ -14,11 +14,12 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from . import errors
 
 Fresh = Callable[[], AbstractContextManager[Any]]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Guard:
@@ -59,11 +60,12 @@ class Guard:
             raise
         self._count(found)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return decorated(self._again, function)
+    def __call__(self, function: Function) -> Function:
+        guarded: Function = decorated(self._again, function)
+        return guarded
 
 
-def decorated(fresh: Fresh, function: Callable[..., Any]) -> Callable[..., Any]:
+def decorated(fresh: Fresh, function: Callable[..., Any]) -> Any:
     """`function` with a guard from `fresh` around each call; around each step of a generator.
 
     A coroutine function is guarded until it returns, in the task that awaits it.

@@ -43,6 +43,7 @@ Stream, current_stream, stream = _face.Stream, _face.current_stream, _face.strea
 default_stream = _face.default_stream
 manual_seed, manual_seed_all = _face.manual_seed, _face.manual_seed_all
 initial_seed = _face.initial_seed
+get_rng_state, set_rng_state = _face.get_rng_state, _face.set_rng_state
 
 
 def unavailable_reason() -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import errors
 from ..core.device import device as _device
-from ..native.random import default_generator, seed_devices
+from ..structured.generator import default_generator, seed_devices
 from ..runtime.current import CurrentDevice, CurrentStream
 
 
@@ -78,6 +78,16 @@ class DeviceFace:
     def initial_seed(self) -> int:
         """The seed of the current device's generator."""
         return default_generator(_device(self._type, self.current_device())).initial_seed()
+
+    def get_rng_state(self, device: Any = None) -> tuple[int, int]:
+        """The state of a device's generator, the current one's by default."""
+        index = self._index(device, "get_rng_state")
+        return default_generator(_device(self._type, index)).get_state()
+
+    def set_rng_state(self, new_state: tuple[int, int], device: Any = None) -> None:
+        """Let a device's generator go on where `get_rng_state` was called."""
+        index = self._index(device, "set_rng_state")
+        default_generator(_device(self._type, index)).set_state(new_state)
 
     def _index(self, device: Any, op: str) -> int:
         """The index that `device` names; raises if there is no such device."""

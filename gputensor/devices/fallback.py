@@ -142,7 +142,8 @@ class _Region:
         first = tensor._offset * shape.dtype.itemsize
         # Rounded down, so that offsets of every dtype stay whole.
         self.begin = min(self.begin, first & ~15)
-        self.end = max(self.end, first + shape.extent * shape.dtype.itemsize)
+        if shape.numel:  # an empty view may lie past the end
+            self.end = max(self.end, first + shape.extent * shape.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
@@ -198,8 +199,8 @@ class _Host:
                 continue
             twin, region = self.twins[id(tensor)][1], self.regions[tensor._get_storage()]
             shape = twin._geometry
-            fits = (twin._offset + shape.extent) * shape.dtype.itemsize <= region.nbytes
-            if twin._storage is not region.copy or not fits:
+            end = (twin._offset + shape.extent) * shape.dtype.itemsize if shape.numel else 0
+            if twin._storage is not region.copy or end > region.nbytes:
                 set_geometry(tensor, shape)
                 _copy(tensor, twin)
                 continue

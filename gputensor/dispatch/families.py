@@ -161,7 +161,16 @@ def _name(module: ModuleType) -> None:
 
 def lazy_functions(module: dict[str, Any]) -> Any:
     """What `gputensor._generated.functions` is: every public function as an attribute."""
-    return _face(module, "", index.FUNCTIONS)
+    names = dict(index.FUNCTIONS)
+    for name, of_module in index.MODULES.items():
+        names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
+    return _face(module, "", names)
+
+
+def lazy_module(module: dict[str, Any]) -> Any:
+    """What `gputensor.linalg` is: the functions `linalg_...` under their short names."""
+    name = module["__name__"].rpartition(".")[2]
+    return _face(module, f"{name}_", index.MODULES[name], ModuleType)
 
 
 def lazy_calls(module: dict[str, Any]) -> Any:
@@ -171,63 +180,66 @@ def lazy_calls(module: dict[str, Any]) -> Any:
 
 def lazy_operators(module: dict[str, Any]) -> Any:
     """What `gputensor._generated.operators` is."""
-    names = {name.replace(".", "_"): family for name, family in index.OPERATORS.items()}
-    return _face(module, _OPERATOR, names)
+    identifiers = " ".join(index.OPERATORS).replace(".", "_").split()
+    return _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
 
 
-def _face(module: dict[str, Any], prefix: str, families: Mapping[str, str]) -> Any:
-    """An object in the place of a module. module: its globals, of which it keeps what it is."""
+def _face(
+    module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
+) -> Any:
+    """An object in the place of a module. module: its globals, of which it keeps what it is. base:
+    ModuleType for what users see; what is read in every call must be a plain object."""
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
-    kind = type(module["__name__"].rpartition(".")[2], (), {name: _Stand() for name in families})
-    face = kind()
+    kept |= {"__package__": module["__package__"]}
+    short = module["__name__"].rpartition(".")[2]
+    kind = type(short, (base,), dict(zip(families, map(_Stand, families))))
+    face = kind(module["__name__"]) if base is ModuleType else kind()
     vars(face).update(kept)
     return face
 
 
-class _Stand:
-    """Stands for an attribute until it is first asked for, and takes itself away then.
+class _Stand(str):
+    """The name of an attribute, for which it stands until that is first asked for.
 
+    It is a string so that no line of Python runs for each name of an operator in an import.
     A module with a `__getattr__` would do, but Python does not specialise reads of one: 40 to 60 ns
     for each attribute of each call, where this is back at 7.
     """
 
-    __slots__ = ("name",)
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+    __slots__ = ()
 
     def __get__(self, face: Any, owner: type) -> Any:
         if face is None:
             return self
-        found = getattr(called(face._families[self.name]), face._prefix + self.name)
+        name = str(self)
+        found = getattr(called(face._families[name]), face._prefix + name)
         with lock:
-            if self.name in vars(owner):  # the first of two threads
-                setattr(face, self.name, found)
-                delattr(owner, self.name)
+            if name in vars(owner):  # the first of two threads
+                setattr(face, name, found)
+                delattr(owner, name)
         return found
 
 
-class Later:
-    """A method of Tensor whose family is not there yet: a descriptor that replaces itself."""
+class Later(str):
+    """The name of a method of Tensor whose family is not there yet: a descriptor that replaces
+    itself."""
 
-    __slots__ = ("name", "home")
-
-    def __set_name__(self, home: type, name: str) -> None:
-        self.home, self.name = home, name
+    __slots__ = ()
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
         # Not `getattr(tensor, name)`, which would find a subclass's override twice under `super()`.
         return self._real().__get__(tensor, owner)
 
     def _real(self) -> Any:
-        module = called(index.METHODS[self.name])
+        module = called(index.METHODS[self])
+        home = import_module(f"{_GENERATED}.methods").GeneratedMethods
         with lock:
             for name, value in vars(module).items():
                 plain = name.removeprefix(_METHOD)
-                if plain != name and isinstance(vars(self.home).get(plain), Later):
-                    setattr(self.home, plain, value)
-        return vars(self.home)[self.name]
+                if plain != name and isinstance(vars(home).get(plain), Later):
+                    setattr(home, plain, value)
+        return vars(home)[str(self)]
 
 
 class LaterProperty(Later):
@@ -241,6 +253,5 @@ class LaterProperty(Later):
 
 def later_methods() -> dict[str, Later]:
     """Every method, property and method of Python's operators, for Tensor's base class."""
-    return {
-        name: LaterProperty() if name in index.PROPERTIES else Later() for name in index.METHODS
-    }
+    found: dict[str, Later] = dict(zip(index.METHODS, map(Later, index.METHODS)))
+    return found | dict(zip(index.PROPERTIES, map(LaterProperty, index.PROPERTIES)))

@@ -133,8 +133,9 @@ def ops_of(family: str) -> frozenset[str]:
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # a function an op
         found = vars(module).items()
-        ops = [n for n, f in found if getattr(f, "__module__", "") == module.__name__]
-    return frozenset(op for op in ops if not op.startswith("_"))
+        own = [n for n, f in found if getattr(f, "__module__", "") == module.__name__]
+        ops = [name for name in own if not name.startswith("_")]
+    return frozenset(ops)
 
 
 def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:

@@ -4,8 +4,9 @@ A kernel looks first whether autograd knows its operands at all. What it does th
 schema and from the node's class, which keeps what the derivative needs.
 
 Note [Shapes]
-A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, L a list
-of tensors; C a tensor that has no derivative, O the same where it may be left out; V anything else.
+A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, Q one of
+the three, L a list of tensors; C a tensor that has no derivative, O the same where it may be left
+out; V anything else, a list of indices among it, which may have gaps and is never differentiated.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
 
 
 def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[str, ...]) -> str:
-    if not argument.type.has_tensor:
+    if not argument.type.has_tensor or str(argument.type.required) == "Tensor?[]":
         return "V"
     if argument.type.required.is_list:
         return "L"
     if inputs is not None and argument.name not in inputs:
         return "O" if argument.type.is_optional else "C"
-    return "P" if argument.type.is_optional else "N" if argument.name in numbers else "T"
+    plain, optional = ("N", "Q") if argument.name in numbers else ("T", "P")
+    return optional if argument.type.is_optional else plain
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -74,10 +76,11 @@ def _finish(table: Table, kind: type[Node]) -> Function:
         is_view = "inplace_view" in table.operator.tags
         finish = reshape_history if is_view else rebase_history
     elif len(schema.returns) > 1:
-        finish = _first_of_several(kind)
+        finish = _all_of_several(kind) if kind.takes_all else _first_of_several(kind)
     elif schema.returns[0].type.required.is_list:
         finish = set_histories
-    return _with_result(finish) if "saved_result" in kind.saved else finish
+    saves_all = "saved_result" in kind.saved and not kind.others
+    return _with_result(finish) if saves_all else finish
 
 
 def _with_result(finish: Function) -> Function:
@@ -95,9 +98,20 @@ def _first_of_several(kind: type[Node]) -> Function:
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
-            setattr(node, slot, save(result[number]))
+            setattr(node, slot, save(result[number]) if number else save_result(result[0]))
         set_history(result[0], node)
         return result
+
+    return finish
+
+
+def _all_of_several(kind: type[Node]) -> Function:
+    """Every result that is floating or complex is differentiated."""
+
+    def finish(result: Any, node: Node) -> Any:
+        for slot, number in kind.others:
+            setattr(node, slot, save_result(result[number], number))
+        return set_histories(result, node)
 
     return finish
 

@@ -22,9 +22,7 @@ def counts(table: Table, key_set: int) -> Function:
     declared = table.signature.schema.arguments
     written = [n for n, a in enumerate(declared) if a.is_write]
     if len(written) == 1 and declared[written[0]].type.name == "Tensor":
-        place, last = written[0], len(declared) - 1
-        which = "first" if place == 0 else "last" if place == last else "other"
-        made = vars(shapes).get(f"counts_{which}_{last + 1}")
+        made = vars(shapes).get(f"counts_{written[0]}_of_{len(declared)}")
         return general(table, written) if made is None else made(table.operator)
     return general(table, written)
 

@@ -7,6 +7,7 @@ First the operator's own kernels, then what stands above them. The dump of a tab
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,11 @@ from ..autograd.node import Node
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
+from ..structured import library
 from . import autocast, autograd, backend_select, further, inplace_or_view
 
 AUTOGRAD = key("Autograd")
+IMPLICIT = key("CompositeImplicitAutograd")
 
 # Registers a kernel of a row, given the operator and the row's site; or what Autograd records.
 Rule = Callable[[Operator, str], None] | type[Node]
@@ -27,9 +30,17 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
     site = caller_site()
     for name in filter(None, keys.split(", ")):
         register_kernel(operator, key(name), kernel, "native", site)
-        if name == "CUDA":
+        if name == "CUDA" and not _is_of_a_library(kernel):
             further.offer(kernel.__module__, (operator, "", kernel, site))
     _apply(rules, operator, site)
+
+
+def _is_of_a_library(kernel: Any) -> bool:
+    """Whether further devices lack it: a function over NumPy's arrays or CuPy's. A family of such
+    says so by BY_LIBRARY."""
+    return kernel.__module__ == library.__name__ or hasattr(
+        sys.modules[kernel.__module__], "BY_LIBRARY"
+    )
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
@@ -42,6 +53,15 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     register_kernel(operator, key("Meta"), others, "native", site)
     further.offer(factory.__module__, (operator, loop, others, site))
     _apply(rules, operator, site)
+
+
+def forwards(operator: Operator, of: Operator) -> None:
+    """Register what `of` gives for the very same arguments: other overloads and names of it."""
+
+    def forward(key_set: int, *args: Any) -> Any:
+        return of.table[key_set](key_set, *args)
+
+    register_kernel(operator, IMPLICIT, forward, "native", caller_site())
 
 
 def _apply(rules: tuple[Rule, ...], operator: Operator, site: str) -> None:

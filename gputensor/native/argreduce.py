@@ -1,13 +1,15 @@
-"""argmax and argmin: the index of an extreme, over all elements or along one dimension.
+"""Extremes and where they are: argmax and argmin over all elements or along one dimension; max and
+min along one, with the elements; and what users call by the names of max, min and aminmax.
 
 Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
@@ -18,9 +20,10 @@ from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
+from ..core.geometry import contiguous_geometry
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, forms
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -99,3 +102,66 @@ def out(operator: Operator, loop: str) -> Kernel:
         return entry.write(out, x)
 
     return kernel
+
+
+# --- max and min ----------------------------------------------------------------------------------
+
+
+def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Along one dimension: the extremes, and their indices."""
+
+    def kernel(
+        key_set: int, self: Tensor, dim: int, keepdim: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        axis = arguments.dim(loop, dim, self._geometry.ndim)
+        plans, device = operator.table.plans, self._device
+        key = (self._geometry, device, axis, keepdim)
+        entry = plans.get(key)
+        if entry is None:
+            entry = operator.table.remember(key, _Entry(loop, self, None, axis, keepdim))
+        shape: Any = entry.geometry
+        values = allocate(contiguous_geometry(shape.sizes, self._geometry.dtype), device)
+        indices = allocate(shape, device)
+        if shape.numel == 0 or device.type == "meta":
+            return values, indices
+        if device is CPU:
+            x, places = self._get_array(), indices._get_array()
+            run(entry.run, x, axis, values._get_array(), places, entry.keepdim)
+        else:
+            entry.run(device.index, (indices._address(), values._address(), self._address()))
+        return values, indices
+
+    return kernel
+
+
+def max(key_set: int, self: Tensor) -> Tensor:
+    return calls.amax(self, (), False)
+
+
+def min(key_set: int, self: Tensor) -> Tensor:
+    return calls.amin(self, (), False)
+
+
+def max_other(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    return calls.maximum(self, other)
+
+
+def min_other(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    return calls.minimum(self, other)
+
+
+def aminmax(
+    key_set: int, self: Tensor, dim: int | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    dims = () if dim is None else (dim,)
+    return calls.amin(self, dims, keepdim), calls.amax(self, dims, keepdim)
+
+
+def max_dim_max(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
+    made: tuple[Tensor, Tensor] = forms.out(operators.max_dim, 2)(key_set, *args)
+    return made
+
+
+def min_dim_min(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
+    made: tuple[Tensor, Tensor] = forms.out(operators.min_dim, 2)(key_set, *args)
+    return made

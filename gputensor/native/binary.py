@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import operators
+from .._generated import calls, operators
+from .._generated.loops import LOOPS
 from ..core import errors
 from ..core.arguments import number
-from ..core.dtype import BOOL, COMPLEX, INTEGER
+from ..core.dtype import (
+    BOOL, COMPLEX, FLOATING, INTEGER, complex128, float32, float64,
+)  # fmt: skip
 from ..dispatch.operator import Operator
-from ..iterator.config import BINARY, BINARY_FLOAT
+from ..iterator.config import BINARY, BINARY_FLOAT, UNARY
+from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
 from ..structured import pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
@@ -25,9 +29,24 @@ _ONE = 1
 
 
 def rule(loop: str) -> Rule:
-    found = pointwise.rule("binary", loop, BINARY, BINARY_FLOAT)
+    promotes = LOOPS["binary"][loop].startswith("promoted")
+    found = pointwise.rule("binary", loop, BINARY if promotes else SAME, BINARY_FLOAT)
+    if loop == "nextafter":
+        found.check = _check_nextafter
     found.takes_scalars = loop.partition("_")[0] in ("mul", "div")
     return found
+
+
+# Of operands that do not promote.
+SAME = UNARY.replace(arg_names=("self", "values"))
+
+
+def _check_nextafter(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+    """The kernels of devices see 16-bit floats as f32, whose neighbours are others."""
+    common, is_exact = plan.common_dtype, plan.device.type in ("cpu", "meta")
+    if common.category != FLOATING or not is_exact and common.itemsize == 2:
+        rule = "be floating" if is_exact else "be float32 or float64 on devices"
+        raise errors.must(op, "self", rule, errors.Got(common.short), kind=errors.DtypeError)
 
 
 # --- the three forms: (on the CPU, on every other device) -----------------------------------------
@@ -85,6 +104,82 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     """other - alpha * self. `other` may be a number, so the call is on self's keys."""
     table = operators.sub_Tensor.table
     return table[key_set](key_set, other, self, alpha)
+
+
+# --- powers ---------------------------------------------------------------------------------------
+
+
+def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
+    """A kernel for tensors, or one for exponents that are numbers: 2 is a product, 0.5 a root."""
+
+    def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
+        if type(exponent) in pointwise.NUMBERS:
+            if type(exponent) is int and exponent < 0 and _category(self) <= INTEGER:
+                raise errors.must("pow", "exponent", "not be negative for integers", exponent)
+            return numbers(key_set, self, exponent, *out)
+        return tensors(key_set, self, exponent, *out)
+
+    return kernel
+
+
+def pow_functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    tensors, numbers = functional(operator, "pow"), functional(operator, "pow_number")
+    first, second = [_by_exponent(operator, *pair) for pair in zip(tensors, numbers)]
+    return first, second
+
+
+def pow_inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    tensors, numbers = inplace(operator, "pow"), inplace(operator, "pow_number")
+    first, second = [_by_exponent(operator, *pair) for pair in zip(tensors, numbers)]
+    return first, second
+
+
+def pow_out(operator: Operator, loop: str) -> Kernel:
+    return _by_exponent(operator, out(operator, "pow"), out(operator, "pow_number"))
+
+
+def float_power(key_set: int, self: Any, exponent: Any) -> Tensor:
+    """In double precision. Source: ATen/native/Pow.cpp, float_power."""
+    is_complex = COMPLEX in (_category(self), _category(exponent))
+    to = complex128 if is_complex else float64
+    operands = [_as(x, to) for x in (self, exponent)]
+    table = operators.pow_Tensor_Tensor.table
+    return table[key_set](key_set, *operands)
+
+
+def _as(x: Any, to: Any) -> Any:
+    if type(x) in pointwise.NUMBERS:
+        return complex(x) if to is complex128 else float(x)
+    return x.to(to)
+
+
+def float_power_(key_set: int, self: Tensor, exponent: Any) -> Tensor:
+    is_complex = COMPLEX in (_category(self), _category(exponent))
+    to = complex128 if is_complex else float64
+    if self._geometry.dtype is not to:
+        raise errors.wrong_dtype("float_power_", "self", f"be {to.name}, the result's dtype", self)
+    table = operators.pow__Tensor.table
+    return table[key_set](key_set, self, _as(exponent, to))
+
+
+def ldexp(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    """Whole exponents give the dtype of self, and powers that f16 does not hold."""
+    of = self._geometry.dtype
+    is_whole = of.category == FLOATING and other._geometry.dtype.category == INTEGER
+    if is_whole:
+        other = other.to(float64 if of is float64 else float32)
+    made = calls.mul_Tensor(self, 2.0**other)
+    return made.to(of) if is_whole else made
+
+
+def floor_divide(key_set: int, self: Any, other: Any) -> Tensor:
+    table = operators.div_Tensor_mode.table
+    return table[key_set](key_set, self, other, "floor")
+
+
+def floor_divide_(key_set: int, self: Tensor, other: Any) -> Tensor:
+    table = operators.div__Tensor_mode.table
+    return table[key_set](key_set, self, other, "floor")
 
 
 # --- threshold_backward ---------------------------------------------------------------------------

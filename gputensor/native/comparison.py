@@ -1,9 +1,15 @@
-"""Comparisons: eq, ne, lt, le, gt, ge; the result is bool. Complex numbers have no order."""
+"""Comparisons: eq, lt, logical_and and their like; the result is bool. Complex numbers have no
+order."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from .._generated import calls
+from ..core import errors
+from ..core.arguments import real
+from ..core.dtype import FLOATING, INTEGER
+from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
 from ..tensor.tensor import Tensor
@@ -35,3 +41,49 @@ def out(operator: Operator, loop: str) -> Kernel:
         return write(out, (self, other))
 
     return kernel
+
+
+# --- whole tensors --------------------------------------------------------------------------------
+
+
+def isclose(
+    key_set: int, self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Tensor:  # fmt: skip
+    """Source: ATen/native/TensorCompare.cpp, isclose."""
+    of = self._geometry.dtype
+    if other._geometry.dtype is not of:
+        raise errors.dtypes_differ("isclose", "other", (other._geometry, other._device), of)
+    rtol, atol = real("isclose", "rtol", rtol), real("isclose", "atol", atol)
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if not bound >= 0:
+            raise errors.must("isclose", name, "not be negative", bound)
+    close = calls.eq_Tensor(self, other)
+    if equal_nan and of.category >= FLOATING:
+        both = calls.bitwise_and_Tensor(calls.ne_Tensor(self, self), calls.ne_Tensor(other, other))
+        close = calls.bitwise_or_Tensor(close, both)
+    if rtol == 0 and atol == 0:
+        return close
+    if of.category <= INTEGER:
+        self, other = [x.to(defaults.get_default_dtype()) for x in (self, other)]
+    allowed = calls.add_Tensor(calls.abs(calls.mul_Tensor(other, rtol)), atol)
+    apart = calls.abs(calls.sub_Tensor(self, other))
+    near = calls.bitwise_and_Tensor(
+        calls.lt_Tensor(apart, float("inf")), calls.le_Tensor(apart, allowed)
+    )
+    return calls.bitwise_or_Tensor(close, near)
+
+
+def allclose(
+    key_set: int, self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> bool:  # fmt: skip
+    return bool(calls.all(calls.isclose(self, other, rtol, atol, equal_nan)))
+
+
+def equal(key_set: int, self: Tensor, other: Tensor) -> bool:
+    if self._device is not other._device:
+        raise errors.mixed_devices("equal", self, "self", other, "other")
+    if self._geometry.sizes != other._geometry.sizes:
+        return False
+    return bool(calls.all(calls.eq_Tensor(self, other)))

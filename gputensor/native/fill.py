@@ -7,6 +7,7 @@ from typing import Any
 from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, number_range
+from ..core.arguments import number
 from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..iterator import overlap
@@ -52,6 +53,13 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if overlap.relation(self, value) != overlap.NO:
         value = calls.clone(value)
     return copy.copy_(key_set, self, value, False)
+
+
+def fill(key_set: int, self: Tensor, value: Any) -> Tensor:
+    if not hasattr(value, "_geometry"):
+        plain = number(value)
+        return fill_(key_set, calls.empty_like(self), value if plain is None else plain)
+    return fill_tensor_(key_set, calls.empty_like(self), value)
 
 
 def zero_(key_set: int, self: Tensor) -> Tensor:

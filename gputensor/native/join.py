@@ -5,30 +5,36 @@ Source of the rules: aten/src/ATen/native/TensorShape.cpp, cat's meta function.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+
+import numpy as np
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, promotion
-from ..core.dtype import dtype
+from ..core.device import CPU
+from ..core.dtype import dtype, int32, int64
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
+from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, library
+from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .view import view_strides
 
 
-def _tensors(op: str, tensors: Any) -> list[Tensor]:
+def _tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[Tensor]:
     found = list(tensors)
     if not found:
         raise errors.must(op, "tensors", "not be empty", tensors)
     for number, x in enumerate(found):
         if not isinstance(x, Tensor):
             raise errors.wrong_type(op, f"tensors[{number}]", "be a tensor", x)
-        if x._device is not found[0]._device:
+        if on_one_device and x._device is not found[0]._device:
             raise errors.mixed_devices(op, found[0], "tensors[0]", x, f"tensors[{number}]")
     return found
 
@@ -180,3 +186,230 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     _fill(calls.view(made, paired), calls.expand(source, paired, False))
     return made
+
+
+# --- by other names -------------------------------------------------------------------------------
+
+
+def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
+    return calls.cat(tensors, dim)
+
+
+def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
+    into = operators.cat_out.redispatch_table
+    key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
+    made: Tensor = into[key_set](key_set, tensors, dim, out)
+    return made
+
+
+concatenate_out = concat_out
+
+
+def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
+    """hstack and its like: cat of what `prepare` makes of the tensors, and of where it says."""
+
+    def kernel(key_set: int, tensors: Any) -> Tensor:
+        return calls.cat(*prepare(_tensors(op, tensors)))
+
+    def into(key_set: int, tensors: Any, out: Tensor) -> Tensor:
+        found, dim = prepare(_tensors(op, tensors))
+        return concat_out(key_set, found, dim, out)
+
+    return kernel, into
+
+
+def _in_columns(tensors: list[Tensor]) -> tuple[list[Tensor], int]:
+    columns = [
+        x if x._geometry.ndim > 1 else calls.reshape(x, (x._geometry.numel, 1)) for x in tensors
+    ]
+    return columns, 1
+
+
+def _side_by_side(tensors: list[Tensor]) -> tuple[list[Tensor], int]:
+    found = [calls.atleast_1d(x) for x in tensors]
+    return found, 0 if found[0]._geometry.ndim == 1 else 1
+
+
+hstack, hstack_out = _stacks("hstack", _side_by_side)
+vstack, vstack_out = _stacks("vstack", lambda tensors: ([*map(calls.atleast_2d, tensors)], 0))
+dstack, dstack_out = _stacks("dstack", lambda tensors: ([*map(calls.atleast_3d, tensors)], 2))
+column_stack, column_stack_out = _stacks("column_stack", _in_columns)
+row_stack_out = vstack_out
+
+
+# --- repeated, on a grid, on a diagonal, in chunks ------------------------------------------------
+
+
+def tile(key_set: int, self: Tensor, dims: Any) -> Tensor:
+    counts = arguments.sizes("tile", dims, "dims")
+    return calls.repeat(self, (1,) * (self._geometry.ndim - len(counts)) + counts)
+
+
+def block_diag(key_set: int, tensors: Any) -> Tensor:
+    if not tensors:
+        return calls.empty_memory_format((1, 0), None, None, None, None, None)
+    found = _tensors("block_diag", tensors)
+    for number, x in enumerate(found):
+        if x._geometry.ndim > 2:
+            rule = "have at most 2 dimensions"
+            raise errors.wrong_shape("block_diag", f"tensors[{number}]", rule, x)
+    blocks = [calls.atleast_2d(x) for x in found]
+    width, begin, rows = sum([x._geometry.sizes[1] for x in blocks]), 0, []
+    for x in blocks:
+        own = x._geometry.sizes[1]
+        rows.append(calls.constant_pad_nd(x, (begin, width - begin - own), False))
+        begin += own
+    return calls.cat(rows, 0)
+
+
+def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
+    if not tensors:
+        return ()
+    found = _tensors("broadcast_tensors", tensors, on_one_device=False)
+    sizes: Any = ()
+    for number, x in enumerate(found):
+        met = broadcast_sizes(sizes, x._geometry.sizes)
+        if met is None:
+            rule = f"broadcast with sizes {sizes}"
+            raise errors.wrong_shape("broadcast_tensors", f"tensors[{number}]", rule, x)
+        sizes = met
+    return tuple([calls.expand(x, sizes, False) for x in found])
+
+
+def meshgrid(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
+    return meshgrid_indexing(key_set, tensors, "ij")
+
+
+def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor, ...]:
+    """Source: TensorShape.cpp, meshgrid."""
+    if indexing not in ("ij", "xy"):
+        raise errors.must("meshgrid", "indexing", "be 'ij' or 'xy'", indexing)
+    found = _tensors("meshgrid", tensors)
+    for number, x in enumerate(found):
+        if x._geometry.ndim > 1:
+            raise errors.wrong_shape("meshgrid", f"tensors[{number}]", "be 0-d or 1-d", x)
+        if x._geometry.dtype is not found[0]._geometry.dtype:
+            rule = f"have the dtype of tensors[0], {found[0]._geometry.dtype.short}"
+            raise errors.wrong_dtype("meshgrid", f"tensors[{number}]", rule, x)
+    swaps = indexing == "xy" and len(found) > 1
+    order = [1, 0, *range(2, len(found))] if swaps else [*range(len(found))]
+    sizes = tuple([found[n]._geometry.numel for n in order])
+    grids = []
+    for place, n in enumerate(order):
+        shape = (1,) * place + (-1,) + (1,) * (len(found) - 1 - place)
+        grids.append(calls.expand(calls.view(found[n], shape), sizes, False))
+    return tuple([grids[order.index(n)] for n in range(len(found))])
+
+
+def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
+    found = _tensors("cartesian_prod", tensors)
+    for number, x in enumerate(found):
+        if x._geometry.ndim != 1:
+            raise errors.wrong_shape("cartesian_prod", f"tensors[{number}]", "be 1-d", x)
+    if len(found) == 1:
+        return found[0]
+    return calls.stack([calls.reshape(x, (-1,)) for x in meshgrid(key_set, found)], 1)
+
+
+def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
+    """Source: TensorShape.cpp, _pad_chunk."""
+    found = _tensors("_chunk_cat", tensors)
+    if arguments.integer("_chunk_cat", "num_chunks", num_chunks) <= 0:
+        raise errors.must("_chunk_cat", "num_chunks", "be positive", num_chunks)
+    if dim < 0 and len({x._geometry.ndim for x in found}) > 1:
+        rule = "not be negative beside tensors of different dimensions"
+        raise errors.must("_chunk_cat", "dim", rule, dim)
+    d = arguments.dim("_chunk_cat", dim, found[0]._geometry.ndim)
+    parts, first = [], found[0]._geometry
+    for number, x in enumerate(found):
+        sizes = x._geometry.sizes
+        if len(sizes) <= d or sizes[:d] != first.sizes[:d] or x._geometry.dtype is not first.dtype:
+            rule = f"have the dtype and the first {d} sizes of tensors[0], and dimension {d}"
+            raise errors.wrong_shape("_chunk_cat", f"tensors[{number}]", rule, x)
+        lacks = -sizes[d] % num_chunks
+        if lacks:
+            x = calls.constant_pad_nd(x, (0, 0) * (len(sizes) - d - 1) + (0, lacks), 0)
+        parts.append(calls.reshape(x, (*sizes[:d], num_chunks, -1)))
+    return calls.cat(parts, d + 1)
+
+
+# --- each index so often, and choices -------------------------------------------------------------
+
+
+def _repeated(on: Any, repeats: Any) -> Any:
+    ends = on.np.cumsum(repeats)
+    return on.np.searchsorted(ends, on.np.arange(int(ends[-1]) if len(ends) else 0), "right")
+
+
+def repeat_interleave_Tensor(
+    key_set: int, repeats: Tensor, output_size: int | None = None
+) -> Tensor:
+    """The size is known by values, which are waited for. Source: ATen/native/Repeat.cpp."""
+    op, shape = "repeat_interleave", repeats._geometry
+    if shape.dtype not in (int32, int64):
+        raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)
+    if shape.ndim != 1:
+        raise errors.wrong_shape(op, "repeats", "have 1 dimension", repeats)
+    if repeats._device is CPU and shape.numel and repeats._get_array().min() < 0:
+        raise errors.must(op, "repeats", "hold no negative number", repeats)
+    made = library.waiting(op, _repeated, repeats)[0]
+    total = made._geometry.numel
+    if output_size is not None and output_size != total and shape.numel:
+        raise errors.must(op, "output_size", f"be the sum of repeats, {total}", output_size)
+    return calls.to_dtype(made, shape.dtype, False, False, None)
+
+
+def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:
+    """Flat where no dimension is named."""
+    if dim is None:
+        return calls.reshape(self, (-1,)), 0
+    if not self._geometry.ndim:
+        raise errors.wrong_index(op, "self", "have a dimension", self)
+    return self, arguments.dim(op, dim, self._geometry.ndim)
+
+
+def repeat_interleave_self_Tensor(
+    key_set: int, self: Tensor, repeats: Tensor, dim: int | None = None,
+    output_size: int | None = None,
+) -> Tensor:  # fmt: skip
+    source, d = _along("repeat_interleave", self, dim)
+    size, shape = source._geometry.sizes[d], repeats._geometry
+    if shape.ndim == 0 or shape.sizes == (1,):
+        repeats = calls.expand(calls.reshape(repeats, (1,)), (size,), False)
+    elif shape.sizes != (size,):
+        raise errors.wrong_shape("repeat_interleave", "repeats", f"have size {size}", repeats)
+    index = calls.repeat_interleave_Tensor(repeats, output_size)
+    return calls.index_select(source, d, index)
+
+
+def repeat_interleave_self_int(
+    key_set: int, self: Tensor, repeats: int, dim: int | None = None,
+    output_size: int | None = None,
+) -> Tensor:  # fmt: skip
+    op = "repeat_interleave"
+    times = arguments.integer(op, "repeats", repeats)
+    if times < 0:
+        raise errors.must(op, "repeats", "not be negative", repeats)
+    source, d = _along(op, self, dim)
+    sizes = source._geometry.sizes
+    total = sizes[d] * times
+    if output_size is not None and output_size != total:
+        raise errors.must(op, "output_size", f"be {total}", output_size)
+    wide = calls.expand(calls.unsqueeze(source, d + 1), (*sizes[: d + 1], times, *sizes[d + 1 :]))
+    whole = calls.clone(wide, formats.contiguous_format)
+    return calls.reshape(whole, (*sizes[:d], total, *sizes[d + 1 :]))
+
+
+def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Which elements are chosen is reckoned on the host, as it depends on sizes alone."""
+    if self._geometry.ndim != 1:
+        raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
+    if arguments.integer("combinations", "r", r) < 0:
+        raise errors.must("combinations", "r", "not be negative", r)
+    if r == 0:
+        return calls.new_empty(self, (0,), None, None, None, None)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(self._geometry.sizes[0]), r))
+    found = over_array(np.array(rows, np.int64).reshape(-1))
+    index = calls.to_device(found, self._device, int64, False, False, None)
+    return calls.reshape(calls.index_select(self, 0, index), (len(rows), r))

@@ -71,7 +71,9 @@ def nll_loss_forward(
     _check("nll_loss", self, target, weight, reduction)
     arguments.int64("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
-    each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
+    if reduction == NONE and given.ndim == 1:
+        reduction = SUM  # of one row; the total weight is that row's
+    each = (given.sizes[0],) if reduction == NONE else ()
     loss = allocate(contiguous_geometry(each, given.dtype), self._device)
     total = allocate(contiguous_geometry((), given.dtype), self._device)
     if self._device is CPU:

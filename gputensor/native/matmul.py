@@ -1,4 +1,8 @@
-"""Matrix products: mm of two matrices, addmm and linear; matmul, of matrices and vectors so far."""
+"""Matrix products: mm of two matrices, addmm and linear; matmul of any dimensions.
+
+On CUDA, large products of types that cuBLAS has go there, by the bridge of structured/library.py;
+all others are launches of our own kernel, which takes any strides.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,48 @@ from .._generated import calls
 from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.arguments import NUMBERS
-from ..core.dtype import BOOL, FLOATING, dtype
+from ..core.dtype import (
+    BOOL, FLOATING, complex64, complex128, dtype, float16, float32, float64,
+)  # fmt: skip
 from ..core.geometry import Geometry, contiguous_geometry
+from ..core.memory_format import contiguous_format
 from ..dispatch.operator import Operator
 from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
+from ..structured import library
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 # Small ints are one object each: the usual alpha and beta need no look at their range.
 _ONE = 1
+_CUBLAS = frozenset((float16, float32, float64, complex64, complex128))
+# Multiplications from which on a call through CuPy, some 20 us of host time, costs less than what
+# our kernel loses to cuBLAS. An estimate from peak rates.
+LARGE = 1 << 24
+
+
+def by_library(of: dtype, multiplications: int) -> bool:
+    return multiplications >= LARGE and of in _CUBLAS
+
+
+def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
+    """For `library.write`."""
+    of.np.matmul(a, b, out=out)
+
+
+def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
+    """For `library.write`; `out` may be `self`."""
+    made = of.np.matmul(a, b)
+    if alpha != 1:
+        made *= alpha
+    if beta != 0:
+        made += self if beta == 1 else self * beta
+    out[...] = made
 
 
 def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[int, int, dtype]:
@@ -71,6 +103,9 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
         pointers = (out._address(), self._address() if k else 0, mat2._address() if k else 0)
         bind_op("mm", Product(out, self, mat2))(out._device.index, pointers, ())
         return out
+    if by_library(out._geometry.dtype, m * n * k):
+        library.write("mm", multiply, (out,), self, mat2)
+        return out
     stub.cuda("matmul").mm(out._geometry.dtype)(
         out._device.index, out._address(), self._address() if k else 0, mat2._address() if k else 0,
         m, n, k, self._geometry.strides, mat2._geometry.strides, out._geometry.strides,
@@ -105,20 +140,80 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
+    """PyTorch's choice of the product below. Source: aten/src/ATen/native/LinearAlgebra.cpp,
+    _matmul_impl and should_fold."""
     rows, columns = self._geometry.ndim, other._geometry.ndim
     if rows == columns == 2:
         return calls.mm(self, other)
-    for name, operand in (("self", self), ("other", other)):
-        if operand._geometry.ndim not in (1, 2):
-            raise errors.wrong_shape("matmul", name, "be a matrix or a vector", operand)
-    if 1 in (rows, columns) and self._geometry.sizes[-1] != other._geometry.sizes[0]:
+    for name, operand, ndim in (("self", self, rows), ("other", other, columns)):
+        if ndim == 0:
+            raise errors.wrong_shape("matmul", name, "have a dimension at least", operand)
+    inner = other._geometry.sizes[-2 if columns > 1 else 0]
+    if self._geometry.sizes[-1] != inner:
         rule = f"have {self._geometry.sizes[-1]} rows, as self has columns"
         raise errors.wrong_shape("matmul", "other", rule, other)
-    left = calls.unsqueeze(self, 0) if rows == 1 else self
-    made = calls.mm(left, calls.unsqueeze(other, 1) if columns == 1 else other)
-    if columns == 1:
-        made = calls.squeeze_dim(made, 1)
-    return calls.squeeze_dim(made, 0) if rows == 1 else made
+    if rows == columns == 1:
+        return calls.dot(self, other)
+    if rows == 2 and columns == 1:
+        return calls.mv(self, other)
+    if rows == 1 and columns == 2:
+        return calls.squeeze_dim(calls.mm(calls.unsqueeze(self, 0), other), 0)
+    if _folds(self, other):
+        return _folded(self, other)
+    return _batched(self, other)
+
+
+def _folds(self: Tensor, other: Tensor) -> bool:
+    """Whether the batches of one operand are rows of a matrix for the other."""
+    first = self._geometry.ndim >= other._geometry.ndim
+    large, small = (self, other) if first else (calls.mT(other), self)
+    if large._geometry.ndim < 3 or small._geometry.ndim > 2:
+        return False
+    if small.requires_grad:
+        return True
+    if self._geometry.ndim == 2:
+        return False
+    if large._geometry.numel == 0:
+        return True
+    sizes, strides = large._geometry.sizes, large._geometry.strides
+    return all(strides[i] == strides[i + 1] * sizes[i + 1] for i in range(len(sizes) - 2))
+
+
+def _folded(self: Tensor, other: Tensor) -> Tensor:
+    turns = other._geometry.ndim > self._geometry.ndim
+    large = calls.mT(other) if turns else self
+    small = other if not turns else calls.t(self) if self._geometry.ndim == 2 else self
+    sizes = large._geometry.sizes
+    rows = calls.reshape(large, (math.prod(sizes[:-1]), sizes[-1]))
+    if small._geometry.ndim == 1:
+        return calls.view(calls.mv(rows, small), sizes[:-1])
+    made = calls.view(calls.mm(rows, small), (*sizes[:-1], small._geometry.sizes[1]))
+    return calls.contiguous(calls.mT(made), contiguous_format) if turns else made
+
+
+def _batched(self: Tensor, other: Tensor) -> Tensor:
+    a, b = self._geometry.sizes, other._geometry.sizes
+    if len(a) == len(b) == 3 and a[0] != b[0]:  # folded, where a gradient would be expanded
+        if a[0] == 1 and self.requires_grad:
+            return matmul(0, calls.squeeze_dim(self, 0), other)
+        if b[0] == 1 and other.requires_grad:
+            return matmul(0, self, calls.squeeze_dim(other, 0))
+    vector = len(b) == 1
+    batch = broadcast_sizes(a[:-2], () if vector else b[:-2])
+    if batch is None:
+        rule = f"have batches that broadcast with self's {list(a[:-2])}"
+        raise errors.wrong_shape("matmul", "other", rule, other)
+    count = math.prod(batch)
+    rows, inner = (a[-2] if len(a) > 1 else 1), a[-1]
+    left = calls.expand(self, (*batch, rows, inner), False)
+    left = calls.reshape(left, (count, rows, inner))
+    if vector:
+        right = calls.reshape(calls.expand(other, (*batch, inner), False), (count, inner, 1))
+    else:
+        right = calls.expand(other, (*batch, inner, b[-1]), False)
+        right = calls.reshape(right, (count, inner, b[-1]))
+    kept = (*batch, *a[-2:-1], *(() if vector else b[-1:]))
+    return calls.view(calls.bmm(left, right), kept)
 
 
 # --- addmm ----------------------------------------------------------------------------------------
@@ -169,6 +264,9 @@ def _addmm_into(
         return calls.copy_(out, made, False)
 
     (m, k), n = mat1._geometry.sizes, shape.sizes[1]
+    if by_library(shape.dtype, m * n * k):
+        library.write("addmm", multiply_added, (out,), self, mat1, mat2, beta, alpha)
+        return out
     given = self._geometry
     strides = [0 if size == 1 else by for size, by in zip(given.sizes, given.strides)]
     stub.cuda("matmul").addmm(shape.dtype)(

@@ -1,208 +1,644 @@
 """Random tensors from Philox4x64-10: the same stream on every device for the same seed.
 
-Each call draws one counter block per four elements, counted from where the last call ended; a
-device's stream is its own, so drawing on one leaves the others where they were.
+Each call draws one counter block per four elements, counted in row-major order whatever the
+strides, from where the generator's last call ended.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-import os
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
-from ..core.device import CPU, device as as_device
-from ..core.dtype import COMPLEX, FLOATING
-from ..dispatch.backend_select import resolve
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..core.arguments import real
+from ..core.device import CPU
+from ..core.dtype import BOOL, COMPLEX, FLOATING, bool_, dtype, float32, float64, int64
+from ..core.geometry import contiguous_geometry
+from ..core.number_range import integer_range
+from ..dispatch.operator import Operator
 from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes
 from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
+from ..structured import arguments, generator as generators, missing
+from ..structured.resizing import resize_output
 from ..tensor.tensor import Tensor
-from ..structured import missing
 
 
-_SEEDS = 1 << 64
+# --- drawing --------------------------------------------------------------------------------------
 
 
-class Generator:
-    """A seed and a position in its stream, for tensors of one device type.
-
-    device: `cpu` unless given; the stream of a seed is the same on every device. Starts with a seed
-    that nobody chose, as `seed()` does. Positions count 256-bit counter blocks.
-    """
-
-    __slots__ = ("_device", "_seed", "_position", "_lock")
-
-    def __init__(self, device: Any = "cpu") -> None:
-        self._lock = threading.Lock()
-        self._device = resolve(as_device(device))
-        self.seed()
-
-    @property
-    def device(self) -> as_device:
-        """The device whose tensors it fills."""
-        return self._device
-
-    def seed(self) -> int:
-        """Start the stream of a seed from the operating system; returns the seed."""
-        return self.manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
-
-    def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
-        self._seed, self._position = seed & (_SEEDS - 1), 0
-        return self
-
-    def initial_seed(self) -> int:
-        """The seed of the stream."""
-        return self._seed
-
-    def get_state(self) -> tuple[int, int]:
-        """(seed, position), for `set_state`."""
-        return (self._seed, self._position)
-
-    def set_state(self, state: tuple[int, int]) -> None:
-        """Go on where `get_state` was called."""
-        try:
-            seed, position = map(operator.index, state)
-            fits = 0 <= seed < _SEEDS and position >= 0
-        except (TypeError, ValueError):
-            fits = False
-        if not fits:
-            rule = "be what get_state returned"
-            raise errors.wrong_type("set_state", "state", rule, state)
-        self._seed, self._position = seed, position
-
-    def take(self, numel: int) -> tuple[int, int]:
-        """(seed, first block) for so many elements, which nobody else gets."""
-        with self._lock:
-            first = self._position
-            self._position += -(-numel // 4)
-            return self._seed, first
-
-
-_default_seed: int | None = None
-_generators: dict[Any, Generator] = {}
-
-
-def default_generator(place: Any) -> Generator:
-    """The generator of a device that calls without one draw from."""
-    found = _generators.get(place)
-    if found is None:
-        made = Generator(place)
-        if _default_seed is not None:
-            made.manual_seed(_default_seed)
-        found = _generators.setdefault(place, made)
-    return found
-
-
-def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
-    """Seed the generators that calls without one draw from on these devices."""
-    for index in indices:
-        default_generator(as_device(device_type, index)).manual_seed(seed)
-
-
-def manual_seed(seed: int) -> Generator:
-    """Seed the generators of all devices; returns the CPU's."""
-    global _default_seed
-    generator = default_generator(CPU).manual_seed(seed)
-    _default_seed = seed
-    for other in _generators.values():
-        other.manual_seed(seed)
-    return generator
-
-
-def initial_seed() -> int:
-    """The seed of the CPU's default generator."""
-    return default_generator(CPU).initial_seed()
-
-
-def _check_generator(generator: Any, device_type: str) -> None:
-    """Raises unless it is a generator for such devices. Source: check_generator of ATen."""
-    if not isinstance(generator, Generator):
-        rule = "be a gputensor.Generator"
-        raise errors.wrong_type("uniform_", "generator", rule, generator)
-    if generator.device.type != device_type:
-        rule, got = f"be of a device of type {device_type}", errors.Got(str(generator.device))
-        remedy = f"make it with Generator(device='{device_type}')"
-        raise errors.must(
-            "uniform_", "generator", rule, got, kind=errors.DeviceError, remedy=remedy
-        )
-
-
-def _fill_uniform(out: Tensor, generator: Any) -> Tensor:
-    """[0, 1) into every element, in row-major order whatever the strides."""
-    element = out._geometry.dtype
-    if element.category < FLOATING:
-        rule = "be floating or complex"
-        raise errors.wrong_dtype("rand", "dtype", rule, errors.Got(element.short))
+def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: Any) -> Tensor:
+    """Numbers of a distribution into every element, which are counted in row-major order."""
     if generator is not None:
-        _check_generator(generator, out._device.type)
-    numel = out._geometry.numel * (2 if element.category == COMPLEX else 1)
-    if numel == 0 or out._device.type == "meta":
+        generators.check(op, generator, out._device.type)
+    shape, place = out._geometry, out._device
+    overlap.check_itself(op, out, "self")
+    numel = shape.numel * (2 if shape.dtype.category == COMPLEX else 1)
+    if numel == 0 or place.type == "meta":
         return out
-    seed, first = (generator or default_generator(out._device)).take(numel)
-    if out._device is CPU:
-        run(stub.cpu("random").uniform, out._get_array(), seed, first)
-        return out
-    if not out._geometry.is_contiguous:
-        sizes, place = out._geometry.sizes, out._device
-        flat = calls.empty_memory_format(sizes, element, None, place, None, None)
-        _launch(flat, seed, first)
-        return calls.copy_(out, flat, False)
-    return _launch(out, seed, first)
-
-
-def _launch(out: Tensor, seed: int, first: int) -> Tensor:
-    config = NULLARY.replace(enforce_linear_iteration=True)
-    plan = build("rand", config, ((out._geometry, out._device),), (), default_dtype=None)
-    launch = stub.bind("random", "uniform", out._device.type, plan)
-    launch(out._device.index, (out._address(),), (seed, first))
+    seed, block = (generator or generators.default_generator(place)).take(numel)
+    if place is CPU:
+        run(getattr(stub.cpu("random"), loop), out._get_array(), seed, block, first, second)
+    elif shape.is_contiguous:
+        _launch(loop, out, (seed, block, first, second))
+    else:
+        dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
+        _launch(loop, dense, (seed, block, first, second))
+        _below(operators.copy_, out, dense, False)  # one write is counted, by the caller
     return out
 
 
-def _fresh_uniform(made: Tensor) -> Tensor:
-    if made._device is not CPU and not stub.serves("random", "uniform", made._device.type):
-        return missing.ask(operators.uniform_, made, made, 0.0, 1.0, None)
-    return _fill_uniform(made, None)
+def _launch(loop: str, out: Tensor, scalars: tuple[Any, ...]) -> None:
+    config = NULLARY.replace(enforce_linear_iteration=True)
+    plan = build(loop, config, ((out._geometry, out._device),), (), default_dtype=None)
+    launch = stub.bind("random", loop, out._device.type, plan)
+    launch(out._device.index, (out._address(),), scalars)
+
+
+def _into(kernel: Callable[..., Tensor], made: Tensor, *args: Any) -> Tensor:
+    """An in-place operator of this file on what another one has made."""
+    if stub.serves("random", _LOOPS.get(kernel.__name__, "uniform"), made._device.type):
+        return kernel(made._keys, made, *args)
+    return missing.ask(getattr(operators, kernel.__name__), made, made, *args)
+
+
+# Of kernels that are called by others; what has no entry draws uniform numbers.
+_LOOPS = {"normal_": "normal", "random__from": "integers", "bernoulli__float": "bernoulli"}
+
+
+def _below(operator: Operator, made: Tensor, *args: Any) -> Tensor:
+    """An in-place operator on what a kernel has made, or whose write is counted already."""
+    return missing.ask(operator, made, made, *args)
+
+
+def _check_floating(op: str, of: dtype, arg: str, *, may_be_complex: bool = True) -> None:
+    if of.category < FLOATING or (of.category == COMPLEX and not may_be_complex):
+        rule = "be floating or complex" if may_be_complex else "be floating"
+        raise errors.wrong_dtype(op, arg, rule, errors.Got(of.short))
+
+
+def _check_real(op: str, of: dtype) -> None:
+    if of.category == COMPLEX:
+        raise errors.wrong_dtype(op, "self", "be real", errors.Got(of.short))
+
+
+def _resized(op: str, out: Tensor, size: Any) -> Tensor:
+    sizes = arguments.sizes(op, size)
+    if out._geometry.sizes != sizes:
+        resize_output(op, out, contiguous_geometry(sizes, out._geometry.dtype))
+    return out
+
+
+# --- uniform --------------------------------------------------------------------------------------
+
+
+def uniform_(
+    key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None
+) -> Tensor:
+    _check_floating("uniform_", self._geometry.dtype, "self")
+    if not from_ <= to:
+        raise errors.must("uniform_", "from", "not be above to", (from_, to))
+    if not math.isfinite(to - from_):
+        raise errors.must("uniform_", "to", "be a finite number above from", (from_, to))
+    return _fill("uniform_", "uniform", self, generator, float(from_), float(to))
 
 
 def rand(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
+    return rand_generator(key_set, size, None, dtype, layout, device, pin_memory)
+
+
+def rand_generator(
+    key_set: int, size: Any, generator: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format(tuple(size), dtype, layout, device, pin_memory, None)
-    return _fresh_uniform(made)
+    _check_floating("rand", made._geometry.dtype, "dtype")
+    return _into(uniform_, made, 0.0, 1.0, generator)
+
+
+def rand_out(key_set: int, size: Any, out: Tensor) -> Tensor:
+    return rand_generator_out(key_set, size, None, out)
+
+
+def rand_generator_out(key_set: int, size: Any, generator: Any, out: Tensor) -> Tensor:
+    _check_floating("rand", out._geometry.dtype, "out")
+    return _into(uniform_, _resized("rand", out, size), 0.0, 1.0, generator)
 
 
 def rand_like(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
+    return rand_like_generator(
+        key_set, self, None, dtype, layout, device, pin_memory, memory_format
+    )
+
+
+def rand_like_generator(
+    key_set: int, self: Tensor, generator: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    return _fresh_uniform(made)
+    _check_floating("rand_like", made._geometry.dtype, "dtype")
+    return _into(uniform_, made, 0.0, 1.0, generator)
 
 
-def uniform_(
-    key_set: int, self: Tensor, from_: float = 0.0, to: float = 1.0, generator: Any = None
+# --- normal ---------------------------------------------------------------------------------------
+
+
+def normal_(
+    key_set: int, self: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
 ) -> Tensor:
-    if not from_ <= to:
-        raise errors.must("uniform_", "from", "not be above to", (from_, to))
-    first, width = float(from_), float(to - from_)
-    if not math.isfinite(width):
-        raise errors.must("uniform_", "to", "be a finite number above from", (from_, to))
-    overlap.check_itself("uniform_", self, "self")
-    _fill_uniform(self, generator)
-    if from_ == 0 and to == 1:
-        return self
-    scaled = calls.add_Tensor(calls.mul_Tensor(self, width), first, 1)
-    key_set = (key_set | scaled._keys) & BELOW_ADINPLACEORVIEW  # one write is counted, by uniform_
-    return operators.copy_.redispatch_table[key_set](key_set, self, scaled, False)
+    of = self._geometry.dtype
+    _check_floating("normal_", of, "self")
+    _check_std("normal_", std)
+    if of.category == COMPLEX:  # the variance is that of both parts
+        std = std / math.sqrt(2)
+    return _fill("normal_", "normal", self, generator, float(mean), float(std))
+
+
+def _check_std(op: str, std: float) -> None:
+    if not std >= 0:
+        raise errors.must(op, "std", "not be negative", std)
+
+
+def randn(
+    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    return randn_generator(key_set, size, None, dtype, layout, device, pin_memory)
+
+
+def randn_generator(
+    key_set: int, size: Any, generator: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_memory_format(tuple(size), dtype, layout, device, pin_memory, None)
+    _check_floating("randn", made._geometry.dtype, "dtype")
+    return _into(normal_, made, 0.0, 1.0, generator)
+
+
+def randn_out(key_set: int, size: Any, out: Tensor) -> Tensor:
+    return randn_generator_out(key_set, size, None, out)
+
+
+def randn_generator_out(key_set: int, size: Any, generator: Any, out: Tensor) -> Tensor:
+    _check_floating("randn", out._geometry.dtype, "out")
+    return _into(normal_, _resized("randn", out, size), 0.0, 1.0, generator)
+
+
+def randn_like(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return randn_like_generator(
+        key_set, self, None, dtype, layout, device, pin_memory, memory_format
+    )
+
+
+def randn_like_generator(
+    key_set: int, self: Tensor, generator: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    _check_floating("randn_like", made._geometry.dtype, "dtype")
+    return _into(normal_, made, 0.0, 1.0, generator)
+
+
+def normal_float_float(
+    key_set: int, mean: float, std: float, size: Any, generator: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    _check_std("normal", std)
+    sizes = arguments.sizes("normal", size)
+    made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
+    _check_floating("normal", made._geometry.dtype, "dtype")
+    return _into(normal_, made, mean, std, generator)
+
+
+def normal_float_float_out(
+    key_set: int, mean: float, std: float, size: Any, generator: Any, out: Tensor
+) -> Tensor:
+    _check_std("normal", std)
+    _check_floating("normal", out._geometry.dtype, "out")
+    return _into(normal_, _resized("normal", out, size), mean, std, generator)
+
+
+def normal_tensors(
+    key_set: int, mean: Any, std: Any, generator: Any = None, out: Any = None
+) -> Tensor:
+    """mean and std are tensors, or one of them is a number. Source: normal_out_impl of
+    ATen/native/DistributionTemplates.h."""
+    like = mean if isinstance(mean, Tensor) else std
+    if isinstance(std, Tensor):
+        if std._geometry.dtype.category == COMPLEX:
+            raise errors.wrong_dtype("normal", "std", "be real", std)
+        if std._device is CPU and std._geometry.numel and not bool(calls.amin(std, (), False) >= 0):
+            raise errors.must("normal", "std", "hold no negative number", std)
+    else:
+        _check_std("normal", std)
+    sizes: Any = like._geometry.sizes
+    if isinstance(mean, Tensor) and isinstance(std, Tensor):
+        sizes = broadcast_sizes(mean._geometry.sizes, std._geometry.sizes)
+        if sizes is None:
+            raise errors.not_broadcastable("normal", mean, std)
+    if out is None:
+        out = calls.new_empty(like, sizes, None, None, None, None)
+    _check_floating("normal", out._geometry.dtype, "out" if out is not like else "mean")
+    made = _into(normal_, _resized("normal", out, sizes), 0.0, 1.0, generator)
+    _below(operators.mul__Tensor, made, std)
+    return _below(operators.add__Tensor, made, mean, 1)
+
+
+def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
+    for arg, x in (("mean", mean), ("std", std)):
+        if x is out or isinstance(x, Tensor):
+            overlap.check("normal", out, x, arg)
+    return normal_tensors(key_set, mean, std, generator, out)
+
+
+def log_normal_(
+    key_set: int, self: Tensor, mean: float = 1.0, std: float = 2.0, generator: Any = None
+) -> Tensor:
+    _check_floating("log_normal_", self._geometry.dtype, "self", may_be_complex=False)
+    if not std > 0:
+        raise errors.must("log_normal_", "std", "be above 0", std)
+    return _fill("log_normal_", "log_normal", self, generator, float(mean), float(std))
+
+
+# --- other distributions of real numbers ----------------------------------------------------------
+
+
+def exponential_(key_set: int, self: Tensor, lambd: float = 1.0, generator: Any = None) -> Tensor:
+    _check_floating("exponential_", self._geometry.dtype, "self", may_be_complex=False)
+    if not lambd > 0:
+        raise errors.must("exponential_", "lambd", "be above 0", lambd)
+    return _fill("exponential_", "exponential", self, generator, float(lambd), 0.0)
+
+
+def cauchy_(
+    key_set: int, self: Tensor, median: float = 0.0, sigma: float = 1.0, generator: Any = None
+) -> Tensor:
+    _check_floating("cauchy_", self._geometry.dtype, "self", may_be_complex=False)
+    if not sigma > 0:
+        raise errors.must("cauchy_", "sigma", "be above 0", sigma)
+    return _fill("cauchy_", "cauchy", self, generator, float(median), float(sigma))
+
+
+def geometric_(key_set: int, self: Tensor, p: float, generator: Any = None) -> Tensor:
+    _check_real("geometric_", self._geometry.dtype)
+    if not 0 < real("geometric_", "p", p) < 1:
+        raise errors.must("geometric_", "p", "be in (0, 1)", p)
+    return _fill("geometric_", "geometric", self, generator, float(p), 0.0)
+
+
+# --- integers -------------------------------------------------------------------------------------
+
+# The first integer that a floating dtype skips is one above.
+_WHOLE = {"f64": 1 << 53, "f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8}
+
+
+def random_(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
+    return _random(self, 0, None, generator)
+
+
+def random__to(key_set: int, self: Tensor, to: int, generator: Any = None) -> Tensor:
+    return _random(self, 0, to, generator)
+
+
+def random__from(
+    key_set: int, self: Tensor, from_: int, to: int | None = None, generator: Any = None
+) -> Tensor:
+    return _random(self, from_, to, generator)
+
+
+def _bounds(of: dtype) -> tuple[int, int]:
+    """The least and the largest integer that are drawn for a dtype."""
+    if of.category == FLOATING:
+        largest = int(_largest(of))
+        return -largest, largest
+    return (0, 1) if of.category == BOOL else integer_range(of)
+
+
+def _largest(of: dtype) -> float:
+    from ..tensor.type_info import finfo
+
+    return float(finfo(of).max)
+
+
+def _random(self: Tensor, low: Any, high: Any, generator: Any, op: str = "random_") -> Tensor:
+    """Integers from low to below high; up to the largest that the dtype has in a row if None."""
+    of = self._geometry.dtype
+    _check_real(op, of)
+    low = arguments.integer(op, "from", low)
+    least, largest = _bounds(of)
+    if high is None:
+        end = _WHOLE.get(of.short, largest) + 1
+    else:
+        end = arguments.integer(op, "to", high)
+    if low >= end:
+        raise errors.must(op, "from", "be below to", (low, end))
+    for arg, value in (("from", low), ("to", end - 1)):
+        if not least <= value <= largest:
+            got = errors.Got(errors.describe(value + (arg == "to")))
+            raise errors.must(op, arg, f"stay within what {of.name} holds", got)
+    return _fill(op, "integers", self, generator, low, end - low)
+
+
+def randint(
+    key_set: int, high: Any, size: Any, dtype: Any = int64, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory)
+    return randint_low_generator(key_set, 0, high, size, None, *args)
+
+
+def randint_generator(
+    key_set: int, high: Any, size: Any, generator: Any, dtype: Any = int64, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory)
+    return randint_low_generator(key_set, 0, high, size, generator, *args)
+
+
+def randint_low(
+    key_set: int, low: Any, high: Any, size: Any, dtype: Any = int64, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory)
+    return randint_low_generator(key_set, low, high, size, None, *args)
+
+
+def randint_low_generator(
+    key_set: int, low: Any, high: Any, size: Any, generator: Any, dtype: Any = int64,
+    layout: Any = None, device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    sizes = arguments.sizes("randint", size)
+    dtype = int64 if dtype is None else dtype
+    made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
+    return _drawn("randint", made, low, high, generator)
+
+
+def _drawn(op: str, made: Tensor, low: Any, high: Any, generator: Any) -> Tensor:
+    low, high = arguments.integer(op, "low", low), arguments.integer(op, "high", high)
+    if low >= high:
+        raise errors.must(op, "low", "be below high", (low, high))
+    return _into(random__from, made, low, high, generator)
+
+
+def randint_out(key_set: int, high: Any, size: Any, out: Tensor) -> Tensor:
+    return _drawn("randint", _resized("randint", out, size), 0, high, None)
+
+
+def randint_generator_out(
+    key_set: int, high: Any, size: Any, generator: Any, out: Tensor
+) -> Tensor:
+    return _drawn("randint", _resized("randint", out, size), 0, high, generator)
+
+
+def randint_low_out(key_set: int, low: Any, high: Any, size: Any, out: Tensor) -> Tensor:
+    return _drawn("randint", _resized("randint", out, size), low, high, None)
+
+
+def randint_low_generator_out(
+    key_set: int, low: Any, high: Any, size: Any, generator: Any, out: Tensor
+) -> Tensor:
+    return _drawn("randint", _resized("randint", out, size), low, high, generator)
+
+
+def randint_like(
+    key_set: int, self: Tensor, high: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory, memory_format)
+    return randint_like_low_generator_dtype(key_set, self, 0, high, None, *args)
+
+
+def randint_like_generator(
+    key_set: int, self: Tensor, high: Any, generator: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory, memory_format)
+    return randint_like_low_generator_dtype(key_set, self, 0, high, generator, *args)
+
+
+def randint_like_low_dtype(
+    key_set: int, self: Tensor, low: Any, high: Any, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory, memory_format)
+    return randint_like_low_generator_dtype(key_set, self, low, high, None, *args)
+
+
+def randint_like_low_generator_dtype(
+    key_set: int, self: Tensor, low: Any, high: Any, generator: Any, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    return _drawn("randint_like", made, low, high, generator)
+
+
+# --- permutations ---------------------------------------------------------------------------------
+
+
+def randperm(
+    key_set: int, n: Any, dtype: Any = int64, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    return randperm_generator(key_set, n, None, dtype, layout, device, pin_memory)
+
+
+def randperm_generator(
+    key_set: int, n: Any, generator: Any, dtype: Any = int64, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    sizes = (_count(n),)
+    dtype = int64 if dtype is None else dtype
+    made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
+    return _permuted(made, generator)
+
+
+def randperm_out(key_set: int, n: Any, out: Tensor) -> Tensor:
+    return randperm_generator_out(key_set, n, None, out)
+
+
+def randperm_generator_out(key_set: int, n: Any, generator: Any, out: Tensor) -> Tensor:
+    return _permuted(_resized("randperm", out, (_count(n),)), generator)
+
+
+def _count(n: Any) -> int:
+    number = arguments.integer("randperm", "n", n)
+    if number < 0:
+        raise errors.must("randperm", "n", "not be negative", n)
+    return number
+
+
+def _permuted(out: Tensor, generator: Any) -> Tensor:
+    """The order in which 64-bit numbers of the device's stream, drawn on the host, are sorted."""
+    of, n = out._geometry.dtype, out._geometry.numel
+    _check_real("randperm", of)
+    if n > min(_WHOLE.get(of.short, _bounds(of)[1]), _bounds(of)[1]) + 1:
+        rule = f"not be above what {of.name} counts to"
+        raise errors.must("randperm", "n", rule, n)
+    if generator is not None:
+        generators.check("randperm", generator, out._device.type)
+    if n == 0 or out._device.type == "meta":
+        return out
+    seed, block = (generator or generators.default_generator(out._device)).take(n)
+    keys = calls.empty_memory_format((n,), int64, None, CPU, None, None)
+    array = keys._get_array()
+    run(stub.cpu("random").integers, array, seed, block, 0, 1 << 64)
+    array[:] = array.view("u8").argsort(kind="stable")
+    return _below(operators.copy_, out, keys, False)
+
+
+# --- bernoulli ------------------------------------------------------------------------------------
+
+
+def bernoulli__float(key_set: int, self: Tensor, p: float = 0.5, generator: Any = None) -> Tensor:
+    _check_real("bernoulli_", self._geometry.dtype)
+    if not 0 <= real("bernoulli_", "p", p) <= 1:
+        raise errors.must("bernoulli_", "p", "be in [0, 1]", p)
+    limit = math.ceil(math.ldexp(float(p), 53))
+    return _fill("bernoulli_", "bernoulli", self, generator, limit, 0)
+
+
+def bernoulli__Tensor(key_set: int, self: Tensor, p: Tensor, generator: Any = None) -> Tensor:
+    """1 where a uniform number is below p."""
+    _check_real("bernoulli_", self._geometry.dtype)
+    of = p._geometry.dtype
+    _check_floating("bernoulli_", of, "p", may_be_complex=False)
+    sizes = self._geometry.sizes
+    if broadcast_sizes(sizes, p._geometry.sizes) != sizes:
+        raise errors.must("bernoulli_", "p", "broadcast to the sizes of self", p)
+    if generator is not None:
+        generators.check("bernoulli_", generator, self._device.type)
+    overlap.check_itself("bernoulli_", self, "self")
+    if p._device is CPU and p._geometry.numel:
+        if not (calls.amin(p, (), False) >= 0 and calls.amax(p, (), False) <= 1):
+            raise errors.must("bernoulli_", "p", "be in [0, 1] in each element", p)
+    wide = float64 if of is float64 else float32
+    drawn = calls.empty_memory_format(sizes, wide, None, self._device, None, None)
+    _into(uniform_, drawn, 0.0, 1.0, generator)
+    return _below(operators.copy_, self, calls.lt_Tensor(drawn, p), False)
+
+
+def bernoulli(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
+    made = calls.empty_like(self, None, None, None, None, None)
+    return _into(bernoulli__Tensor, made, self, generator)
+
+
+def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> Tensor:
+    made = calls.empty_like(self, None, None, None, None, None)
+    return _into(bernoulli__float, made, p, generator)
+
+
+# --- dropout --------------------------------------------------------------------------------------
+
+
+def native_dropout(
+    key_set: int, input: Tensor, p: float, train: bool | None
+) -> tuple[Tensor, Tensor]:
+    """(input with each element zero with probability p, the others scaled; which were kept)."""
+    _check_p("native_dropout", p)
+    if train is not None and not train:
+        kept = calls.ones_like(input, bool_, None, None, None, None)
+        return calls.clone(input, memory_format=None), kept
+    kept = calls.empty_like(input, bool_, None, None, None, None)
+    _into(bernoulli__float, kept, 1 - p, None)
+    scaled = calls.mul_Tensor(calls.mul_Tensor(input, kept), 0.0 if p == 1 else 1 / (1 - p))
+    return scaled, kept
+
+
+def native_dropout_backward(
+    key_set: int, grad_output: Tensor, mask: Tensor, scale: float
+) -> Tensor:
+    return calls.mul_Tensor(calls.mul_Tensor(grad_output, mask), scale)
+
+
+def _check_p(op: str, p: Any) -> None:
+    if not 0 <= real(op, "p", p) <= 1:
+        raise errors.must(op, "p", "be in [0, 1]", p)
+
+
+def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
+    """Ones where an element, or a channel of the first two dimensions, is kept. Source: make_
+    feature_noise of ATen/native/Dropout.cpp."""
+    if not by_feature:
+        made = calls.empty_like(input, None, None, None, None, None)
+    else:
+        sizes = input._geometry.sizes
+        if len(sizes) < 2:
+            raise errors.wrong_shape("feature_dropout", "input", "have two dimensions", input)
+        sizes = (*sizes[:2], *(1,) * (len(sizes) - 2))
+        made = calls.new_empty(input, sizes, None, None, None, None)
+    return calls.bernoulli__float(made, 1 - p, None)
+
+
+def _dropped(
+    op: str, input: Tensor, p: float, train: bool, *, by_feature: bool = False,
+    is_alpha: bool = False, inplace: bool = False,
+) -> Tensor:  # fmt: skip
+    """Source: _dropout_impl of ATen/native/Dropout.cpp."""
+    _check_p(op, p)
+    multiply = calls.mul__Tensor if inplace else calls.mul_Tensor
+    if p == 0 or not train or not input._geometry.numel:
+        return input
+    if p == 1:
+        zero = calls.zeros((), input._geometry.dtype, None, input._device, None)
+        return multiply(input, zero)
+    noise = _noise(input, p, by_feature=by_feature)
+    if not is_alpha:
+        return multiply(input, calls.div__Tensor(noise, 1 - p))
+    # Of SELU's negative limit, so that mean and variance stay. Source: as above.
+    alpha = 1.7580993408473766
+    a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
+    shift = calls.add_Tensor(
+        calls.mul_Tensor(calls.sub_Tensor(noise, 1, 1), alpha * a), alpha * a * p, 1
+    )
+    scaled = multiply(input, calls.mul__Tensor(noise, a))
+    return (calls.add__Tensor if inplace else calls.add_Tensor)(scaled, shift, 1)
+
+
+def dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
+    _check_p("dropout", p)
+    if input._device.type == "cuda" and train and 0 < p < 1 and input._geometry.numel:
+        return calls.native_dropout(input, p, True)[0]
+    return _dropped("dropout", input, p, train)
+
+
+def dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
+    return _dropped("dropout_", self, p, train, inplace=True)
+
+
+def feature_dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
+    return _dropped("feature_dropout", input, p, train, by_feature=True)
+
+
+def feature_dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
+    return _dropped("feature_dropout_", self, p, train, by_feature=True, inplace=True)
+
+
+def alpha_dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
+    return _dropped("alpha_dropout", input, p, train, is_alpha=True)
+
+
+def alpha_dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
+    return _dropped("alpha_dropout_", self, p, train, is_alpha=True, inplace=True)
+
+
+def feature_alpha_dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
+    return _dropped("feature_alpha_dropout", input, p, train, by_feature=True, is_alpha=True)
+
+
+def feature_alpha_dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
+    flags = {"by_feature": True, "is_alpha": True, "inplace": True}
+    return _dropped("feature_alpha_dropout_", self, p, train, **flags)

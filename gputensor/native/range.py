@@ -234,3 +234,69 @@ def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
     if out._geometry.sizes != sizes:
         resize_output("eye", out, contiguous_geometry(sizes, out._geometry.dtype))
     return _launch("eye", "eye", out, () if out._device is CPU else (m,))
+
+
+# --- ends that are tensors ------------------------------------------------------------------------
+
+
+def _end(op: str, arg: str, value: Any) -> Any:
+    """A number, or that of a 0-d tensor, which is waited for; 0 for one on the meta device."""
+    if not isinstance(value, Tensor):
+        return value
+    if value._geometry.ndim:
+        raise errors.wrong_shape(op, arg, "be a number or a 0-d tensor", value)
+    if value._device.type == "meta":
+        return 0j if value._geometry.dtype.is_complex else 0
+    return calls.item(value)
+
+
+def linspace_of_tensors(key_set: int, start: Any, end: Any, steps: int, *options: Any) -> Tensor:
+    ends = _end("linspace", "start", start), _end("linspace", "end", end)
+    return calls.linspace(*ends, steps, *options)
+
+
+def linspace_of_tensors_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
+    ends = _end("linspace", "start", start), _end("linspace", "end", end)
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write to `out`
+    into = operators.linspace_out.redispatch_table[key_set]
+    made: Tensor = into(key_set, *ends, steps, out)
+    return made
+
+
+def logspace_of_tensors(
+    key_set: int, start: Any, end: Any, steps: int, base: float = 10.0, *options: Any
+) -> Tensor:
+    ends = _end("logspace", "start", start), _end("logspace", "end", end)
+    return calls.logspace(*ends, steps, base, *options)
+
+
+def logspace(
+    key_set: int, start: Any, end: Any, steps: int, base: float = 10.0, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    """base to the power of linspace, in the widest dtype of its kind, rounded once. Source of the
+    ends of integers: RangeFactories.cpp, logspace_out."""
+    _numbers("logspace", start=start, end=end, base=base)
+    is_complex = complex in (type(start), type(end))
+    if dtype is None:
+        dtype = dtype_of_number(1j) if is_complex else defaults.get_default_dtype()
+    if not isinstance(dtype, dtypes.dtype):
+        raise errors.not_a_dtype("logspace", dtype)
+    if dtype.category < FLOATING and not is_complex:
+        start, end = int(start), int(end)
+    wide = dtypes.complex128 if dtype.category == COMPLEX or is_complex else dtypes.float64
+    powers = calls.linspace(start, end, steps, wide, layout, device, pin_memory)
+    return calls.to_dtype(calls.pow_Scalar(base, powers), dtype, False, False, None)
+
+
+def logspace_out(
+    key_set: int, start: Any, end: Any, steps: int, base: float, out: Tensor
+) -> Tensor:
+    overlap.check_itself("logspace", out)
+    made = logspace(key_set, start, end, steps, base, out._geometry.dtype, None, out._device, None)
+    if out._geometry.numel != made._geometry.numel:
+        resize_output("logspace", out, made._geometry)
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write
+    shaped = calls.view(made, out._geometry.sizes)
+    operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
+    return out

@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, amax, amin, any, all, over some dimensions or over all.
+"""Reductions: sum, nansum, mean, prod, amax, amin, any, all, over some dimensions or over all.
 
 The result is row-major, whatever the input's layout. Sums of bool and integers are int64; any and
 all give bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .._generated import calls
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
 from ..core.geometry import Sizes
+from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -41,7 +43,8 @@ def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dty
 
 def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     word = LOOPS["reduce"][op]
-    if word == "sums":
+    if word in ("sums", "sums_real", "products"):
+        RULES[word].check(op, "self", given)
         return _sum_dtypes(op, given, wanted)
     if word == "any":
         return given, dtypes.uint8 if given is dtypes.uint8 else dtypes.bool_
@@ -56,6 +59,8 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
+# What combines elements as bool.
+_OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions without a value for no elements at all.
 _NO_IDENTITY = ("amax", "amin")
 # An empty tuple of dimensions means none of them here, and all of them in the other reductions.
@@ -91,8 +96,8 @@ def _make_entry(
         _check_not_empty(op, given.sizes, dims, dim)
     compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
-    if op == "sum" and compute is dtypes.bool_:
-        loop_name, compute = "any", given.dtype  # elements are made bool before they are added
+    if compute is dtypes.bool_ and op in _OF_BOOLS:
+        loop_name, compute = _OF_BOOLS[op], given.dtype  # elements are made bool first
     if out is not None and op in _EMPTY_MEANS_NONE:
         if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
             result = out._geometry.dtype
@@ -217,3 +222,34 @@ def out(operator: Operator, loop: str) -> Kernel:
         )  # fmt: skip
 
     return kernel
+
+
+# --- made of them ---------------------------------------------------------------------------------
+
+
+def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    given = self._geometry
+    dims = arguments.dims("logsumexp", dim, given.ndim)
+    x = (
+        self
+        if given.dtype.category > INTEGER
+        else calls.to_dtype(self, defaults.get_default_dtype())
+    )
+    if not given.ndim or not given.numel:
+        return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
+    is_complex = given.dtype.is_complex
+    top = calls.amax(
+        calls.select_int(calls.view_as_real(x), -1, 0) if is_complex else x, dims, True
+    )
+    top = calls.where_self(top - top == 0, top, 0.0)
+    total = calls.sum_dim_IntList(calls.exp(x - top), dims, True, dtype=None)
+    found = calls.log(total) + top
+    return found if keepdim else calls.sum_dim_IntList(found, dims, False, dtype=None)
+
+
+def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
+    return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
+
+
+def count_nonzero_dim_IntList(key_set: int, self: Tensor, dim: Any) -> Tensor:
+    return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)

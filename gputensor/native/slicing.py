@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
+from .._generated import calls, operators
+from ..core import errors, memory_format as formats
+from ..core.device import CPU
+from ..core.dtype import int64
 from ..core.geometry import Geometry
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator import overlap
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 from ..structured import arguments
-from ..structured.view_kernel import MEMO_BOUND, like, view_kernel
+from ..structured.view_kernel import MEMO_BOUND, Kernel, like, view_kernel
 
 # --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------
 
@@ -93,6 +97,10 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     if first + length > size:
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))
     return calls.slice_Tensor(self, d, first, first + length, 1)
+
+
+def narrow_copy(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    return calls.clone(calls.narrow(self, dim, start, length), formats.contiguous_format)
 
 
 def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -199,16 +207,133 @@ def split_sizes(key_set: int, self: Tensor, split_size: Any, dim: int = 0) -> tu
 
 
 def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    shape = self._geometry
-    if shape.ndim == 0:
-        raise errors.must("chunk", "self", "have a dimension", self)
-    if arguments.integer("chunk", "chunks", chunks) <= 0:
-        raise errors.must("chunk", "chunks", "be positive", chunks)
-    size = shape.sizes[arguments.dim("chunk", dim, shape.ndim)]
-    step = -(-size // chunks)
+    step = _chunk_size("chunk", self, chunks, dim)
     if step == 0:
         return calls.split_with_sizes(self, (0,) * chunks, dim)
     return calls.split_Tensor(self, step, dim)
+
+
+def _chunk_size(op: str, self: Tensor, chunks: int, dim: int) -> int:
+    size = _size(op, self, dim)
+    if arguments.integer(op, "chunks", chunks) <= 0:
+        raise errors.must(op, "chunks", "be positive", chunks)
+    return -(-size // chunks)
+
+
+def unsafe_split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    return split(key_set, self, split_size, dim)
+
+
+def unsafe_split_with_sizes(
+    key_set: int, self: Tensor, split_sizes: Any, dim: int = 0
+) -> tuple[Tensor, ...]:
+    return split_with_sizes(key_set, self, split_sizes, dim)
+
+
+def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    step = _chunk_size("unsafe_chunk", self, chunks, dim)
+    if step == 0:
+        return calls.unsafe_split_with_sizes(self, (0,) * chunks, dim)
+    return calls.unsafe_split_Tensor(self, step, dim)
+
+
+# Source of what follows: TensorShape.cpp, tensor_split and hsplit.
+
+
+def tensor_split_sections(
+    key_set: int, self: Tensor, sections: int, dim: int = 0
+) -> tuple[Tensor, ...]:
+    size, given = _size("tensor_split", self, dim), sections
+    if isinstance(given, Tensor):
+        if given._device is not CPU or given._geometry.dtype is not int64:
+            raise errors.wrong_dtype("tensor_split", "sections", "be int64 on the CPU", given)
+        if given._geometry.ndim:
+            return tensor_split_indices(key_set, self, given.tolist(), dim)
+    count = arguments.integer("tensor_split", "sections", given)
+    if count <= 0:
+        raise errors.must("tensor_split", "sections", "be positive", sections)
+    least, more = divmod(size, count)
+    ends = [k * least + min(k, more) for k in range(1, count)]
+    return tensor_split_indices(key_set, self, ends, dim)
+
+
+def tensor_split_indices(
+    key_set: int, self: Tensor, indices: Any, dim: int = 0
+) -> tuple[Tensor, ...]:
+    size = _size("tensor_split", self, dim)
+    ends = arguments.ints("tensor_split", "indices", indices)
+    pairs = zip((0, *ends), (*ends, size))
+    return tuple([calls.slice_Tensor(self, dim, start, end, 1) for start, end in pairs])
+
+
+def _size(op: str, self: Tensor, dim: int) -> int:
+    if not self._geometry.ndim:
+        raise errors.must(op, "self", "have a dimension", self)
+    return self._geometry.sizes[arguments.dim(op, dim, self._geometry.ndim)]
+
+
+def _split_along(op: str, least: int) -> tuple[Kernel, Kernel]:
+    """hsplit and its like: of sections of one size, and of indices."""
+
+    def place(self: Tensor) -> int:
+        if self._geometry.ndim < least:
+            raise errors.must(op, "self", f"have at least {least} dimensions", self)
+        return {"hsplit": min(self._geometry.ndim - 1, 1), "vsplit": 0, "dsplit": 2}[op]
+
+    def of_sections(key_set: int, self: Tensor, sections: int) -> tuple[Tensor, ...]:
+        dim = place(self)
+        size = self._geometry.sizes[dim]
+        if arguments.integer(op, "sections", sections) <= 0 or size % sections:
+            raise errors.must(op, "sections", f"divide size {size} of dimension {dim}", sections)
+        return tensor_split_sections(key_set, self, sections, dim)
+
+    def of_indices(key_set: int, self: Tensor, indices: Any) -> tuple[Tensor, ...]:
+        return tensor_split_indices(key_set, self, indices, place(self))
+
+    return of_sections, of_indices
+
+
+hsplit_int, hsplit_array = _split_along("hsplit", 1)
+vsplit_int, vsplit_array = _split_along("vsplit", 2)
+dsplit_int, dsplit_array = _split_along("dsplit", 3)
+
+
+# --- copies with a part replaced ------------------------------------------------------------------
+
+
+def _clone_with_strides(self: Tensor) -> Tensor:
+    """A copy with the strides of self, gaps included. Source: TensorFactories.cpp,
+    clone_preserve_strides."""
+    shape = self._geometry
+    if shape.is_non_overlapping_and_dense or overlap.internal_overlap(shape) == overlap.YES:
+        return calls.clone(self)
+    whole = self._get_storage().nbytes // shape.dtype.itemsize
+    memory = calls.clone(as_strided(0, self, (whole,), (1,), 0))
+    return view_of(memory, shape, self._offset)
+
+
+def _replace(part: Tensor, src: Tensor, op: str) -> None:
+    if part._geometry.sizes != src._geometry.sizes:
+        raise errors.wrong_shape(op, "src", f"have sizes {part._geometry.sizes}", src)
+    key_set = (part._keys | src._keys) & BELOW_ADINPLACEORVIEW
+    operators.copy_.redispatch_table[key_set](key_set, part, src, False)
+
+
+def diagonal_scatter(
+    key_set: int, self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    made = _clone_with_strides(self)
+    _replace(diagonal(key_set, made, offset, dim1, dim2), src, "diagonal_scatter")
+    return made
+
+
+def as_strided_scatter(
+    key_set: int, self: Tensor, src: Tensor, size: Any, stride: Any,
+    storage_offset: int | None = None,
+) -> Tensor:  # fmt: skip
+    made = _clone_with_strides(self)
+    _replace(as_strided(key_set, made, size, stride, storage_offset), src, "as_strided_scatter")
+    return made
 
 
 # --- in place -------------------------------------------------------------------------------------

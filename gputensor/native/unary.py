@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from .._generated import calls, operators
+from ..core import errors
 from ..core.device import CPU
+from ..core.dtype import bool_
+from ..core.geometry import contiguous_geometry
 from ..dispatch.keys import CONJUGATE
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY, UNARY_FLOAT
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 
 def rule(loop: str) -> Rule:
-    return pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
+    found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
+    if loop == "logical_not":  # alone of those that give bool it may be written to any dtype
+        found.config = found.config.replace(cast_common_dtype_to_outputs=True)
+    return found
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
@@ -39,6 +47,76 @@ def out(operator: Operator, loop: str) -> Kernel:
         return write(out, (self,))
 
     return kernel
+
+
+# --- bitwise_not: of bool, which CUDA's kernels compute as an integer, logical_not ----------------
+
+
+def _flips(make: Callable[[Operator, Rule], Kernel]) -> Callable[[Operator, str], Kernel]:
+    def of(operator: Operator, loop: str) -> Kernel:
+        bits = make(operator, rule(loop))
+        truth = make(operator, Rule("unary", "logical_not", UNARY))
+
+        def kernel(key_set: int, self: Tensor, *out: Tensor) -> Tensor:
+            chosen = truth if self._geometry.dtype is bool_ else bits
+            return chosen(key_set, self, *out)
+
+        return kernel
+
+    return of
+
+
+def _into(operator: Operator, said: Rule) -> Kernel:
+    write = pointwise.write(operator, said)
+    return lambda key_set, self, out=None: write(self if out is None else out, (self,))
+
+
+flip_functional = _flips(pointwise.functional)
+flip_inplace = flip_out = _flips(_into)
+
+
+# --- angle ----------------------------------------------------------------------------------------
+
+
+def angles_functional(operator: Operator, loop: str) -> Kernel:
+    """Angles of complex numbers lie row-major. Source: ATen/native/UnaryOps.cpp, angle."""
+    of_real, write = (
+        pointwise.functional(operator, rule(loop)),
+        pointwise.write(operator, rule(loop)),
+    )
+
+    def kernel(key_set: int, self: Tensor) -> Tensor:
+        shape = self._geometry
+        if not shape.dtype.is_complex:
+            return of_real(key_set, self)
+        made = allocate(contiguous_geometry(shape.sizes, shape.dtype.to_real), self._device)
+        return write(made, (self,))
+
+    return kernel
+
+
+angles_out = out
+
+
+# --- what ends in other operators -----------------------------------------------------------------
+
+
+def isreal(key_set: int, self: Tensor) -> Tensor:
+    if not self._geometry.dtype.is_complex:
+        return calls.ones_like(self, bool_)
+    return calls.eq_Tensor(calls.imag(self), 0)
+
+
+def positive(key_set: int, self: Tensor) -> Tensor:
+    if self._geometry.dtype is bool_:
+        raise errors.wrong_dtype("positive", "self", "not be bool", self)
+    return self
+
+
+def square(key_set: int, self: Tensor) -> Tensor:
+    if self._geometry.dtype is bool_:  # as a power, which counts the exponent in
+        return calls.mul_Tensor(self, 1)
+    return calls.mul_Tensor(self, self)
 
 
 # --- conj_physical: real tensors are their own conjugates -----------------------------------------

@@ -85,6 +85,12 @@ def _view_rule(shape: Geometry, size: Any) -> Geometry:
 view = view_kernel("view", _view_rule)
 
 
+def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
+    """Where no view is possible, too. Source: torchgen/gen_functionalization_type.py."""
+    sizes = infer_size("view", size, self._geometry.numel)
+    return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
+
+
 def _reshape_alias_rule(shape: Geometry, size: Any, stride: Any) -> Geometry:
     sizes = arguments.sizes("_reshape_alias", size)
     strides = arguments.ints("_reshape_alias", "stride", stride)
@@ -109,11 +115,11 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
         if isinstance(shape, (list, tuple)):
             memo["reshape", tuple(shape)] = (sizes, strides)
     if strides is None:
-        return _unsafe_view(calls.clone(self, formats.contiguous_format), sizes)
+        return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
     return calls._reshape_alias(self, sizes, strides)
 
 
-def _unsafe_view(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """`made`, which nobody else has, with other sizes: recorded, but as no view of anything.
 
     Without the key that counts views. Source: TensorShape.cpp, reshape, which calls _unsafe_view.
@@ -121,6 +127,19 @@ def _unsafe_view(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
     include, keep = _state.get()
     key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
     return operators.view.table[key_set](key_set, made, sizes)
+
+
+def _unsafe_view(key_set: int, self: Tensor, size: Any) -> Tensor:
+    made: Tensor = view(key_set, self, size)
+    return made
+
+
+def lift_fresh(key_set: int, self: Tensor) -> Tensor:
+    return self
+
+
+def ravel(key_set: int, self: Tensor) -> Tensor:
+    return calls.view(calls.contiguous(self), (-1,))
 
 
 def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -243,6 +262,15 @@ def swapaxes(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
     return calls.transpose_int(self, first, second)
 
 
+def swapaxes_(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
+    return calls.transpose_(self, axis0, axis1)
+
+
+def adjoint(key_set: int, self: Tensor) -> Tensor:
+    turned = mT(key_set, self)
+    return calls._conj(turned) if self._geometry.dtype.is_complex else turned
+
+
 def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor:
     ndim = self._geometry.ndim
     origins = arguments.dims("movedim", source, ndim, "source")
@@ -338,6 +366,41 @@ def expand_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
 
 def view_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     return calls.view(self, other._geometry.sizes)
+
+
+def broadcast_to(key_set: int, self: Tensor, size: Any) -> Tensor:
+    return calls.expand(self, size, False)
+
+
+def atleast_1d(key_set: int, self: Tensor) -> Tensor:
+    return self if self._geometry.ndim else calls.reshape(self, (1,))
+
+
+def atleast_2d(key_set: int, self: Tensor) -> Tensor:
+    if self._geometry.ndim > 1:
+        return self
+    return calls.unsqueeze(self, 0) if self._geometry.ndim else calls.reshape(self, (1, 1))
+
+
+def atleast_3d(key_set: int, self: Tensor) -> Tensor:
+    ndim = self._geometry.ndim
+    if ndim > 2:
+        return self
+    flat = calls.unsqueeze(self, 0) if ndim == 1 else self
+    return calls.unsqueeze(flat, -1) if ndim else calls.reshape(self, (1, 1, 1))
+
+
+def _each(op: str, one: Kernel) -> Kernel:
+    def kernel(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
+        return tuple([one(key_set, x) for x in tensors])
+
+    kernel.__name__ = kernel.__qualname__ = op
+    return kernel
+
+
+atleast_1d_each = _each("atleast_1d", atleast_1d)
+atleast_2d_each = _each("atleast_2d", atleast_2d)
+atleast_3d_each = _each("atleast_3d", atleast_3d)
 
 
 def _alias_rule(shape: Geometry) -> Geometry:

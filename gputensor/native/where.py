@@ -96,3 +96,8 @@ def out(operator: Operator, loop: str) -> Kernel:
         return write(out, inputs)
 
     return kernel
+
+
+def where(key_set: int, condition: Tensor) -> tuple[Tensor, ...]:
+    """Where it is not zero."""
+    return calls.nonzero_numpy(condition)

@@ -1,5 +1,27 @@
-"""`gt.nn`: the functions of `torch.nn.functional` that training needs, no modules."""
+"""`gt.nn`: modules, parameters and functions of networks, as `torch.nn` has them.
 
-from . import functional
+A module's `state_dict()` has PyTorch's names and shapes, so that weights go either way.
+"""
 
-__all__ = ["functional"]
+from . import functional, init, utils
+from .modules.container import ModuleDict, ModuleList, ParameterList, Sequential
+from .modules.conv import (
+    Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
+)  # fmt: skip
+from .modules.functional import *  # noqa: F403
+from .modules.functional import __all__ as _of_functions
+from .modules.linear import Bilinear, Embedding, Identity, Linear, PReLU
+from .modules.module import Module
+from .modules.norm import (
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
+    InstanceNorm3d, LayerNorm, RMSNorm,
+)  # fmt: skip
+from .parameter import Buffer, Parameter
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "Conv1d", "Conv2d", "Conv3d",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding", "GroupNorm", "Identity",
+    "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear", "Module",
+    "ModuleDict", "ModuleList", "PReLU", "Parameter", "ParameterList", "RMSNorm", "Sequential",
+    "functional", "init", "utils", *_of_functions,
+]  # fmt: skip

@@ -20,7 +20,7 @@ from ..core.dtype import FLOATING, dtype
 from ..dispatch import dispatcher, keys
 from ..dispatch.backend_select import BACKEND_OF_TYPE
 from ..structured import missing as _missing
-from ..native.random import manual_seed
+from ..structured.generator import manual_seed
 from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
 from . import operands

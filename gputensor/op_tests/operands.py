@@ -25,7 +25,7 @@ class T:
 
     values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
     them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
-    that sums do not cancel), `classes` (0, 1 or 2).
+    that sums do not cancel), `classes` (0, 1 or 2), `zeros`.
     dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
     """
 
@@ -98,12 +98,31 @@ def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return found * (1 + 1j) if of.category == COMPLEX else found
 
 
+def _powers(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    """Powers of two of either sign, whose products are exact."""
+    if of.category == BOOL:
+        return np.ones(count)
+    signs = np.where(random.integers(0, 2, count) == 1, 1, -1 if of.is_signed else 1)
+    if of.category == INTEGER:
+        return signs * random.integers(1, 3, count)
+    found: np.ndarray = signs * 2.0 ** random.integers(-1, 2, count)
+    if of.category == COMPLEX:
+        found = found * 1j ** random.integers(0, 4, count)
+    return found
+
+
 def _classes(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
     return random.integers(0, 3, count)
 
 
+def _zeros(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
+    return np.zeros(count)
+
+
 _KINDS = {
+    "zeros": _zeros,
     "any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive, "classes": _classes,
+    "powers": _powers,
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from gputensor.core import errors
 from . import nvrtc
 from .allocator import Allocator, Allocators, Memory
 from .device_limits import Limits
+from .libraries import Array, Compute, Library, as_results, has_layout
 from .pinned import Staging
 
 name = "cuda"
@@ -777,6 +778,72 @@ def _launch_error(
             return errors.cannot_launch(function.name, "shared_bytes", f"be in [0, {most}]", shared)
     given = f"grid {grid}, block {block}, {shared} bytes of shared memory"
     return errors.kernel_failed(function.name, _told(f"launch with {given}", error))
+
+
+# --- libraries ----------------------------------------------------------------------------------
+
+_library = Library(cupy, "cupyx.scipy", is_gpu=True)
+
+
+class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
+    """Memory of our allocator, as CuPy takes it."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory.ptr, memory.nbytes, memory, memory.device_index)
+        self.memory = memory
+
+
+def _for_cupy(nbytes: int) -> Any:
+    """CuPy's allocator inside a call of a library: ours, on the current device and stream."""
+    return cupy.cuda.MemoryPointer(_Temporary(allocate(nbytes, _get_device())), 0)
+
+
+def call_library(
+    op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
+    device_index: int,
+) -> Any:  # fmt: skip
+    """Queue `function(CuPy, *operands)` on the current stream of the device; returns the memory of
+    each of its results, which is the function's own where it lies as wanted.
+
+    results: None returns what the function returned. It is the function that waits, where it looks
+    at values.
+    """
+    with _On(_checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy):
+        try:
+            returned = function(_library, *[_array_over(x, x.ptr, device_index) for x in operands])
+            if results is None:
+                return returned
+            taken: set[int] = set()
+            made = zip(results, as_results(returned, len(results)) if results else ())
+            return [_memory_of(array, wanted, device_index, taken) for wanted, array in made]
+        except errors.GpuTensorError:
+            raise
+        except _CudaError as error:
+            raise errors.kernel_failed(op, _told("a library", error)) from error
+        except Exception as error:
+            raise errors.library_failed(op, error) from error
+
+
+def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> Any:
+    memory = cupy.cuda.UnownedMemory(ptr, of.extent_bytes, owner, device_index)
+    place = cupy.cuda.MemoryPointer(memory, 0)
+    return cupy.ndarray(of.sizes, of.dtype, place, strides=of.stride_bytes)
+
+
+def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) -> Memory:
+    """The memory of a result: the array's own, unless another has it or it lies otherwise."""
+    array = cupy.asarray(array)
+    held = array.data.mem
+    if (
+        type(held) is _Temporary and array.data.ptr == held.ptr and held.ptr not in taken
+        and has_layout(array, wanted)
+    ):  # fmt: skip
+        taken.add(held.ptr)
+        memory: Memory = held.memory
+        return memory
+    made = allocate(wanted.extent_bytes, device_index)
+    _array_over(wanted, made.ptr, device_index, made)[...] = array
+    return made
 
 
 def reset_after_fork() -> None:

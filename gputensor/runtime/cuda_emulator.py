@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from gputensor.core import errors
 
 from . import kernel_cache, nvrtc
@@ -30,6 +32,7 @@ from .emulator.machine import Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
 from .emulator.queues import Mark, Queue, Scheduler
 from .device_limits import H200, Limits
+from .libraries import HOST, Array, Compute, as_results
 
 name = "cuda_emulator"
 is_emulated = True
@@ -521,6 +524,56 @@ def _check_launch(
 def _within(dims: tuple[int, int, int], most: tuple[int, int, int]) -> bool:
     (x, y, z), (a, b, c) = dims, most
     return 1 <= x <= a and 1 <= y <= b and 1 <= z <= c
+
+
+# --- libraries ----------------------------------------------------------------------------------
+
+
+def call_library(
+    op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
+    device_index: int,
+) -> Any:  # fmt: skip
+    """Queue `function(NumPy and SciPy, *operands)`; returns the memory of each of its results.
+
+    results: None waits for the stream and returns what the function returned.
+    """
+    given = [_array_over(x, x.ptr, op, device_index) for x in operands]
+    made = [allocate(x.extent_bytes, device_index) for x in results or ()]
+    into = [
+        _array_over(x._replace(is_written=True), memory.ptr, op, device_index)
+        for x, memory in zip(results or (), made)
+    ]
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            with np.errstate(all="ignore"):
+                returned = function(HOST, *given)
+                if results is None:
+                    found.append(returned)
+                    return
+                for array, value in zip(into, as_results(returned, len(into)) if into else ()):
+                    array[...] = value
+        except Exception as error:
+            raise errors.library_failed(op, error) from error
+
+    stream = current_stream(device_index)
+    _scheduler.add(stream.queue, run)
+    if results is None:
+        stream.synchronize()
+        return found.pop()
+    return made
+
+
+def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
+    """An ndarray over emulated memory; inputs are read-only, so that a wrong write is noticed."""
+    if not of.extent_bytes:
+        return np.empty(of.sizes, of.dtype)
+    _check_range(op, "memory", ptr, of.extent_bytes, device_index)
+    room: Any = (ctypes.c_char * of.extent_bytes).from_address(ptr)
+    array: np.ndarray = np.ndarray(of.sizes, of.dtype, room, 0, of.stride_bytes)
+    array.flags.writeable = of.is_written
+    return array
 
 
 def reset_after_fork() -> None:

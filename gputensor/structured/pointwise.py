@@ -70,6 +70,8 @@ def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
     integers in floating point."""
     said = RULES[LOOPS[family][loop]]
     out_dtype = _real if said.gives_real else None
+    if said.gives_bool:
+        config = config.replace(check_all_same_dtype=False, static_dtype=bool_)
     return Rule(
         family, loop, to_float if said.to_float else config, _check(said), out_dtype,
         like_input=said.gives_real,
@@ -88,7 +90,7 @@ def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | No
         said.check(op, "self", plan.common_dtype)
 
     def check_each(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-        for name, x in zip(("self", "other"), inputs):
+        for name, x in zip(plan.config.arg_names, inputs):
             if type(x) is bool or type(x) not in NUMBERS:
                 said.check(op, name, bool_ if type(x) is bool else x._geometry.dtype, x)
 
@@ -127,8 +129,20 @@ class CpuEntry:
             else:
                 run(self.loop, *arrays, *params, out._get_array())
         except OverflowError as error:
-            op = self.plan.op.removesuffix("_")
-            raise too_large(error, op, self.plan.common_dtype, inputs) from None
+            raise self.refused(error, inputs) from None
+
+    def made(self, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
+        """What the loop gives where it may allocate, and is told so by an `out` of None."""
+        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
+        try:
+            return from_array(run(self.loop, *arrays, *params, None), self.geometry)
+        except OverflowError as error:
+            raise self.refused(error, inputs) from None
+
+    def refused(self, error: OverflowError, inputs: tuple[Any, ...]) -> Exception:
+        op = self.plan.op.removesuffix("_")
+        names = self.plan.config.arg_names
+        return too_large(error, op, self.plan.common_dtype, inputs, names)
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
@@ -146,12 +160,15 @@ def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
     return element
 
 
-def too_large(error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...]) -> Exception:
+def too_large(
+    error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...],
+    names: tuple[str, ...] = ("self", "other"),
+) -> Exception:  # fmt: skip
     """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
     if isinstance(error, errors.GpuTensorError):
         return error
     arg, value = next(
-        (name, x) for name, x in zip(("self", "other"), inputs[-2:])
+        (name, x) for name, x in zip(names, inputs)
         if type(x) is int and not number_range.fits(x, common)
     )  # fmt: skip
     return errors.number_out_of_range(op, common, value, arg)
@@ -168,6 +185,7 @@ class DeviceEntry:
     """A plan and the launch bound to it, for every device but the CPU."""
 
     __slots__ = ("plan", "launch", "geometry", "has_numbers")
+    numpy_allocates = False
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.plan = plan
@@ -280,7 +298,7 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
         if entry.plan.outputs[0].action is RESIZE:
             check_overlap(operator.short_name, rule, out, inputs, entry.geometry)
             if entry.has_numbers:
-                _check_meeting(operator.short_name, entry.plan.common_dtype, inputs)
+                _check_meeting(operator.short_name, entry.plan, inputs)
             resize_output(operator.short_name, out, entry.geometry)
         entry.write(out, inputs, params)
         return out
@@ -294,9 +312,10 @@ def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, 
         number_range.check(operator.short_name, rule.param, value, entry.plan.common_dtype)
 
 
-def _check_meeting(op: str, common: dtype, inputs: tuple[Any, ...]) -> None:
+def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
     """Raise what a kernel would of a number that nothing can hold, before `out` is resized."""
-    for arg, x in zip(("self", "other"), inputs[-2:]):
+    common = plan.common_dtype
+    for arg, x in zip(plan.config.arg_names, inputs):
         if type(x) in NUMBERS and common.category == INTEGER:
             number_range.in_64_bits(op, arg, x)
         elif type(x) is int and common.category != BOOL:

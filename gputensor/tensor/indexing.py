@@ -1,7 +1,9 @@
-"""x[index] becomes view operators, and x[index] = value a copy_ or fill_ of such a view.
+"""x[index] becomes view operators and `index`, x[index] = value a copy_, fill_ or index_put_.
 
-Basic indexing only: ints, slices, None, Ellipsis, a bool, 0-d integer and bool tensors, and tuples
-of these. Lists, arrays and tensors with dimensions as indices are refused in one sentence.
+Ints, slices, None and Ellipsis make a view; bools, masks, tensors of integers, arrays, ranges and
+lists then pick from it. A list counts as an array, as in NumPy; PyTorch still reads one that holds
+lists as a tuple, with a warning that it will not. Ints are taken before indices are, as PyTorch
+does, so that `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`.
 Source of the semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
 """
 
@@ -15,7 +17,9 @@ import numpy as np
 from .._generated import calls, operators as _operators
 from ..core import errors
 from ..core.arguments import NUMBERS, number
-from ..core.dtype import BOOL, INTEGER, uint8
+from ..core.number_range import check
+from ..core.device import CPU
+from ..core.dtype import BOOL, INTEGER, bool_, int64, uint8
 from ..dispatch.refused_memory import is_read_only
 from ..dispatch.tls import state as _state
 
@@ -46,10 +50,12 @@ def get(tensor: Tensor, index: Any) -> Tensor:
         return _operators.slice_Tensor.table[key_set](
             key_set, tensor, 0, index.start, index.stop, 1
         )
-    view, flipped, has_bool = _basic(tensor, index if kind is tuple else (index,))
+    view, flipped, indices, has_bool = _applied(tensor, index if kind is tuple else (index,))
     if flipped:
-        return calls.flip(view, flipped)
-    if has_bool:
+        view = calls.flip(view, flipped)
+    if indices:
+        return calls.index_Tensor(view, indices)
+    if has_bool and not flipped:
         return calls.clone(view)
     return calls.alias(view) if view is tensor else view
 
@@ -61,12 +67,16 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
     does not have are dropped from it.
     """
     flipped: tuple[int, ...] = ()
+    indices: list[Any] = []
     if type(index) is int:
         view = calls.select_int(tensor, 0, index)
     else:
-        view, flipped, _ = _basic(tensor, index if type(index) is tuple else (index,))
+        given = index if type(index) is tuple else (index,)
+        view, flipped, indices, _ = _applied(tensor, given)
     try:
-        if type(value) in NUMBERS:
+        if indices:
+            _put(view, flipped, indices, value)
+        elif type(value) in NUMBERS:
             calls.fill__Scalar(view, value)
         elif hasattr(value, "_geometry"):
             _copy(view, flipped, value)
@@ -78,6 +88,18 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         if not isinstance(error, errors.GpuTensorError) and is_read_only(view):
             raise errors.read_only("index", "self", tensor) from None
         raise
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not zero, a row each, in row-major order.
+
+    as_tuple: give a tensor of indices for each dimension instead, which `input[...]` takes.
+    """
+    if as_tuple:
+        if out is not None:
+            raise errors.no_out("nonzero")
+        return tuple(calls.nonzero_numpy(input))
+    return calls.nonzero(input) if out is None else calls.nonzero_out(input, out)
 
 
 def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
@@ -97,11 +119,78 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     calls.copy_(view, value, False)
 
 
-def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...], bool]:
-    """The view that `index` names, its dimensions yet to be flipped, and if it has a bool."""
+def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any) -> None:
+    """Write to what indices pick; a value that is one number goes where a mask holds at once."""
+    if not hasattr(value, "_geometry"):
+        plain = value if type(value) in NUMBERS else number(value)
+        if plain is None:
+            raise errors.cannot_assign(value)
+        mask = _one_mask(view, indices)
+        if mask is not None:
+            calls.masked_fill__Scalar(view, mask, plain)
+            return
+        check("index", "value", plain, view._geometry.dtype)
+        value = calls.scalar_tensor(plain, view._geometry.dtype, None, view._device, None)
+    else:
+        value = calls.to_dtype(value, view._geometry.dtype, False, False, None)
+    ndim, places = _picked(view, indices)
+    sizes = value._geometry.sizes
+    extra = len(sizes) - ndim
+    while extra > 0 and sizes[0] == 1:
+        value = calls.select_int(value, 0, 0)
+        sizes, extra = sizes[1:], extra - 1
+    turned = tuple([
+        places[d] + extra for d in flipped
+        if places[d] is not None and places[d] + extra >= 0 and sizes[places[d] + extra] > 1
+    ])  # fmt: skip
+    calls.index_put_(view, indices, calls.flip(value, turned) if turned else value, False)
+
+
+def _one_mask(view: Tensor, indices: list[Any]) -> Any:
+    """The mask that is the only index, with sizes that broadcast to the view; None if it is not."""
+    given = [i for i in indices if i is not None]
+    mask, before = given[0], len(indices) - 1
+    if len(given) > 1 or mask._geometry.dtype is not bool_:
+        return None
+    sizes = mask._geometry.sizes
+    after = view._geometry.ndim - before - len(sizes)
+    if view._geometry.sizes[before : before + len(sizes)] != sizes or not sizes:
+        return None
+    if mask._device is not view._device and mask._device.type == "cpu":
+        mask = calls.to_device(mask, view._device, bool_, False, False, None)
+    return calls.view(mask, (*sizes, *(1,) * after)) if after else mask
+
+
+def _is_mask(index: Any) -> bool:
+    return index._geometry.dtype is bool_ or index._geometry.dtype is uint8
+
+
+def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
+    """How many dimensions view[indices] has, and where there each of the view's stands, or None."""
+    led: list[int] = []
+    shape, at = 0, 0
+    for i in indices:
+        taken = 1 if i is None or not _is_mask(i) else i._geometry.ndim
+        if i is not None:
+            led += range(at, at + taken)
+            shape = max(shape, 1 if _is_mask(i) else i._geometry.ndim)
+        at += taken
+    begin = led[0] if led and led[-1] - led[0] == len(led) - 1 else 0
+    kept = [d for d in range(view._geometry.ndim) if d not in led]
+    found: list[Any] = [None] * view._geometry.ndim
+    for number_, d in enumerate(kept):
+        found[d] = number_ if number_ < begin else number_ + shape
+    return len(kept) + shape, found
+
+
+def _applied(
+    tensor: Tensor, index: tuple[Any, ...]
+) -> tuple[Any, tuple[int, ...], list[Any], bool]:
+    """The view that the basic part of an index names, its dimensions yet to be flipped, the tensors
+    that pick from its dimensions (None where none does), and if there is a bool."""
     index = tuple([_plain(i) for i in index])
     ndim = tensor._geometry.ndim
-    specified = ellipses = bools = 0
+    specified = ellipses = bools = tensors = 0
     for i in index:
         kind = type(i)
         if kind is int or kind is slice:
@@ -110,12 +199,16 @@ def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]
             bools += 1
         elif i is Ellipsis:
             ellipses += 1
-    if bools > 1 or ellipses > 1:
-        raise errors.unsupported_index(errors.Got(f"{max(bools, ellipses)} of one kind"))
+        elif i is not None:
+            tensors += 1
+            specified += i._geometry.ndim if _is_mask(i) else 1
+    if ellipses > 1:
+        raise errors.unsupported_index(errors.Got(f"{ellipses} of them"))
     if specified > ndim:
         raise errors.too_many_indices(tensor, specified)
     view: Any = tensor
     dim, flipped = 0, []
+    picking: dict[int, Any] = {}
     for i in index:
         kind = type(i)
         if kind is int:
@@ -127,34 +220,84 @@ def _basic(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]
             dim += 1
         elif i is Ellipsis:
             dim += ndim - specified
-        else:
+        elif i is None or kind is bool:
             view = calls.unsqueeze(view, dim)
-            if i is False:
+            if kind is bool and (tensors or bools > 1):
+                picking[dim] = _tensor(np.zeros(int(i), np.int64))
+            elif i is False:
                 view = calls.slice_Tensor(view, dim, 0, 0, 1)
             dim += 1
-    return view, tuple(flipped), bools > 0
+        else:
+            picking[dim] = i
+            dim += i._geometry.ndim if _is_mask(i) else 1
+    return view, tuple(flipped), _in_order(picking), bools > 0
+
+
+def _in_order(picking: dict[int, Any]) -> list[Any]:
+    """Tensors by the dimension they begin at, as the list that `index` takes: a mask of several
+    dimensions is one entry."""
+    found: list[Any] = []
+    at = 0
+    for dim in sorted(picking):
+        found += [None] * (dim - at)
+        found.append(picking[dim])
+        at = dim + (picking[dim]._geometry.ndim if _is_mask(picking[dim]) else 1)
+    return found
 
 
 def _plain(i: Any) -> Any:
-    """An element of an index as int, slice, None, Ellipsis or bool."""
+    """An element of an index as int, slice, None, Ellipsis, bool, or a tensor that picks."""
     kind = type(i)
     if kind in (int, slice, bool) or i is None or i is Ellipsis:
         return i
     geometry = getattr(i, "_geometry", None)
     if geometry is not None:
-        # PyTorch reads a 0-d uint8 as a mask and NumPy as a number, so it is neither here.
-        if geometry.ndim or geometry.dtype.category > INTEGER or geometry.dtype is uint8:
+        if geometry.dtype.category > INTEGER:
             raise errors.unsupported_index(i)
+        if geometry.ndim:
+            return i
         number = calls.item(i)
-        return bool(number) if geometry.dtype.category == BOOL else int(number)
+        is_bool = geometry.dtype.category == BOOL or geometry.dtype is uint8
+        return bool(number) if is_bool else int(number)
     if isinstance(i, np.bool_):
         return bool(i)
-    if isinstance(i, (str, bytes, np.ndarray)) and getattr(i, "ndim", True):
+    if isinstance(i, (list, tuple, range, np.ndarray)):
+        return _plain_array(i)
+    if isinstance(i, (str, bytes)):
         raise errors.unsupported_index(i)
     try:
         return operator.index(i)
     except Exception:
         raise errors.unsupported_index(i) from None
+
+
+def _plain_array(i: Any) -> Any:
+    """A list, range or array: a tensor of int64 or bool, or what one without dimensions means."""
+    try:
+        array = np.asarray(_numbers(i))
+    except Exception:  # lists of several lengths, or of what is no number
+        raise errors.unsupported_index(i) from None
+    if array.size == 0 and not isinstance(i, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "biu":
+        raise errors.unsupported_index(i)
+    if not array.ndim:
+        return bool(array) if array.dtype.kind == "b" else int(array)
+    return _tensor(array if array.dtype.kind == "b" else array.astype(np.int64))
+
+
+def _numbers(i: Any) -> Any:
+    """Nested lists with tensors as what they hold."""
+    if isinstance(i, (list, tuple)):
+        return [_numbers(x) for x in i]
+    return i.tolist() if hasattr(i, "_geometry") else i
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    of = bool_ if array.dtype.kind == "b" else int64
+    made = calls.empty_memory_format(array.shape, of, None, CPU, None, None)
+    made._get_array()[...] = array
+    return made
 
 
 def _bound(value: Any) -> int | None:

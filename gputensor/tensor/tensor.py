@@ -23,6 +23,7 @@ from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.tls import ExcludeDispatchKeys
+from . import distinct
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
 from .storage import Storage, storage_of_array
@@ -195,6 +196,10 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
     __getitem__ = indexing.get  # without a frame of its own: q[1] is timed (bench/overhead.py)
     __setitem__ = indexing.put
 
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """The indices of the elements that are not zero. See gt.nonzero."""
+        return indexing.nonzero(self, as_tuple=as_tuple)
+
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
         if not self._geometry.ndim:
@@ -253,6 +258,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         """A copy on a CUDA device, the current one by default; the tensor itself if it is there."""
         target = _device("cuda" if device is None else device)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
+
+    unique, unique_consecutive = distinct.unique, distinct.unique_consecutive
 
     @property
     def T(self) -> Tensor:

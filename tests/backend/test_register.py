@@ -36,7 +36,7 @@ def acme(runtime: Runtime) -> Iterator[Any]:
 def test_generators_of_the_device() -> None:
     with gt.backend.register("acme", runtime=Runtime()) as device:
         device.register_stub(
-            "random", runs(lambda op, out, seed, first: out.fill(seed + first)), "uniform"
+            "random", runs(lambda op, out, seed, first, *_: out.fill(seed + first)), "uniform"
         )
         made = gt.Generator(device="acme")
         assert str(made.device) == "acme:0" and made.manual_seed(7).initial_seed() == 7

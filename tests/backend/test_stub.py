@@ -153,12 +153,23 @@ def test_generators(acme: Any) -> None:
         start, step = scalars
         out[...] = np.arange(out.size) * step + start
 
+    seen, counters = [], []
+
+    def fill_random(op: str, out: Any, *scalars: Any) -> None:
+        seed, counter, *of_distribution = scalars
+        assert seed == gt.acme.initial_seed()
+        seen.append(op)
+        counters.append(counter)
+        out[...] = of_distribution
+
     acme.register_stub("range", runs(fill_range), "arange")
     assert gt.arange(2, 8, 2, device="acme").tolist() == [2, 4, 6]
     with pytest.raises(errors.DispatchError, match="eye: no kernel"):
         gt.eye(2, device="acme")
-    acme.register_stub("random", runs(lambda op, out, seed, first: out.fill(0.5)))
-    assert gt.rand(2, device="acme").tolist() == [0.5, 0.5]
+    acme.register_stub("random", runs(fill_random))
+    assert gt.rand(2, device="acme").tolist() == [0.0, 1.0]
+    assert gt.normal(4.0, 0.5, (2,), device="acme").tolist() == [4.0, 0.5]
+    assert seen == ["uniform", "normal"] and counters[0] < counters[1]
 
 
 # --- registration ---------------------------------------------------------------------------------
@@ -216,7 +227,7 @@ def test_an_authors_copy_from_serves_all_copies(acme: Any) -> None:
 
 def test_a_family_that_is_not_there_is_refused() -> None:
     with pytest.raises(
-        errors.GpuTensorError, match="'family' must be one of argreduce, binary, comparison, copy"
+        errors.GpuTensorError, match=f"'family' must be one of {', '.join(stub.families())}, or"
     ):
         gt.backend.register_stub("acme", "unarry", lambda op, plan: stub.nothing)
 

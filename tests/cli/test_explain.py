@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -168,8 +169,6 @@ def test_bad_input(
 
 
 def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    status, found = answer("ops")
-    assert status == 0 and len(found["operators"]) > 100
     status, found = answer("ops", "add")
     assert status == 0
     assert "aten::add.Tensor" in [o["name"] for o in found["operators"]]
@@ -192,6 +191,23 @@ def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) ->
         "core",
         "pointwise",
     ]
+
+
+def test_ops_groups_by_family_and_says_what_is_missing(
+    answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = answer("ops")
+    families = found["families"]
+    assert "add.Tensor" in families["binary"]["operators"]
+    known = {name for row in families.values() for name in row["operators"]}
+    missing = {name for row in families.values() for name in row["missing"]}
+    assert len(known) > 100 and not known & missing and set(found["core"]) <= missing
+    assert main(["ops", "--missing"]) == 0
+    text = capsys.readouterr().out
+    for line in re.findall(r"(\d+) here, (\d+) missing", text):
+        assert int(line[1])
+    assert "add.Tensor" not in text.split() and missing <= set(re.findall(r"[\w.]+", text))
+    assert main(["ops", "add", "--missing"]) == 2
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

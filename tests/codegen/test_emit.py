@@ -117,7 +117,7 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 try:
                     key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
                 except AttributeError:
-                    key_set, input, other = _coerced(input, other)
+                    key_set, input, other = _coerced_either(input, other)
                 include, keep = _state.get()
                 key_set = (key_set | include) & keep
                 if out is not None:
@@ -264,8 +264,8 @@ def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None
                 return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
             return kernel
         """)
-    assert block(shapes, "def counts_first_3(") == textwrap.dedent("""\
-        def counts_first_3(operator):
+    assert block(shapes, "def counts_0_of_3(") == textwrap.dedent("""\
+        def counts_0_of_3(operator):
             def kernel(key_set, a, b, c):
                 key_set &= BELOW_ADINPLACEORVIEW
                 result = operator.redispatch_table[key_set](key_set, a, b, c)

@@ -37,6 +37,41 @@ def test_an_entry_and_what_its_autogen_names() -> None:
     assert model.out_of(erf) is out
 
 
+def test_forms_that_follow_from_what_another_operator_gives() -> None:
+    """A view names its copy, and a composite its forms: nothing is written for them."""
+    _, pieces, _, copy, into, roll, in_place, out = read(
+        """
+        - func: pieces.int(Tensor(a -> *) self, int n) -> Tensor(a)[]
+          autogen: pieces_copy.int
+          dispatch:
+            CPU, CUDA, Meta: pieces
+          family: view
+          derivatives: {self: cat(grads)}
+          doc: Pieces.
+        - func: turned(Tensor(a) self) -> Tensor(a)
+          autogen: turned_copy, turned_copy.out
+          dispatch:
+            CPU, CUDA, Meta: turned
+          family: view
+          doc: Turned.
+        - func: roll(Tensor self) -> Tensor
+          autogen: roll_, roll.out
+          dispatch:
+            CompositeImplicitAutograd: roll
+          family: view
+          doc: Rolled.
+        """
+    ).ops
+    assert str(pieces.schema) == "pieces_copy.int(Tensor self, int n) -> Tensor[]"
+    assert pieces.derivatives == {"self": "cat(grads)"} and pieces.follows == "pieces_int"
+    assert (str(copy.schema), copy.follows) == ("turned_copy(Tensor self) -> Tensor", "turned")
+    assert into.follows == "turned_copy" and into.source is copy
+    assert copy.dispatch == {"CompositeExplicitAutograd": "copy"} and not copy.needed_loops
+    # what a composite writes in place is differentiated as what it calls
+    assert in_place.dispatch == {"CompositeImplicitAutograd": "inplace"} and roll.dispatch
+    assert out.dispatch == {"CompositeExplicitAutograd": "out"}
+
+
 # (what is wrong, YAML, message behind the file's name)
 BROKEN = [
     ("no list", "func: f", "1: yaml: the file must be a list of entries"),

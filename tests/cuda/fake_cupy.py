@@ -7,7 +7,9 @@ before it misses the driver: an argument that CuPy would not take fails here.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import threading
 import types
 import warnings
@@ -21,6 +23,7 @@ def _without_driver() -> Any:
         import cupy
     except Exception:  # of any class, where parts of CUDA are absent
         return None
+    sys.modules["cupy_without_driver"] = cupy
     return None if cupy.cuda.is_available() or cupy.cuda.runtime.driverGetVersion() else cupy.cuda
 
 
@@ -95,8 +98,11 @@ class FakeCupy:
         self.reachable: set[tuple[int, int]] = set()
         self.contexts: set[tuple[int, int]] = set()  # (thread, device)
         self.static_shared = 0
+        self.allocator: Any = None  # what arrays come from, set by using_allocator
         self.module = types.ModuleType("cupy")
         self.module.cuda = self._cuda()  # type: ignore[attr-defined]
+        self.module.ndarray = _Array  # type: ignore[attr-defined]
+        self.module.asarray = lambda x: x  # type: ignore[attr-defined]
         pool = types.SimpleNamespace(free_all_blocks=lambda: self._call("free_all_blocks"))
         self.module.get_default_memory_pool = lambda: pool  # type: ignore[attr-defined]
 
@@ -233,6 +239,16 @@ class FakeCupy:
             )
             assert extra == 0
 
+        class UnownedMemory:
+            def __init__(self, ptr, size, owner, device_id=-1):
+                as_real("UnownedMemory", ptr, size, owner, device_id)
+                assert device_id == fake.device, "CuPy would ask the driver"
+                self.ptr, self.size, self.owner = ptr, size, owner
+
+        class MemoryPointer:
+            def __init__(self, mem, offset):
+                self.mem, self.ptr = mem, mem.ptr + offset
+
         def set_device(index):
             fake.device = index
 
@@ -303,11 +319,41 @@ class FakeCupy:
             get_current_stream=_both("get_current_stream", fake.get_current_stream),
             get_elapsed_time=lambda a, b: fake._check() or 2.5,
             alloc_pinned_memory=_both("alloc_pinned_memory", alloc_pinned),
+            UnownedMemory=UnownedMemory,
+            MemoryPointer=MemoryPointer,
+            using_allocator=self._using_allocator,
         )
+
+    @contextlib.contextmanager
+    def _using_allocator(self, allocator: Any = None) -> Any:
+        before, self.allocator = self.allocator, allocator
+        try:
+            yield
+        finally:
+            self.allocator = before
 
     def get_current_stream(self, device_id: int = -1) -> Any:
         device = self.device if device_id == -1 else device_id
         return self.current.get(device, self.default or self.module.cuda.Stream.null)
+
+
+class _Array:
+    """What a library gets and makes: no elements, and a record of what was written."""
+
+    def __init__(self, shape: Any, dtype: Any, memptr: Any, strides: Any = None) -> None:
+        import numpy as np
+
+        if REAL is not None:  # the real one takes these arguments, with a pointer of its own
+            real = REAL.MemoryPointer(REAL.UnownedMemory(memptr.ptr, memptr.mem.size, None, 0), 0)
+            made = sys.modules["cupy_without_driver"].ndarray(shape, dtype, real, strides=strides)
+            assert made.strides == strides or strides is None
+        self.shape, self.dtype, self.data = tuple(shape), np.dtype(dtype), memptr
+        self.size = int(np.prod(shape))
+        self.strides = strides or np.empty(shape, dtype).strides
+        self.written: list[Any] = []
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.written.append(value)
 
 
 def _both(path: str, fake: Any) -> Any:

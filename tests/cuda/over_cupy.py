@@ -11,6 +11,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
+from gputensor.structured import library
 
 KERNELS = """
 #include <gputensor/layout.cuh>
@@ -103,3 +104,25 @@ def test_what_memory_is_used_is_counted():
     assert gt.cuda.memory_allocated() == before
     with pytest.raises(gt.cuda.OutOfMemoryError, match="cuda:0: cannot allocate"):
         gt.empty(1 << 45, device="cuda")
+
+
+def test_a_library_works_on_our_memory_in_stream_order():
+    import cupy
+
+    seen = []
+
+    def sort(namespace, x):
+        assert namespace.is_gpu and namespace.np is cupy and isinstance(x, cupy.ndarray)
+        seen.append(cupy.sort(x, 0))
+        return seen[0]
+
+    side = gt.cuda.Stream("cuda:1")
+    with gt.cuda.stream(side):
+        x = gt.from_numpy(values(3, 4)[::-1].copy()).to("cuda:1").t()
+        (made,) = library.call("sort", sort, (gt.empty(4, 3)._geometry,), x)
+        assert made.data_ptr() == seen[0].data.ptr, "the library's result is not copied"
+        library.write("copy", lambda n, out, x: out.__setitem__(..., x), (made,), x)
+    side.synchronize()
+    np.testing.assert_array_equal(made.cpu().numpy(), values(3, 4)[::-1].T)
+    (found,) = library.waiting("unique", lambda n, x: n.np.unique(x), made > 3)
+    assert found.tolist() == [False, True] and found.device == made.device

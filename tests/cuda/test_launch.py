@@ -308,7 +308,7 @@ def test_text_marks_its_lines_and_splits_at_the_body(family: str) -> None:
         assert f"{family}_{layout}" in body
 
 
-@pytest.mark.parametrize("family", ["unary", "binary", "comparison"])
+@pytest.mark.parametrize("family", ["unary", "binary", "comparison", "ternary"])
 def test_every_dtype_finds_its_variant(family: str) -> None:
     found = 0
     for op, d in itertools.product(variants.LOOPS[family], ALL):

@@ -16,6 +16,7 @@ import pytest
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.runtime import allocator, device_limits, kernel_cache
+from gputensor.runtime.libraries import Array
 
 from ..conftest import stop_where_a_device_is_lost
 from .fake_cupy import ATTRIBUTES, NAMED, REAL, DriverFailure, FakeCupy, RuntimeFailure
@@ -300,6 +301,33 @@ def test_failures_of_the_device_are_ours_at_every_entry_and_name_the_first(cuda,
     assert cuda.first_failure() is None, "the context goes on"
 
 
+def test_a_library_gets_our_memory_and_device(cuda, fake):
+    """The second result is another array of the first one's memory, so it gets a copy."""
+    given = cuda.allocate(48, 1)
+    operand = Array(given.ptr, (3, 2), (4, 12), np.dtype(np.float32), 24, is_written=True)
+    wanted = Array(0, (4,), (4,), np.dtype(np.float32), 16)
+    held, seen = cuda.memory_allocated(1), []
+
+    def double(library, x):
+        made = fake.module.ndarray((4,), np.float32, fake.allocator(16))
+        seen.append((fake.device, library.np, x.data.ptr, x.strides, made.data.ptr))
+        assert cuda.memory_allocated(1) == held + 512, "its temporaries are our memory"
+        return made, made
+
+    results = cuda.call_library("double", double, [operand], [wanted, wanted], 1)
+    ((device, module, ptr, strides, made),) = seen
+    assert (device, module, ptr, strides) == (1, fake.module, given.ptr, (4, 12))
+    assert fake.device == 0 and fake.allocator is None
+    assert results[0].ptr == made != results[1].ptr
+    assert cuda.call_library("double", lambda library: 7, [], None, 1) == 7
+    with pytest.raises(errors.KernelError, match="double: a library failed: no way") as caught:
+        cuda.call_library("double", lambda library: exec("raise ValueError('no way')"), [], (), 1)
+    assert isinstance(caught.value.__cause__, ValueError) and fake.device == 0
+    with pytest.raises(errors.OutOfMemoryError):
+        cuda.call_library("double", lambda library: fake.allocator(1 << 40), [], (), 1)
+    assert fake.allocator is None
+
+
 # What asks the driver for nothing, or for what exists without a device, or is asked at the start.
 SILENT = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "
@@ -335,6 +363,7 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "synchronize": lambda: cuda.synchronize(0),
         "load": lambda: cuda.load(b"another", "k", 0),
         "launch": lambda: cuda.launch(*launched),
+        "call_library": lambda: cuda.call_library("sort", lambda library: fake._check(), (), (), 0),
         "device_of": lambda: cuda.device_of(memory.ptr),
         "symbol": lambda: function.symbol("table"),
         **{

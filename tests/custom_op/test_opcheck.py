@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -548,9 +549,13 @@ def failures_of_wrong(op: Any, xs: Any) -> str:
     return failures(op, xs)["test_gradcheck"]
 
 
-# What upstream's schemas do not say either: conj_physical of reals returns its operand, set_
-# shares. fill_.Tensor takes numbers that its autograd kernel does not.
-KNOWN = {"conj_physical", "set_", "fill_"}
+# What upstream's schemas do not say either: conj_physical of reals returns its operand, set_,
+# broadcast_tensors and cartesian_prod share. fill_.Tensor takes numbers that its autograd kernel
+# does not. The buffer of log_sigmoid_backward is made of `self`, in whose derivative it counts.
+KNOWN = {
+    "conj_physical", "set_", "fill_", "log_sigmoid_backward", "broadcast_tensors",
+    "cartesian_prod",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -562,6 +567,9 @@ def test_our_own_operators_are_not_accused(device: str) -> None:
         count = 0
         for case in cases(row, crossed=False):
             if case.dtype not in (dtypes.float32, dtypes.int64) or case.expected() is None:
+                continue
+            # Of many elements some lie so near that a difference steps from one to the next.
+            if any(math.prod(x.sizes) > 256 for x in case.tensors()):
                 continue
             count += 1
             if row.name in KNOWN or count > (6 if device == "cpu" else 2):
@@ -588,12 +596,13 @@ def _check_forms(row: Any, case: Any, device: str) -> int:
             return x.requires_grad_() if wanted and row in DIFFERENTIABLE else x
 
         tests = [t for t in ALL if t != "test_faketensor" or not row.no_meta]
+        # What a row of derivatives leaves out has none, nor have the weights of classes.
+        constant = {a.name for a in op.arguments if op.derivatives and a.name not in op.derivatives}
+        constant |= {"weight", "total_weight"}
         args = tuple(
-            [
-                x if op.arguments[n].name in ("weight", "total_weight") else _map(x, leaf)
-                for n, x in enumerate(call.args)
-            ]
-        )  # the weights of classes have no derivative
+            x if op.arguments[n].name in constant else _map(x, leaf)
+            for n, x in enumerate(call.args)
+        )
         try:
             opcheck(operator, args, call.kwargs, test_utils=tests)
         except errors.OpCheckError as error:

@@ -165,6 +165,7 @@ def state():
             len(further.entries.get("unary", ())))
 if {step!r} == "kernels":
     lazily.called("unary")
+    importlib.import_module("gputensor._generated.kernels.unary")  # it names other families
 before = state()
 name = "gputensor._generated.{step}.unary"
 real = importlib.import_module

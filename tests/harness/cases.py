@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,34 @@ from ..rows import DEVICE, DTYPE, ROWS, Placeholder, Row, S
 from . import compare, dtype_rules, operands, tier
 from .operands import LAYOUTS, T
 
-OPS = load().ops
+# What calls another overload, or is a second name of one, is tested by test_forwards.py.
+OPS = tuple(op for op in load().ops if not op.is_forward)
 
 
 def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> str:
-    """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_."""
+    """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_, and normal_, as
+    what fills with random numbers is no form of what makes them."""
+    if op.kind == "inplace" and any(a.name == "generator" for a in op.arguments):
+        return op.base
     plain = op.base.rstrip("_")
     return plain if plain in bases else op.base
 
 
-OPS_OF = {name: tuple(op for op in OPS if row_name(op) == name) for name in map(row_name, OPS)}
+def _by_row() -> dict[str, tuple[Op, ...]]:
+    found: dict[str, list[Op]] = {}
+    for op in OPS:
+        found.setdefault(row_name(op), []).append(op)
+    return {name: tuple(ops) for name, ops in found.items()}
+
+
+OPS_OF = _by_row()
 # Rows that can be called on the devices we have.
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
+
+
+def some(rows: list[Row], most: int) -> list[Row]:
+    """See tier.some."""
+    return tier.some(rows, lambda row: OPS_OF[row.name][0].family, most)
 
 
 def packet(base: str) -> Any:
@@ -94,18 +111,15 @@ class Case:
         op = self.op()
         if not op.dtypes:
             return self._own_dtype()
-        meeting = []
+        meeting, promotes = [], op.dtypes.startswith("promoted")
         for x in _leaves(self.sample.args):
             if type(x) is T:
                 if op.family != "where" or meeting or x is not self.sample.args[0]:
                     meeting.append((x.sizes, x.dtype or self.dtype))
-            elif type(x) in (bool, int, float, complex) and op.family in (
-                "binary",
-                "comparison",
-                "where",
-            ):
-                meeting.append(x)
-        if op.dtypes == "same" and len({of for _, of in meeting}) > 1:
+            elif type(x) in (bool, int, float, complex) and promotes:
+                if op.numbers or self.row.numbers_meet:
+                    meeting.append(x)
+        if not promotes and len({of for _, of in meeting}) > 1:
             return None
         wanted = self.sample.kwargs.get("dtype")
         rule = self.row.rule(self.sample.kwargs) if self.row.rule else None
@@ -113,6 +127,8 @@ class Case:
         refuses = self.row.refuses
         if found and refuses and refuses(meeting, self.sample.kwargs, found.compute):
             return None
+        if found and self.row.result is not None:
+            found.result = self.row.result(self.sample.args, self.sample.kwargs, found.result)
         return found
 
     def _own_dtype(self) -> dtype_rules.Expected:
@@ -191,7 +207,7 @@ class Call:
     def run(self) -> Any:
         """Call the operator in the form in which users call it."""
         gt.manual_seed(7)
-        return main_form(self.case.row.name)(self.args, self.kwargs)
+        return flat(main_form(self.case.row.name)(self.args, self.kwargs))
 
     def assert_unchanged(self) -> None:
         """Raise if a storage holds anything but what it held at first."""
@@ -201,13 +217,28 @@ class Call:
             )
 
 
+def flat(results: Any) -> Any:
+    """Lists among several results as results of their own."""
+    if not isinstance(results, (list, tuple)):
+        return results
+    return list(_leaves(list(results))) if list in map(type, results) else results
+
+
 # --- forms ----------------------------------------------------------------------------------------
 
 
+def public(op: Op) -> Callable[..., Any]:
+    """`gt.add`, `gt.linalg.inv`."""
+    found: Callable[..., Any] = attrgetter(op.public_name)(gt)
+    return found
+
+
 def as_function(name: str) -> Callable[..., Any] | None:
-    function = getattr(gt, name, None)
-    if function is None or not any("function" in op.variants for op in OPS_OF[name]):
+    ops = [op for op in OPS_OF[name] if op.is_public and op.kind != "out"]
+    op = next((op for op in ops if "function" in op.variants), None)
+    if op is None:
         return None
+    function = public(op)
     return lambda args, kwargs: function(*args, **kwargs)
 
 
@@ -221,6 +252,8 @@ def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     place = names.index("self")
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if place >= len(args):  # an overload that is no method: where(condition)
+            return packet(base)(*args, **kwargs)
         return getattr(args[place], base)(*args[:place], *args[place + 1 :], **kwargs)
 
     return call
@@ -280,7 +313,7 @@ def long_cases(row: Row) -> list[Case]:
     accumulators of a loop need. Of rows that compute; ranks and broadcasts are the samples' own.
     Each overload meets each dtype and each layout, in the full tier too: kernels planned for a
     layout are built one by one."""
-    if not any(op.dtypes for op in OPS_OF[row.name]):
+    if row.like or not any(op.dtypes for op in OPS_OF[row.name]):
         return []
     return _spread(row, _lengthened(row))
 

@@ -49,8 +49,10 @@ def expected(rule: str, family: str, operands: list[Any], wanted: dtype | None) 
         return None
     if family == "comparison":
         return Expected(result, dtypes.bool_)
-    if rule == "complex_to_real":
+    if rule in ("complex_to_real", "floating_to_real"):
         return Expected(result, result.to_real)
+    if rule in ("truth", "truth_real"):
+        return Expected(result, dtypes.bool_)
     if rule == "places":
         return Expected(result, dtypes.int64)
     if rule == "any":
@@ -99,10 +101,22 @@ _RULES = {
     "floating_real": lambda common, wanted: _real_floating(_floating(common, wanted), wanted),
     "floating_only": _floating_only,
     "sums": _sums,
+    "sums_real": lambda common, wanted: _unless(COMPLEX)(common, wanted) and _sums(common, wanted),
+    "products": _sums,
+    "running": _sums,
     "complex_to_real": _itself,
+    "floating_to_real": _floating,
+    "truth": _itself,
+    "truth_real": _unless(COMPLEX),
+    "bits": lambda common, wanted: common if common.category <= INTEGER else None,
     "promoted": _itself,
     "promoted_float": _floating,
     "promoted_no_bool": _unless(BOOL),
+    "promoted_numeric": _unless(BOOL),
+    "promoted_real_floating": _real_floating,
+    "promoted_integral": lambda common, wanted: common if common.category <= INTEGER else None,
+    "promoted_integer": lambda common, wanted: common if common.category == INTEGER else None,
+    "promoted_floating": _floating_only,
     "promoted_real": _unless(COMPLEX),
     "promoted_numeric_real": _numeric_real,
     "promoted_float_real": lambda common, wanted: _real_floating(_floating(common, wanted), wanted),

@@ -6,7 +6,7 @@ carry the mark `full` run there alone. Both come from the same rows and lists.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, TypeVar
 
@@ -23,6 +23,21 @@ def is_full() -> bool:
 
 def pick(quick: T, full: T) -> T:
     return full if is_full() else quick
+
+
+def some(rows: Sequence[T], family: Callable[[T], str], most: int) -> list[T]:
+    """All rows; in the quick tier at most so many of a family, evenly spread: operators of one
+    family share the loops whose shapes such a test crosses."""
+    if is_full():
+        return list(rows)
+    of: dict[str, list[T]] = {}
+    for row in rows:
+        of.setdefault(family(row), []).append(row)
+    kept = set()
+    for listed in of.values():
+        step = max(1.0, len(listed) / most)
+        kept |= {id(listed[int(n * step)]) for n in range(min(most, len(listed)))}
+    return [row for row in rows if id(row) in kept]
 
 
 def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -2,58 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import gputensor as gt
+from gputensor.core.errors import ArgumentTypeError, GpuTensorError
 from gputensor.dispatch import dispatcher
+from gputensor.dispatch.operator import Operator
+from gputensor.makers.autocast import with_dtype
+from tests.harness.cases import OPS, Case, flat, row_name
+from tests.rows import ROWS
 
-X = gt.tensor([[1.0, 2.0], [3.0, 4.0]])
-CALLS: dict[str, list[tuple[Any, ...]]] = {
-    "aten::mm": [(X, X.half()), (X.double(), X.double())],
-    "aten::matmul": [(X, X.half())],
-    "aten::exp": [(X.half(),), (X.double(),)],
-    "aten::sum": [(X.half(), None), (X.half(), gt.float64), (X.double(), None)],
-    "aten::sum.dim_IntList": [(X.bfloat16(), [0], True, None)],
-    "aten::cat": [([X, X.bfloat16()], 0), ([X.bfloat16()] * 2, 1)],
-    "aten::stack": [([X, X.double()], 0)],
-    "aten::view_as_complex": [(X.half(),)],
-    "aten::addmm": [(X, X.half(), X, 1, 2), (X.double(), X.double(), X.double(), 1, 1)],
-    "aten::linear": [(X, X.half(), None), (X.half(), X, X[0])],
-    "aten::softmax.int": [(X.half(), 0, None), (X.half(), 1, gt.float64)],
-    "aten::log_softmax.int": [(X.half(), 0, None), (X.double(), 1, None)],
-    "aten::nll_loss": [(X.half(), gt.tensor([0, 1]), None, 1, -100)],
-    "aten::cross_entropy_loss": [(X.half(), gt.tensor([0, 1]), None, 1, -100, 0.1)],
-    "aten::mse_loss": [(X.half(), X.bfloat16(), 1)],
-}
+POLICIES = gt.amp.policies("cpu") | gt.amp.policies("cuda")
+OURS = {f"aten::{op.name}": op for op in OPS}
 
 
-def test_every_policy_that_is_shipped_has_a_case() -> None:
-    assert set(CALLS) == {*gt.amp.policies("cpu"), *gt.amp.policies("cuda")}
+def twin_of(operator: Operator, library: gt.library.Library) -> Operator:
+    """An operator of the user's with the schema, that computes what ours does."""
+    library.define(str(operator.schema).removeprefix("aten::"))
+    name = operator.qualified_name.removeprefix("aten::")
+    library.impl(name, operator, "CPU")
+    return dispatcher.find(f"alike::{name}")
 
 
-@pytest.mark.parametrize("name", CALLS)
+def calls(name: str, twin: Operator) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Samples of its row that both take, in dtypes that are cast and not, and in several."""
+    row = ROWS[row_name(OURS[name])]
+    for sample in row.samples:
+        for of in (gt.float16, gt.float32, gt.float64):
+            call = Case(row, sample, of).build()
+            if all(takes(one, call.args, call.kwargs) for one in (dispatcher.find(name), twin)):
+                yield call.args, call.kwargs
+                if of is gt.float32:
+                    yield tuple(map(halved, range(99), call.args)), call.kwargs
+
+
+def takes(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the schema does; where ours takes numbers for tensors, a user's does not."""
+    try:
+        operator.table.signature.arrange(operator, args, kwargs)
+    except ArgumentTypeError:
+        return False
+    return True
+
+
+def halved(place: int, x: Any) -> Any:
+    """Every second operand in float16."""
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(halved, range(len(x)), x))
+    is_float = isinstance(x, gt.Tensor) and x.dtype is gt.float32
+    return x.half() if is_float and place % 2 else x
+
+
+def outcome(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The dtypes and values of the results, as text: NaN is NaN."""
+    try:
+        with gt.autocast("cpu"):
+            results = flat(operator(*args, **kwargs))
+    except GpuTensorError as error:
+        return type(error)
+    results = results if isinstance(results, (list, tuple)) else [results]
+    return [(x.real.dtype, repr(x.tolist())) for x in results]
+
+
+@pytest.mark.parametrize("name", POLICIES)
 def test_a_custom_operator_is_cast_as_a_built_in_one(name: str) -> None:
-    built_in = dispatcher.find(name)
-    policy = (gt.amp.policies("cpu") | gt.amp.policies("cuda"))[name]
-    text = str(built_in.schema)
+    built_in, policy, met = dispatcher.find(name), POLICIES[name], set()
     with gt.library.Library("alike", "DEF") as library:
-        custom = library.define(text[text.index("::") + 2 :] if "::" in text else text)
-        name = custom if isinstance(custom, str) else str(custom)
-        operator = dispatcher.find(f"alike::{built_in.qualified_name.removeprefix('aten::')}")
-        library.impl(operator.qualified_name.removeprefix("alike::"), built_in, "CPU")
+        twin = twin_of(built_in, library)
+        if policy == "fp32_append_dtype":
+            twin_of(with_dtype(built_in), library)
         handles = [
-            gt.amp.register_policy(one.qualified_name, "cpu", policy)
-            for one in (built_in, operator)
+            gt.amp.register_policy(one.qualified_name, "cpu", policy) for one in (built_in, twin)
         ]
         try:
-            for args in CALLS[built_in.qualified_name]:
-                given = args[: built_in.table.signature.n_positional]
-                keywords = built_in.table.signature.keywords_of(args)
-                with gt.autocast("cpu"):
-                    expected, result = built_in(*given, **keywords), operator(*given, **keywords)
-                assert result.dtype is expected.dtype and result.tolist() == expected.tolist()
+            for args, kwargs in calls(name, twin):
+                expected = outcome(built_in, args, kwargs)
+                assert outcome(twin, args, kwargs) == expected
+                met |= {dtype for dtype, _ in expected} if isinstance(expected, list) else set()
         finally:
             for handle in handles:
                 handle.remove()
+    casts_to = gt.bfloat16 if policy == "lower_precision_fp" else gt.float32
+    assert {casts_to, gt.float64} <= met

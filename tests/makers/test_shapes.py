@@ -28,7 +28,8 @@ CPU, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT, AUTOCAST_CPU, AUTOCAST_CUDA =
     ("CPU", "Autograd", "ADInplaceOrView", "BackendSelect", "AutocastCPU", "AutocastCUDA"),
 )
 TYPES = {
-    "T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "P": "Tensor?", "L": "Tensor[]",
+    "T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "P": "Tensor?", "Q": "Tensor?",
+    "L": "Tensor[]",
     "V": "int",
 }  # fmt: skip
 
@@ -77,7 +78,9 @@ def test_a_shape_says_what_the_schemas_say() -> None:
             for kernel in operator.kernels.get(key, ()):
                 if kernel.convention == "maker" and operator.name.startswith("aten::"):
                     code = kernel.function(operator.table, 0).__qualname__.partition(".")[0]
-                    wanted.add(code)
+                    writes = sum(a.is_write for a in operator.schema.arguments)
+                    if code != "general" or writes < 2:  # no shape has several results to count
+                        wanted.add(code)
     assert set(NAMES) <= wanted and wanted - set(NAMES) <= {"replays", "_in_float32"}
 
 
@@ -86,8 +89,7 @@ def test_a_shape_says_what_the_schemas_say() -> None:
 
 @pytest.mark.parametrize("name", of("counts_"))
 def test_a_write_is_counted_once_it_is_done(name: str, defined: Any) -> None:
-    n, is_first = int(name[-1]), "first" in name
-    place = 0 if is_first else n - 1
+    place, n = map(int, re.findall(r"\d+", name))
     listed = [f"Tensor(a!) x{i}" if i == place else f"int x{i}" for i in range(n)]
     operator, seen = defined(f"{name}({', '.join(listed)}) -> Tensor(a!)", lambda *a: a[place])
     found = {}
@@ -185,7 +187,7 @@ def schema_of(letters: str, name: str, out: bool) -> tuple[str, list[str]]:
     listed = [f"{TYPES[letter]} x{i}" for i, letter in enumerate(letters)]
     if out:
         listed[-1] = f"*, Tensor(a!) x{len(letters) - 1}"
-    numbers = [f"x{i}" for i, letter in enumerate(letters) if letter == "N"]
+    numbers = [f"x{i}" for i, letter in enumerate(letters) if letter in "NQ"]
     return f"{name}({', '.join(listed)}) -> Tensor{'(a!)' if out else ''}", numbers
 
 
@@ -193,7 +195,7 @@ def given(letters: str, requires: int = -1, **other: Any) -> list[Any]:
     made: list[Any] = []
     for i, letter in enumerate(letters):
         x = gt.ones(2).requires_grad_(i == requires)
-        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCOP" else i)
+        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCOPQ" else i)
     return made
 
 
@@ -240,7 +242,7 @@ def test_what_requires_grad_is_recorded(name: str, defined: Any) -> None:
     letters = name.partition("_")[2]
     text, numbers = schema_of(letters, name, False)
     operator, seen = defined(text, lambda *a: gt.ones(2), numbers)
-    inputs = tuple(f"x{i}" for i, letter in enumerate(letters) if letter in "TNL")
+    inputs = tuple(f"x{i}" for i, letter in enumerate(letters) if letter in "TNLPQ")
     kind = type("Recorded", (Kept,), {"inputs": inputs, "__slots__": ()})
     kernel = autograd.records(kind)(operator.table, 0)
     assert kernel.__qualname__.startswith(f"{name}.")
@@ -290,7 +292,8 @@ def test_operands_are_cast(name: str, fixed: Any, defined: Any) -> None:
                 args[:1] = [[x, x] if letters[0] == "L" else x]
                 if missing:
                     odd = {"P": None, "N": 1.5}
-                    args = [odd.get(letter, a) for letter, a in zip(letters, args)]
+                    rest = zip(letters[1:], args[1:])  # one tensor is left
+                    args[1:] = [odd.get(letter, a) for letter, a in rest]
                 with gt.autocast("cpu"):
                     outside = tls.state.get()
                     kernel(x._keys | keys.key_set(("AutocastCPU",)), *args)
@@ -342,6 +345,9 @@ def test_a_users_operator_of_the_same_schema_gets_the_same_kernel(
         rule = RULES[key_name]
         if rule is None:
             policy = autocast.shipped[key_name][operator.qualified_name]
+            if policy == "fp32_append_dtype":  # it goes on to an overload
+                other = autocast.with_dtype(operator)
+                defined(str(other.schema).removeprefix("aten::"), lambda *a: None)
             rule = autocast.casts(policy)
         assert rule(twin.table, 0).__code__ is ours.__code__, operator
         n += 1

@@ -29,6 +29,11 @@ CASES = [
             "maximize": True,
         },
     ),
+    ("AdamW", {}),
+    ("AdamW", {"lr": 0.01, "amsgrad": True, "maximize": True}),
+    ("RMSprop", {}),
+    ("RMSprop", {"lr": 0.001, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.5}),
 ]
 # A step is some six roundings, half of an ulp each, which add up over 50; what PyTorch fuses is
 # not.

@@ -22,6 +22,7 @@ ROOMS = (
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # Lists of the binary family in files that the pointwise families share, and why they are there.
 KNOWN = {
+    "gputensor/native/binary.py": {"floor", "trunc"},  # how a quotient is rounded
     "gputensor/kernels/cuda/pointwise_launch.py": {"add", "sub"},  # one kernel serves both alphas
     "gputensor/kernels/cuda/prebuilt.py": {"add", "sub", "mul", "div"},  # what is carried compiled
 }

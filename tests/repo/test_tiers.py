@@ -27,6 +27,15 @@ def test_the_full_tier_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tier.crossed("abc", "de")) == 3
 
 
+def test_of_a_large_family_the_quick_tier_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"a{n}" for n in range(20)] + ["b0", "b1"]
+    monkeypatch.setattr(tier, "chosen", "quick")
+    found = tier.some(rows, lambda row: row[0], 5)
+    assert found == ["a0", "a4", "a8", "a12", "a16", "b0", "b1"]
+    monkeypatch.setattr(tier, "chosen", "full")
+    assert tier.some(rows, lambda row: row[0], 5) == rows
+
+
 @pytest.mark.parametrize("row", CALLABLE, ids=str)
 def test_the_quick_tier_meets_all_that_a_row_has(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample; and each overload with each dtype and each layout that it takes in any case of

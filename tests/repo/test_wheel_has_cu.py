@@ -81,7 +81,7 @@ def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     (site,) = environment.glob("lib/python*/site-packages")
     zipfile.ZipFile(wheel).extractall(site)  # all that pip does for a pure wheel without scripts
-    for dependency in ("numpy", "ml_dtypes"):  # the two hard dependencies, and no other package
+    for dependency in ("numpy", "ml_dtypes", "scipy"):  # the hard dependencies, and no other
         folder = Path(find_spec(dependency).origin).parent  # type: ignore[union-attr, arg-type]
         for path in (folder, folder.with_name(f"{dependency}.libs")):
             if path.exists():

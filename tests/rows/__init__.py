@@ -65,15 +65,19 @@ class Row:
     device_ulp: how far the devices may be apart; 0 is equal bits.
     operator: Python's operator, where it calls this one.
     out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact`
-        (floating and complex) or `truth` (bool and uint8).
+        (floating and complex), `not_bool`, `truth` (bool and uint8), or `own`: it decides.
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
-        `dtype=` nor the first tensor's.
+        `dtype=` nor the first tensor's; a tuple of several results'.
     rule: keyword arguments -> what stands in for the YAML's `dtypes`, or None.
     refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
         although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
     zeros_equal: 0.0 and -0.0 are one result.
-    positive: it has no derivative at negative numbers.
+    takes_expanded: in place, it writes one value to an expanded self.
+    numbers_meet: numbers promote with the tensors, though the schema has them as Scalars.
+    positive: it has no derivative at negative numbers. domain: sizes of the numbers at which it is
+        differentiated.
+    like: another row, whose loop it shares; so it needs few samples, and no long ones.
     refuses_expanded: an expanded `self` must not be written to.
     no_meta: why it cannot be called on the meta device. needs_backend: no device of ours has it.
     dtypes: that it takes, for operators whose YAML entry does not say.
@@ -99,6 +103,10 @@ class Row:
         "refuses_expanded",
         "rule",
         "positive",
+        "domain",
+        "like",
+        "takes_expanded",
+        "numbers_meet",
     )
 
     def __init__(
@@ -108,7 +116,8 @@ class Row:
         may_copy: bool = False, result: Any = None, refuses: Any = None,
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
         zeros_equal: bool = False, refuses_expanded: bool = False, rule: Any = None,
-        positive: bool = False,
+        positive: bool = False, domain: tuple[float, float] = (0.3, 1.7), like: str = "",
+        takes_expanded: bool = False, numbers_meet: bool = False,
     ) -> None:  # fmt: skip
         assert why or not (ulp or device_ulp), f"{name}: a tolerance needs its reason"
         assert samples or needs_backend, name
@@ -117,7 +126,8 @@ class Row:
         self.may_copy, self.result, self.refuses = may_copy, result, refuses
         self.dtypes, self.no_meta, self.needs_backend = dtypes, no_meta, needs_backend
         self.zeros_equal, self.refuses_expanded, self.rule = zeros_equal, refuses_expanded, rule
-        self.positive = positive
+        self.positive, self.domain, self.like = positive, domain, like
+        self.takes_expanded, self.numbers_meet = takes_expanded, numbers_meet
 
     def __repr__(self) -> str:
         return self.name
@@ -133,6 +143,19 @@ SHAPES = ((2, 3), (), (0, 3), (1, 3, 1), (2, 3, 4, 5), (7,))
 def grid(values: str = "any") -> list[S]:
     """One operand of each of the sizes that every loop must get right."""
     return [S(T(*sizes, values=values)) for sizes in SHAPES]
+
+
+def with_copies(rows: list[Row], names: str) -> list[Row]:
+    """The rows, and one for the copy of each of these views; its refusals are the view's."""
+    of = {row.name: row for row in rows}
+    made = [
+        Row(
+            f"{row.name}_copy", row.samples, row.ref, out="same", result=row.result,
+            dtypes=row.dtypes,
+        )
+        for row in map(of.__getitem__, names.split())
+    ]  # fmt: skip
+    return sorted([*rows, *made], key=lambda row: row.name.strip("_"))
 
 
 def pairs(values: str = "any", second: str | None = None) -> list[S]:

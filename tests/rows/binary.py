@@ -10,12 +10,17 @@ import numpy as np
 from gputensor.core import errors
 from gputensor.core.dtype import (
     COMPLEX,
+    INTEGER,
+    bfloat16,
     bool_,
     complex64,
     complex128,
+    float16,
     float32,
+    float64,
     int32,
     int64,
+    uint8,
     uint16,
 )
 
@@ -96,6 +101,61 @@ def _refusals(op: str) -> tuple[Fails, ...]:
     )
 
 
+def few(values: str = "any", second: str = "", numbers: tuple[Any, ...] = ()) -> list[S]:
+    """Two operands, of what other rows of the family have not tested of their shared loops."""
+    second = second or values
+    made = [
+        S(T(2, 3, values=values), T(2, 3, values=second)),
+        S(T(2, 1, values=values), T(3, values=second)),
+        S(T(values=values), T(values=second)),
+        S(T(0, 3, values=values), T(3, values=second)),
+        S(T(2, 3, values=values), T(2, 3, values=second, layout="transposed")),
+    ]
+    return made + [S(T(2, 3, values=values), number) for number in numbers]
+
+
+INTEGERS = [S(T(2, 3, dtype=int32), T(3, dtype=int32))]
+
+
+def mixed(*dtypes: Any) -> list[S]:
+    return [S(T(2, 3), T(2, 3, values="nonzero", dtype=of)) for of in dtypes]
+
+
+def _power(self: Any, other: Any) -> Any:
+    kinds = np.result_type(self, other).kind
+    if kinds not in "iu" or np.all(np.asarray(other) >= 0):
+        return np.power(self, other)
+    signs = np.where(self == -1, 1 - 2 * (other & 1), self == 1)
+    return np.where(other < 0, signs, np.power(self, np.where(other < 0, 0, other)))
+
+
+def _negative_power(operands: Any, kwargs: Any, compute: Any) -> bool:
+    """A number that integers would have to be divided for."""
+    return type(operands[1]) is int and operands[1] < 0 and compute.category <= INTEGER
+
+
+def _remainder(self: Any, other: Any) -> Any:
+    if np.result_type(self, other).kind != "f":
+        return np.remainder(self, other)
+    rest = np.fmod(self, other)
+    return np.where((rest != 0) & ((other < 0) != (rest < 0)), rest + other, rest)
+
+
+def _ldexp(self: Any, other: Any) -> Any:
+    return self * 2.0**other
+
+
+def _logaddexp(self: Any, other: Any) -> Any:
+    if np.iscomplexobj(self):
+        low, high = np.where(self.real < other.real, (self, other), (other, self))
+        return high + np.log1p(np.exp(low - high))
+    return np.logaddexp(self, other)
+
+
+WIDE = "CUDA promises 2 ulp and more for these functions, and NumPy's differ between platforms"
+TWO_ROUNDINGS = {float16: 1, bfloat16: 1, float32: 4, float64: 4}
+
+
 ROWS = [
     Row(
         "add",
@@ -108,6 +168,38 @@ ROWS = [
             Fails(S(T(2), T(2), alpha=1.5), errors.ArgumentError, "add: 'alpha' must", int64),
         ),
     ),
+    Row(
+        "atan2",
+        few() + mixed(int32, float64),
+        np.arctan2,
+        ulp=TWO_ROUNDINGS,
+        device_ulp=4,
+        why=WIDE,
+    ),
+    Row(
+        "bitwise_and",
+        few("any", "any", (3, True)) + INTEGERS + mixed(bool_, uint8),
+        np.bitwise_and,
+        operator=operator.and_,
+        errors=(
+            Fails(S(T(2), T(2)), errors.DtypeError, "bitwise_and: 'self' must be bool or", float32),
+        ),
+    ),
+    Row(
+        "bitwise_left_shift",
+        few("any", "any", (1, 70, -1)) + INTEGERS,
+        np.left_shift,
+        operator=operator.lshift,
+    ),
+    Row("bitwise_or", few("any", "any", (3,)) + INTEGERS, np.bitwise_or, operator=operator.or_),
+    Row(
+        "bitwise_right_shift",
+        few("any", "any", (1, 70, -1)) + INTEGERS,
+        np.right_shift,
+        operator=operator.rshift,
+    ),
+    Row("bitwise_xor", few("any", "any", (3,)) + INTEGERS, np.bitwise_xor, operator=operator.xor),
+    Row("copysign", few("any", "any", (-2, -0.0)) + mixed(int32), np.copysign),
     Row(
         "div",
         pairs("any", "any")
@@ -147,10 +239,75 @@ ROWS = [
             ),
         ),
     ),
+    Row(
+        "float_power",
+        few("positive", "exact", (2, 0.5)),
+        lambda self, other: np.power(self, other, dtype=np.result_type(self, other, np.float64)),
+        out="same",
+        result=lambda args, kwargs, default: complex128 if default.is_complex else float64,
+        ulp=8,
+        device_ulp=8,
+        why=WIDE,
+    ),
+    Row(
+        "floor_divide",
+        few("exact", "nonzero", (2,)),
+        np.floor_divide,
+        out="same",
+        dtypes=(uint8, int32, int64, float32, float64),
+    ),
+    Row("fmax", few(), np.fmax, zeros_equal=True),
+    Row("fmin", few(), np.fmin, zeros_equal=True),
+    Row(
+        "fmod",
+        few("any", "nonzero", (2, -1.5)) + mixed(float64),
+        np.fmod,
+    ),
+    Row("gcd", few() + INTEGERS, np.gcd),
+    Row("heaviside", few(), lambda self, other: np.where(self == 0, other, self > 0), out="same"),
+    Row("hypot", few(), np.hypot, ulp=TWO_ROUNDINGS, device_ulp=4, why=WIDE),
+    Row("lcm", few("exact") + INTEGERS, np.lcm),
+    Row(
+        "ldexp",
+        few("exact"),
+        lambda self, other: self * 2.0**other,
+        out="same",
+        dtypes=(float32, float64),
+    ),
+    Row("logaddexp", few("exact"), _logaddexp, ulp=8, device_ulp=16, why=WIDE),
+    Row("logaddexp2", few("exact"), np.logaddexp2, ulp=8, device_ulp=8, why=WIDE),
     # which of 0.0 and -0.0 is the larger, NumPy and PyTorch leave to the instruction at hand
     Row("maximum", pairs(), np.maximum, zeros_equal=True, errors=_refusals("maximum")),
     Row("minimum", pairs(), np.minimum, zeros_equal=True, errors=_refusals("minimum")),
     Row("mul", pairs("exact"), np.multiply, operator=operator.mul, errors=_refusals("mul")),
+    Row(
+        "nextafter",
+        [
+            S(T(2, 3, dtype=float64), T(3, dtype=float64)),
+            S(T(dtype=float64), T(0, 3, dtype=float64)),
+        ],
+        np.nextafter,
+    ),
+    Row(
+        "pow",
+        few("exact", "exact", (2, 3, 0.5, -1, -2, -0.5, 2.5)) + mixed(float64, int32),
+        _power,
+        operator=operator.pow,
+        refuses=_negative_power,
+        positive=True,
+        ulp={float16: 1, bfloat16: 1, float32: 8, float64: 8, complex64: 64, complex128: 64},
+        device_ulp=64,
+        why="CUDA promises 4 ulp for powf; a complex power is exp of a product with a logarithm",
+        errors=(
+            Fails(S(T(2), -1), errors.ArgumentError, "pow: 'exponent' must not be negative", int32),
+        ),
+    ),
+    Row(
+        "remainder",
+        few("any", "nonzero", (2, -1.5)) + mixed(float64),
+        _remainder,
+        operator=operator.mod,
+    ),
     Row(
         "rsub",
         pairs() + SCALED,

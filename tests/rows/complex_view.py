@@ -9,7 +9,7 @@ import numpy as np
 from gputensor.core import errors
 from gputensor.core.dtype import complex64, complex128, float32, float64, int32
 
-from . import Fails, Row, S, T, grid
+from . import Fails, Row, S, T, grid, with_copies
 
 # What is read from a lazy view is a copy, whose strides are the view's own for a dense one.
 _COMPLEX = [
@@ -85,3 +85,5 @@ ROWS = [
         ),
     ),
 ]
+
+ROWS = with_copies(ROWS, "_conj _neg_view view_as_complex view_as_real")

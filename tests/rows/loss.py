@@ -37,7 +37,7 @@ def _each(
 def _forward(x, target, weight=None, reduction=MEAN, ignore_index=-100):
     losses, weights = _each(x, target, weight, ignore_index)
     if reduction == NONE:
-        return [losses.reshape(x.shape[:-1]), np.float64(0)]
+        return [losses.reshape(x.shape[:-1]), weights.sum() if x.ndim == 1 else np.float64(0)]
     total = losses.sum()
     return [total / weights.sum() if reduction == MEAN else total, weights.sum()]
 

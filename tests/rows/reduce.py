@@ -106,6 +106,11 @@ def _no_elements(op: str) -> tuple[Fails, ...]:
     )
 
 
+def _logsumexp(x: np.ndarray, dim: Any, keepdim: bool) -> Any:
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    return np.log(np.sum(np.exp(wide), dim if x.ndim else None, keepdims=keepdim))
+
+
 ROWS = [
     Row(
         "all",
@@ -138,6 +143,32 @@ ROWS = [
         errors=_refusals("any"),
     ),
     Row(
+        "count_nonzero",
+        [
+            S(T(2, 3)),
+            S(T()),
+            S(T(2, 3), 0),
+            S(T(2, 3, 4), (0, -1)),
+            S(T(0, 3), 0),
+            S(T(2, 3), None),
+        ],
+        lambda x, dim=None: np.count_nonzero(x, dim if x.ndim else None),
+        result=lambda args, kwargs, of: int64,
+        out="same",
+        errors=(Fails(_BAD_DIM, errors.IndexRangeError, r"'dim' must be in \[-2, 1\] \(got 2\)"),),
+    ),
+    Row(
+        "logsumexp",
+        [S(T(2, 3), 0), S(T(), 0), S(T(2, 3, 4), (0, -1), True), S(T(0, 3), 0)],
+        lambda x, dim, keepdim=False: _logsumexp(x, dim, keepdim),
+        ulp={float16: 4, bfloat16: 4, float32: 16, float64: 16, complex64: 16, complex128: 16},
+        why="an exponential, a sum of some dozens and a logarithm, each rounded",
+        device_ulp=20,
+        dtypes=(float16, bfloat16, float32, float64, complex64, complex128),
+        out="same",
+        errors=(Fails(_BAD_DIM, errors.IndexRangeError, r"'dim' must be in \[-2, 1\] \(got 2\)"),),
+    ),
+    Row(
         "mean",
         _over_dims("exact")
         + _over_several("exact")
@@ -151,6 +182,40 @@ ROWS = [
         errors=(
             *_refusals("mean"),
             Fails(S(T(2)), errors.DtypeError, "mean: 'self' must be floating or complex", int64),
+        ),
+    ),
+    Row(
+        "nansum",
+        [*_over_dims("exact")[:8], S(T(40, 33, values="positive"), 0), S(T(0, 3), 0)]
+        + [*_over_several("exact"), S(T(3, 70), 1), S(T(2, 3), dtype=float64)],
+        _reference(np.nansum),
+        ulp=_SUMS,
+        why=_WHY,
+        device_ulp=20,
+        out="any",
+        errors=(
+            *_refusals("nansum"),
+            Fails(S(T(2)), errors.DtypeError, "nansum: 'self' must be real", complex64),
+        ),
+    ),
+    Row(
+        "prod",
+        [S(T(*sizes, values="powers")) for sizes in ((2, 3), (), (0, 3), (7,))]
+        + [
+            S(T(2, 3, values="powers"), 0),
+            S(T(2, 3, 4, 5, values="powers"), 1),
+            S(T(2, 3, 4, 5, values="powers"), -1, keepdim=True),
+            S(T(2, 3, values="powers"), 0, dtype=float64),
+            S(T(0, 3), 0),
+        ],
+        _reference(np.prod),
+        ulp=_SUMS,
+        why="NaN, inf and zeros apart, the powers of two are exact",
+        device_ulp=20,
+        out="any",
+        errors=(
+            Fails(_BAD_DIM, errors.IndexRangeError, r"prod: 'dim' must be in \[-2, 1\] \(got 2\)"),
+            Fails(S(T(2), dtype="float"), TypeError, "prod: 'dtype' must be"),
         ),
     ),
     Row(

@@ -8,7 +8,7 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import Fails, Row, S, T
+from . import Fails, Row, S, T, with_copies
 
 _MATRIX = T(2, 3)
 _CUBE = T(2, 3, 4)
@@ -169,6 +169,7 @@ ROWS = [
             Fails(S(T(5), (1, 1)), errors.ArgumentError, "split.*must add up to size"),
         ),
     ),
+    Row("split_copy", [S(T(5, 2), 2), S(T(0, 2), 3), S(_CUBE, 2, -1)], _pieces),
     Row(
         "split_with_sizes",
         [S(T(5, 2), (1, 4)), S(_CUBE, (1, 1, 1), 1), S(T(5), (0, 5))],
@@ -197,3 +198,67 @@ ROWS = [
         ),
     ),
 ]
+
+
+def _replaced(self: np.ndarray, src: np.ndarray, *args: Any, find: Any) -> np.ndarray:
+    """A copy whose elements at the places that `find` gives are src."""
+    made = self.copy()
+    places = find(np.arange(self.size).reshape(self.shape), *args)
+    np.put(made, places, src)
+    return made
+
+
+def _split_at(dim: int) -> Any:
+    def reference(self: np.ndarray, where: Any) -> list[np.ndarray]:
+        return np.array_split(self, where, min(dim, self.ndim - 1))
+
+    return reference
+
+
+ROWS += [
+    # Its gradient is that of what stays; PyTorch gives self that of what was replaced, a mistake.
+    Row(
+        "as_strided_scatter",
+        [S(_DENSE, T(2, 2), (2, 2), (1, 2)), S(_DENSE, T(3), (3,), (2,), 1)],
+        lambda self, src, *args: _replaced(self, src, *args, find=_strided),
+        out="same",
+        errors=(Fails(S(_DENSE, T(3), (2,), (1,)), errors.ShapeError, "'src' must have sizes"),),
+    ),
+    Row(
+        "diagonal_scatter",
+        [S(_MATRIX, T(2)), S(T(3, 3), T(2), 1), S(_CUBE, T(3, 2), 0, 0, 2)],
+        lambda self, src, *args: _replaced(
+            self, src, *args, find=lambda x, *given: np.diagonal(x, *given)
+        ),
+        out="same",
+        errors=(
+            Fails(S(_MATRIX, T(3)), errors.ShapeError, "diagonal_scatter: 'src' must have sizes"),
+        ),
+    ),
+    *[
+        Row(
+            name,
+            [S(T(4, 4, 4), 2), S(T(2, 4, 6), (1, 3))],
+            _split_at(dim),
+            errors=(
+                Fails(S(T(5, 5, 5), 2), errors.ArgumentError, f"{name}: 'sections' must divide"),
+                Fails(S(T(), 1), errors.ArgumentError, f"{name}: 'self' must have at least"),
+            ),
+        )
+        for name, dim in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2))
+    ],
+    Row("narrow_copy", [S(_CUBE, 1, 1, 2), S(_MATRIX, 1, -2, 2)], _narrowed, out="same"),
+    Row(
+        "tensor_split",
+        [S(T(5, 2), 3), S(_CUBE, 2, -1), S(T(5), (1, 3)), S(_CUBE, (0, 9), 1)],
+        lambda self, where, dim=0: np.array_split(self, where, dim),
+        errors=(
+            Fails(S(T(3), 0), errors.ArgumentError, "tensor_split: 'sections' must be positive"),
+            Fails(S(T(), 1), errors.ArgumentError, "tensor_split: 'self' must have a dimension"),
+        ),
+    ),
+    Row("unsafe_chunk", [S(T(5, 2), 2), S(_CUBE, 2, -1), S(T(0, 2), 2)], _chunks),
+    Row("unsafe_split", [S(T(5, 2), 2), S(_CUBE, 2, -1)], _pieces),
+    Row("unsafe_split_with_sizes", [S(T(5, 2), (1, 4)), S(_CUBE, (1, 1, 1), 1)], _pieces),
+]
+ROWS = with_copies(ROWS, "as_strided diagonal select slice split_with_sizes unbind unfold")

@@ -9,7 +9,7 @@ import numpy as np
 import gputensor as gt
 from gputensor.core import errors
 
-from . import DTYPE, Fails, Row, S, T, grid
+from . import DTYPE, Fails, Row, S, T, grid, with_copies
 
 _MATRIX = T(2, 3)
 _CUBE = T(2, 3, 4)
@@ -255,3 +255,50 @@ ROWS = [
         "view_as", [S(_DENSE, T(6, 4)), S(T(), T(1))], lambda self, other: self.reshape(other.shape)
     ),
 ]
+
+ROWS += [
+    Row(
+        "adjoint",
+        [S(T(2, 3, layout="step 2")), S(_DENSE)],
+        lambda self: np.swapaxes(self, -1, -2).conj(),
+        errors=(
+            Fails(S(T(3)), errors.ArgumentError, "mT: 'self' must have at least 2 dimensions"),
+        ),
+    ),
+    Row(
+        "mH",
+        [S(T(2, 3, layout="step 2")), S(_DENSE)],
+        lambda self: np.swapaxes(self, -1, -2).conj(),
+    ),
+    *[
+        Row(
+            f"atleast_{n}d",
+            [S(T()), S(T(3)), S(_MATRIX), S(_CUBE), S([T(), T(2)])],
+            lambda self, make=make: (
+                [make(x) for x in self] if isinstance(self, list) else make(self)
+            ),
+            may_copy=True,
+            result=lambda args, kwargs, of: of,
+        )
+        for n, make in ((1, np.atleast_1d), (2, np.atleast_2d), (3, np.atleast_3d))
+    ],
+    Row("broadcast_to", [S(T(1, 3), (4, 3)), S(T(), (2, 2))], _expanded),
+    Row("lift_fresh", [S(_MATRIX)], lambda self: self),
+    Row(
+        "moveaxis",
+        [S(_CUBE, 0, 2), S(_IMAGE, (0, 1), (3, 0))],
+        lambda self, source, destination: np.moveaxis(self, source, destination),
+    ),
+    Row("ravel", [S(_CUBE), S(T()), S(T(0, 2))], np.ravel, may_copy=True),
+    Row("swapdims", [S(_CUBE, 0, 2), S(_MATRIX, -1, 0)], np.swapaxes),
+    Row(
+        "_unsafe_view",
+        [S(_DENSE, (6, 4)), S(T(2, 3, layout="contiguous"), (-1,))],
+        _shaped,
+        may_copy=True,
+        out="same",
+    ),
+]
+ROWS = with_copies(
+    ROWS, "alias detach expand permute _reshape_alias squeeze t transpose unsqueeze view"
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gputensor.core import errors
@@ -14,10 +16,16 @@ def _condition(*sizes: int, layout: str | None = None) -> T:
     return T(*sizes, dtype=bool_, layout=layout)
 
 
+def _where(condition: np.ndarray, *chosen: Any) -> Any:
+    return np.where(condition, *chosen) if chosen else list(np.nonzero(np.atleast_1d(condition)))
+
+
 ROWS = [
     Row(
         "where",
         [
+            S(T(2, 3)),
+            S(T()),
             S(_condition(2, 3), T(2, 3, values="any"), T(2, 3, values="any")),
             S(_condition(2, 3, 4, 5), T(2, 3, 4, 5), T(2, 3, 4, 5, layout="channels_last")),
             S(_condition(), T(), T()),
@@ -30,7 +38,8 @@ ROWS = [
             S(_condition(2, 3), T(2, 3), T(dtype=int64)),
             S(_condition(2, 3), T(2, 3), 1j),
         ],
-        np.where,
+        _where,
+        result=lambda *_: int64,
         errors=(
             Fails(
                 S(T(2, dtype=int64), T(2), T(2)),

@@ -134,7 +134,7 @@ def test_meta():
     x[0] = 1
 
 
-ADVANCED = "lists, arrays, masks and longer tensors are not supported"
+MADE_OF = "tensors, arrays, ranges or lists of ints or bools"
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,20 @@ ADVANCED = "lists, arrays, masks and longer tensors are not supported"
     [
         (5, IndexError, "[-2, 1] (got 5)"),
         ((0, 0, 4), IndexError, "[-4, 3] (got 4)"),
-        ((0, 0, 0, 0), IndexError, "at most 3 ints and slices (got 4 for i64[2,3,4] cpu)"),
-        ([0, 1], IndexError, ADVANCED),
-        ((slice(None), [0]), IndexError, ADVANCED),
-        (np.arange(2), IndexError, "(got ndarray)"),
-        (gt.arange(2), IndexError, "(got i64[2] cpu)"),
-        (gt.tensor([True, False]), IndexError, "(got bool[2] cpu)"),
+        ((0, 0, 0, 0), IndexError, "at most 3 ints, slices and indices (got 4 for i64[2,3,4] cpu)"),
+        (([0], [0], [0], [0]), IndexError, "(got 4 for i64[2,3,4] cpu)"),
+        ([0, 2], IndexError, "'index' must be in [-2, 1] at dimension 0 (got 2)"),
+        ((0, [0], [-5]), IndexError, "must be in [-4, 3] at dimension 1 (got -5)"),
+        (([0, 1], [0, 1, 2]), IndexError, "must broadcast together (got [2], [3])"),
+        (gt.tensor([True, False, True]), IndexError, "must have sizes [2], those of self"),
+        ([0, slice(None)], IndexError, MADE_OF),
+        ([[0], [0, 1]], IndexError, MADE_OF),
+        ([0.5], IndexError, MADE_OF),
+        (np.zeros(2), IndexError, "(got ndarray)"),
+        (gt.tensor([1.0]), IndexError, "(got f32[1] cpu)"),
         (gt.tensor(1.0), IndexError, "(got f32[] cpu)"),
-        (gt.tensor(1, dtype=gt.uint8), IndexError, "but uint8 (got u8[] cpu)"),
-        ((True, False), IndexError, "at most one bool"),
-        ((..., 0, ...), IndexError, "at most one Ellipsis"),
+        (gt.tensor([1], dtype=gt.int16), IndexError, "int64, int32, bool or uint8 (got i16[1]"),
+        ((..., 0, ...), IndexError, "at most one Ellipsis, and tensors"),
         ("a", IndexError, "(got 'a')"),
         (1.0, IndexError, "(got 1.0)"),
         (slice(None, None, 0), ValueError, "'step' must not be zero"),

@@ -4,6 +4,8 @@
 from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import coerced as _coerced
+from ...core.arguments import coerced_either as _coerced_either
+from ...core.arguments import coerced_swapped as _coerced_swapped
 from ...core.arguments import number as _number
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -16,6 +18,12 @@ op_add_Tensor = _define(
 op_add_out = _define(
     "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_add_Scalar = _define(
+    "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    ("core", "pointwise",))
+op_add_Scalar_out = _define(
+    "aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def add(input, other, *, alpha=1, out=None):
     """input + alpha * other of each pair of elements.
 
@@ -33,7 +41,7 @@ def add(input, other, *, alpha=1, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = (_coerced_swapped if alpha == 1 else _coerced)(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -48,7 +56,7 @@ def Tensor_add(self, other, *, alpha=1):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = (_coerced_swapped if alpha == 1 else _coerced)(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add_Tensor.table[key_set](key_set, self, other, alpha)
@@ -77,6 +85,9 @@ def call_add_Tensor(self, other, alpha=1):
 op_add__Tensor = _define(
     "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_add__Scalar = _define(
+    "aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_add_(self, other, *, alpha=1):
     """In place: self + alpha * other of each pair of elements. See gt.add."""
     try:
@@ -114,6 +125,12 @@ op_sub_Tensor = _define(
 op_sub_out = _define(
     "aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_sub_Scalar = _define(
+    "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    ("core", "pointwise",))
+op_sub_Scalar_out = _define(
+    "aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def sub(input, other, *, alpha=1, out=None):
     """input - alpha * other of each pair of elements.
 
@@ -128,7 +145,7 @@ def sub(input, other, *, alpha=1, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_either(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -143,7 +160,7 @@ def Tensor_sub(self, other, *, alpha=1):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = _coerced_either(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, self, other, alpha)
@@ -184,6 +201,9 @@ def call_sub_Tensor(self, other, alpha=1):
 op_sub__Tensor = _define(
     "aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_sub__Scalar = _define(
+    "aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_sub_(self, other, *, alpha=1):
     """In place: self - alpha * other of each pair of elements. See gt.sub."""
     try:
@@ -209,16 +229,46 @@ def Tensor___isub__(self, other):
         return op_sub__Tensor.table[key_set](key_set, self, other, 1)
     except Exception as error: _refuse(error, "sub_", locals()); raise
 
+op_subtract_Tensor = _define(
+    "aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_subtract_out = _define(
+    "aten::subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_subtract_Scalar = _define(
+    "aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    ("pointwise",))
+op_subtract_Scalar_out = _define(
+    "aten::subtract.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+subtract = sub
+Tensor_subtract = Tensor_sub
+
+op_subtract__Tensor = _define(
+    "aten::subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_subtract__Scalar = _define(
+    "aten::subtract_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_subtract_ = Tensor_sub_
+
 op_rsub_Tensor = _define(
     "aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     numbers=("other",))
-def rsub(input, other, *, alpha=1):
+op_rsub_Tensor_out = _define(
+    "aten::rsub.Tensor_out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+    numbers=("self", "other",))
+op_rsub_Scalar = _define("aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor")
+op_rsub_Scalar_out = _define(
+    "aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)")
+def rsub(input, other, *, alpha=1, out=None):
     """other - alpha * input of each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype; none may be bool.
         other: (*) or number, broadcast with the others.
         alpha: number, default 1.
+        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.rsub."""
     try:
         try:
@@ -227,6 +277,9 @@ def rsub(input, other, *, alpha=1):
             key_set, input, other = _coerced(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("rsub", out)._keys & keep
+            return op_rsub_Tensor_out.table[key_set](key_set, input, other, alpha, out)
         return op_rsub_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: _refuse(error, "rsub", locals()); raise
 
@@ -236,6 +289,12 @@ op_mul_Tensor = _define(
 op_mul_out = _define(
     "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_mul_Scalar = _define(
+    "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_mul_Scalar_out = _define(
+    "aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def mul(input, other, *, out=None):
     """Product of each pair of elements.
 
@@ -249,7 +308,7 @@ def mul(input, other, *, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_swapped(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -264,7 +323,7 @@ def Tensor_mul(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = _coerced_swapped(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul_Tensor.table[key_set](key_set, self, other)
@@ -293,6 +352,9 @@ def call_mul_Tensor(self, other):
 op_mul__Tensor = _define(
     "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_mul__Scalar = _define(
+    "aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_mul_(self, other):
     """In place: Product of each pair of elements. See gt.mul."""
     try:
@@ -318,18 +380,59 @@ def Tensor___imul__(self, other):
         return op_mul__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "mul_", locals()); raise
 
+def call_mul__Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_mul__Tensor.table[key_set](key_set, self, other)
+
+op_multiply_Tensor = _define(
+    "aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_multiply_out = _define(
+    "aten::multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_multiply_Scalar = _define(
+    "aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_multiply_Scalar_out = _define(
+    "aten::multiply.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+multiply = mul
+Tensor_multiply = Tensor_mul
+
+op_multiply__Tensor = _define(
+    "aten::multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_multiply__Scalar = _define(
+    "aten::multiply_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_multiply_ = Tensor_mul_
+
 op_div_Tensor = _define(
     "aten::div.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("self", "other",))
 op_div_out = _define(
     "aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_div_Scalar = _define(
+    "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_div_Scalar_out = _define(
+    "aten::div.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 op_div_Tensor_mode = _define(
     "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
     ("core", "pointwise",), numbers=("self", "other",))
 op_div_out_mode = _define(
     "aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_div_Scalar_mode = _define(
+    "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+    ("core", "pointwise",))
+op_div_Scalar_mode_out = _define(
+    "aten::div.Scalar_mode_out(Tensor self, Scalar other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def div(input, other, *, rounding_mode=None, out=None):
     """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
 
@@ -349,7 +452,7 @@ def div(input, other, *, rounding_mode=None, out=None):
         try:
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_either(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -369,7 +472,7 @@ def Tensor_div(self, other, *, rounding_mode=None):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, self, other = _coerced_either(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if rounding_mode is None:
@@ -429,12 +532,30 @@ def Tensor___rfloordiv__(self, other):
         return op_div_Tensor_mode.table[key_set](key_set, other, self, "floor")
     except Exception as error: _refuse(error, "div", locals()); raise
 
+def call_div_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_div_Tensor.table[key_set](key_set, self, other)
+
+def call_div_Tensor_mode(self, other, rounding_mode):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
+
 op_div__Tensor = _define(
     "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_div__Scalar = _define(
+    "aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 op_div__Tensor_mode = _define(
     "aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_div__Scalar_mode = _define(
+    "aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_div_(self, other, *, rounding_mode=None):
     """In place: Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
     See gt.div."""
@@ -475,6 +596,76 @@ def Tensor___ifloordiv__(self, other):
         key_set = (key_set | include) & keep
         return op_div__Tensor_mode.table[key_set](key_set, self, other, "floor")
     except Exception as error: _refuse(error, "div_", locals()); raise
+
+def call_div__Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_div__Tensor.table[key_set](key_set, self, other)
+
+op_divide_Tensor = _define(
+    "aten::divide.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_divide_out = _define(
+    "aten::divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_divide_Scalar = _define(
+    "aten::divide.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_divide_Scalar_out = _define(
+    "aten::divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_divide_Tensor_mode = _define(
+    "aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_divide_out_mode = _define(
+    "aten::divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_divide_Scalar_mode = _define(
+    "aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+    ("pointwise",))
+op_divide_Scalar_mode_out = _define(
+    "aten::divide.Scalar_mode_out(Tensor self, Scalar other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+divide = div
+Tensor_divide = Tensor_div
+
+op_divide__Tensor = _define(
+    "aten::divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_divide__Scalar = _define(
+    "aten::divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+op_divide__Tensor_mode = _define(
+    "aten::divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_divide__Scalar_mode = _define(
+    "aten::divide_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_divide_ = Tensor_div_
+
+op_true_divide_Tensor = _define(
+    "aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_true_divide_out = _define(
+    "aten::true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_true_divide_Scalar = _define(
+    "aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_true_divide_Scalar_out = _define(
+    "aten::true_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+true_divide = div
+Tensor_true_divide = Tensor_div
+
+op_true_divide__Tensor = _define(
+    "aten::true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_true_divide__Scalar = _define(
+    "aten::true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_true_divide_ = Tensor_div_
 
 op_minimum = _define(
     "aten::minimum(Tensor self, Tensor other) -> Tensor",
@@ -518,6 +709,12 @@ def Tensor_minimum(self, other):
         return op_minimum.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "minimum", locals()); raise
 
+def call_minimum(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_minimum.table[key_set](key_set, self, other)
+
 op_maximum = _define(
     "aten::maximum(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("other",))
@@ -559,6 +756,1470 @@ def Tensor_maximum(self, other):
         key_set = (key_set | include) & keep
         return op_maximum.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "maximum", locals()); raise
+
+def call_maximum(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_maximum.table[key_set](key_set, self, other)
+
+op_pow_Tensor_Tensor = _define(
+    "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+    ("core", "pointwise",), numbers=("self", "exponent",))
+op_pow_Tensor_Tensor_out = _define(
+    "aten::pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "exponent",))
+op_pow_Tensor_Scalar = _define(
+    "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+    ("core", "pointwise",))
+op_pow_Tensor_Scalar_out = _define(
+    "aten::pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_pow_Scalar = _define(
+    "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+    ("core", "pointwise",))
+op_pow_Scalar_out = _define(
+    "aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def pow(input, exponent, *, out=None):
+    """Each element of input to the power of exponent.
+
+    Args:
+        input: (*), promoted to a common dtype, which is not bool.
+        exponent: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Gradient:
+        input: pow_backward_self(grad, input, exponent)
+        exponent: pow_backward_exponent(grad, input, exponent, result)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.pow.
+
+    >>> gt.tensor([1.0, 2.0, 3.0]) ** 2, 2 ** gt.arange(4)
+    (tensor([1., 4., 9.]), tensor([1, 2, 4, 8]))"""
+    try:
+        try:
+            key_set = input._keys if type(exponent) in NUMBERS else input._keys | exponent._keys
+        except AttributeError:
+            key_set, input, exponent = _coerced_either(input, exponent)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("pow", out)._keys & keep
+            return op_pow_Tensor_Tensor_out.table[key_set](key_set, input, exponent, out)
+        return op_pow_Tensor_Tensor.table[key_set](key_set, input, exponent)
+    except Exception as error: _refuse(error, "pow", locals()); raise
+
+def Tensor_pow(self, exponent):
+    """Each element of self to the power of exponent. See gt.pow."""
+    try:
+        try:
+            key_set = self._keys if type(exponent) in NUMBERS else self._keys | exponent._keys
+        except AttributeError:
+            key_set, self, exponent = _coerced_either(self, exponent)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_pow_Tensor_Tensor.table[key_set](key_set, self, exponent)
+    except Exception as error: _refuse(error, "pow", locals()); raise
+
+def Tensor___pow__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_pow_Tensor_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "pow", locals()); raise
+
+def Tensor___rpow__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_pow_Tensor_Tensor.table[key_set](key_set, other, self)
+    except Exception as error: _refuse(error, "pow", locals()); raise
+
+def call_pow_Scalar(self, exponent):
+    include, keep = _state.get()
+    key_set = (exponent._keys | include) & keep
+    return op_pow_Scalar.table[key_set](key_set, self, exponent)
+
+op_pow__Tensor = _define(
+    "aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
+    ("pointwise",), numbers=("exponent",))
+op_pow__Scalar = _define(
+    "aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_pow_(self, exponent):
+    """In place: Each element of self to the power of exponent. See gt.pow."""
+    try:
+        try:
+            key_set = self._keys if type(exponent) in NUMBERS else self._keys | exponent._keys
+        except AttributeError:
+            key_set, self, exponent = _coerced(self, exponent)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_pow__Tensor.table[key_set](key_set, self, exponent)
+    except Exception as error: _refuse(error, "pow_", locals()); raise
+
+def Tensor___ipow__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_pow__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "pow_", locals()); raise
+
+op_float_power_Tensor_Tensor = _define(
+    "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+    numbers=("self", "exponent",))
+op_float_power_Tensor_Tensor_out = _define(
+    "aten::float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
+    numbers=("self", "exponent",))
+op_float_power_Tensor_Scalar = _define(
+    "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor")
+op_float_power_Tensor_Scalar_out = _define(
+    "aten::float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)")
+op_float_power_Scalar = _define("aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor")
+op_float_power_Scalar_out = _define(
+    "aten::float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)")
+def float_power(input, exponent, *, out=None):
+    """pow in float64 or complex128.
+
+    Args:
+        input: (*) or number, broadcast with the others.
+        exponent: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Native: native/binary.py. Matches torch.float_power."""
+    try:
+        try:
+            key_set = (
+                (0 if type(input) in NUMBERS else input._keys)
+                | (0 if type(exponent) in NUMBERS else exponent._keys)
+            )
+        except AttributeError:
+            key_set, input, exponent = _coerced_either(input, exponent)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("float_power", out)._keys & keep
+            return op_float_power_Tensor_Tensor_out.table[key_set](key_set, input, exponent, out)
+        return op_float_power_Tensor_Tensor.table[key_set](key_set, input, exponent)
+    except Exception as error: _refuse(error, "float_power", locals()); raise
+
+def Tensor_float_power(self, exponent):
+    """pow in float64 or complex128. See gt.float_power."""
+    try:
+        try:
+            key_set = (
+                (0 if type(self) in NUMBERS else self._keys)
+                | (0 if type(exponent) in NUMBERS else exponent._keys)
+            )
+        except AttributeError:
+            key_set, self, exponent = _coerced_either(self, exponent)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_float_power_Tensor_Tensor.table[key_set](key_set, self, exponent)
+    except Exception as error: _refuse(error, "float_power", locals()); raise
+
+op_float_power__Tensor = _define(
+    "aten::float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
+    numbers=("exponent",))
+op_float_power__Scalar = _define(
+    "aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)")
+def Tensor_float_power_(self, exponent):
+    """pow in place of a tensor of float64 or complex128.
+
+    Args:
+        self: (*).
+        exponent: (*) or number, broadcast with the others.
+    Returns: self.
+    Native: native/binary.py. Matches torch.Tensor.float_power_."""
+    try:
+        try:
+            key_set = self._keys if type(exponent) in NUMBERS else self._keys | exponent._keys
+        except AttributeError:
+            key_set, self, exponent = _coerced(self, exponent)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_float_power__Tensor.table[key_set](key_set, self, exponent)
+    except Exception as error: _refuse(error, "float_power_", locals()); raise
+
+op_fmod_Tensor = _define(
+    "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",), numbers=("other",))
+op_fmod_Tensor_out = _define(
+    "aten::fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_fmod_Scalar = _define(
+    "aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_fmod_Scalar_out = _define(
+    "aten::fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def fmod(input, other, *, out=None):
+    """Remainder of each quotient that is rounded to zero: of the sign of input.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Gradient: input: grad; other: fmod_other_backward(grad, input, other)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmod."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("fmod", out)._keys & keep
+            return op_fmod_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_fmod_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "fmod", locals()); raise
+
+def Tensor_fmod(self, other):
+    """Remainder of each quotient that is rounded to zero: of the sign of self. See
+    gt.fmod."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_fmod_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "fmod", locals()); raise
+
+op_fmod__Tensor = _define(
+    "aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_fmod__Scalar = _define(
+    "aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_fmod_(self, other):
+    """In place: Remainder of each quotient that is rounded to zero: of the sign of self.
+    See gt.fmod."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_fmod__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "fmod_", locals()); raise
+
+op_remainder_Tensor = _define(
+    "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",), numbers=("self", "other",))
+op_remainder_Tensor_out = _define(
+    "aten::remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_remainder_Scalar = _define(
+    "aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_remainder_Scalar_out = _define(
+    "aten::remainder.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_remainder_Scalar_Tensor = _define(
+    "aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_remainder_Scalar_Tensor_out = _define(
+    "aten::remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def remainder(input, other, *, out=None):
+    """Remainder of each quotient that is rounded down: of the sign of other.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Gradient: input: grad; other: remainder_other_backward(grad, input, other)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.remainder.
+
+    >>> gt.tensor([5, -5]) % 3, gt.fmod(gt.tensor([5, -5]), 3)
+    (tensor([2, 1]), tensor([ 2, -2]))"""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced_either(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("remainder", out)._keys & keep
+            return op_remainder_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_remainder_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "remainder", locals()); raise
+
+def Tensor_remainder(self, other):
+    """Remainder of each quotient that is rounded down: of the sign of other. See
+    gt.remainder."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced_either(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_remainder_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "remainder", locals()); raise
+
+def Tensor___mod__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_remainder_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "remainder", locals()); raise
+
+def Tensor___rmod__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_remainder_Tensor.table[key_set](key_set, other, self)
+    except Exception as error: _refuse(error, "remainder", locals()); raise
+
+op_remainder__Tensor = _define(
+    "aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_remainder__Scalar = _define(
+    "aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_remainder_(self, other):
+    """In place: Remainder of each quotient that is rounded down: of the sign of other. See
+    gt.remainder."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_remainder__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "remainder_", locals()); raise
+
+def Tensor___imod__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_remainder__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "remainder_", locals()); raise
+
+op_floor_divide = _define(
+    "aten::floor_divide(Tensor self, Tensor other) -> Tensor",
+    numbers=("self", "other",))
+op_floor_divide_out = _define(
+    "aten::floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    numbers=("self", "other",))
+op_floor_divide_Scalar = _define("aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor")
+op_floor_divide_Scalar_out = _define(
+    "aten::floor_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)")
+def floor_divide(input, other, *, out=None):
+    """Quotient of each pair of elements, rounded down, as `//` spells it.
+
+    Args:
+        input: (*) or number, broadcast with the others.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Native: native/binary.py. Matches torch.floor_divide."""
+    try:
+        try:
+            key_set = (
+                (0 if type(input) in NUMBERS else input._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
+        except AttributeError:
+            key_set, input, other = _coerced_either(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("floor_divide", out)._keys & keep
+            return op_floor_divide_out.table[key_set](key_set, input, other, out)
+        return op_floor_divide.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "floor_divide", locals()); raise
+
+def Tensor_floor_divide(self, other):
+    """Quotient of each pair of elements, rounded down, as `//` spells it. See
+    gt.floor_divide."""
+    try:
+        try:
+            key_set = (
+                (0 if type(self) in NUMBERS else self._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
+        except AttributeError:
+            key_set, self, other = _coerced_either(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_floor_divide.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "floor_divide", locals()); raise
+
+op_floor_divide__Tensor = _define(
+    "aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    numbers=("other",))
+op_floor_divide__Scalar = _define(
+    "aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)")
+def Tensor_floor_divide_(self, other):
+    """floor_divide in place.
+
+    Args:
+        self: (*).
+        other: (*) or number, broadcast with the others.
+    Returns: self.
+    Native: native/binary.py. Matches torch.Tensor.floor_divide_."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_floor_divide__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "floor_divide_", locals()); raise
+
+op_atan2 = _define("aten::atan2(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
+op_atan2_out = _define(
+    "aten::atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def atan2(input, other, *, out=None):
+    """Angle of each point (other, input), of the quadrant that it is in.
+
+    Args:
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Gradient:
+        input: grad * (other / (input * input + other * other))
+        other: grad * (-input / (input * input + other * other))
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.atan2."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("atan2", out)._keys & keep
+            return op_atan2_out.table[key_set](key_set, input, other, out)
+        return op_atan2.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "atan2", locals()); raise
+
+def Tensor_atan2(self, other):
+    """Angle of each point (other, self), of the quadrant that it is in. See gt.atan2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_atan2.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "atan2", locals()); raise
+
+op_atan2_ = _define("aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
+def Tensor_atan2_(self, other):
+    """In place: Angle of each point (other, self), of the quadrant that it is in. See
+    gt.atan2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_atan2_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "atan2_", locals()); raise
+
+op_arctan2 = _define("aten::arctan2(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_arctan2_out = _define(
+    "aten::arctan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arctan2 = atan2
+Tensor_arctan2 = Tensor_atan2
+
+op_arctan2_ = _define("aten::arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
+Tensor_arctan2_ = Tensor_atan2_
+
+op_hypot = _define("aten::hypot(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_hypot_out = _define(
+    "aten::hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def hypot(input, other, *, out=None):
+    """Length of each vector (input, other).
+
+    Args:
+        input: (*), promoted to a common dtype, which is floating.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: input: grad * (input / result); other: grad * (other / result)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.hypot."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("hypot", out)._keys & keep
+            return op_hypot_out.table[key_set](key_set, input, other, out)
+        return op_hypot.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "hypot", locals()); raise
+
+def Tensor_hypot(self, other):
+    """Length of each vector (self, other). See gt.hypot."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_hypot.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "hypot", locals()); raise
+
+op_hypot_ = _define("aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
+def Tensor_hypot_(self, other):
+    """In place: Length of each vector (self, other). See gt.hypot."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_hypot_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "hypot_", locals()); raise
+
+op_copysign_Tensor = _define(
+    "aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_copysign_out = _define(
+    "aten::copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_copysign_Scalar = _define(
+    "aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_copysign_Scalar_out = _define(
+    "aten::copysign.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def copysign(input, other, *, out=None):
+    """The size of each element of input with the sign of other's.
+
+    Args:
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Gradient: input: copysign_backward(grad, input, result); other: zeros_like(grad)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.copysign."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("copysign", out)._keys & keep
+            return op_copysign_out.table[key_set](key_set, input, other, out)
+        return op_copysign_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "copysign", locals()); raise
+
+def Tensor_copysign(self, other):
+    """The size of each element of self with the sign of other's. See gt.copysign."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_copysign_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "copysign", locals()); raise
+
+op_copysign__Tensor = _define(
+    "aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_copysign__Scalar = _define(
+    "aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_copysign_(self, other):
+    """In place: The size of each element of self with the sign of other's. See
+    gt.copysign."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_copysign__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "copysign_", locals()); raise
+
+op_fmax = _define("aten::fmax(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_fmax_out = _define(
+    "aten::fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def fmax(input, other, *, out=None):
+    """The larger of each pair of elements; where one of them is NaN, the other.
+
+    Args:
+        input: (*), promoted to a common dtype, which is not complex.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Gradient:
+        input: where((input >= other) | (other != other), grad, 0)
+        other: where((input >= other) | (other != other), 0, grad)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmax."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("fmax", out)._keys & keep
+            return op_fmax_out.table[key_set](key_set, input, other, out)
+        return op_fmax.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "fmax", locals()); raise
+
+def Tensor_fmax(self, other):
+    """The larger of each pair of elements; where one of them is NaN, the other. See
+    gt.fmax."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_fmax.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "fmax", locals()); raise
+
+op_fmin = _define("aten::fmin(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_fmin_out = _define(
+    "aten::fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def fmin(input, other, *, out=None):
+    """The smaller of each pair of elements; where one of them is NaN, the other.
+
+    Args:
+        input: (*), promoted to a common dtype, which is not complex.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Gradient:
+        input: where((input <= other) | (other != other), grad, 0)
+        other: where((input <= other) | (other != other), 0, grad)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmin."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("fmin", out)._keys & keep
+            return op_fmin_out.table[key_set](key_set, input, other, out)
+        return op_fmin.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "fmin", locals()); raise
+
+def Tensor_fmin(self, other):
+    """The smaller of each pair of elements; where one of them is NaN, the other. See
+    gt.fmin."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_fmin.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "fmin", locals()); raise
+
+op_nextafter = _define("aten::nextafter(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_nextafter_out = _define(
+    "aten::nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def nextafter(input, other, *, out=None):
+    """The number next to each element of input towards other's.
+
+    Args:
+        input: (*), promoted to a common dtype, which is floating.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.nextafter."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("nextafter", out)._keys & keep
+            return op_nextafter_out.table[key_set](key_set, input, other, out)
+        return op_nextafter.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "nextafter", locals()); raise
+
+def Tensor_nextafter(self, other):
+    """The number next to each element of self towards other's. See gt.nextafter."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_nextafter.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "nextafter", locals()); raise
+
+op_nextafter_ = _define(
+    "aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_nextafter_(self, other):
+    """In place: The number next to each element of self towards other's. See
+    gt.nextafter."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_nextafter_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "nextafter_", locals()); raise
+
+op_gcd = _define("aten::gcd(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_gcd_out = _define(
+    "aten::gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def gcd(input, other, *, out=None):
+    """Greatest common divisor of each pair of elements.
+
+    Args:
+        input: (*), promoted to a common dtype, which is an integer.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.gcd."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("gcd", out)._keys & keep
+            return op_gcd_out.table[key_set](key_set, input, other, out)
+        return op_gcd.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "gcd", locals()); raise
+
+def Tensor_gcd(self, other):
+    """Greatest common divisor of each pair of elements. See gt.gcd."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_gcd.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "gcd", locals()); raise
+
+op_gcd_ = _define("aten::gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
+def Tensor_gcd_(self, other):
+    """In place: Greatest common divisor of each pair of elements. See gt.gcd."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_gcd_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "gcd_", locals()); raise
+
+op_lcm = _define("aten::lcm(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_lcm_out = _define(
+    "aten::lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def lcm(input, other, *, out=None):
+    """Least common multiple of each pair of elements.
+
+    Args:
+        input: (*), promoted to a common dtype, which is an integer.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.lcm."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("lcm", out)._keys & keep
+            return op_lcm_out.table[key_set](key_set, input, other, out)
+        return op_lcm.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "lcm", locals()); raise
+
+def Tensor_lcm(self, other):
+    """Least common multiple of each pair of elements. See gt.lcm."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_lcm.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "lcm", locals()); raise
+
+op_lcm_ = _define("aten::lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
+def Tensor_lcm_(self, other):
+    """In place: Least common multiple of each pair of elements. See gt.lcm."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_lcm_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "lcm_", locals()); raise
+
+op_ldexp_Tensor = _define("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_ldexp_out = _define(
+    "aten::ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def ldexp(input, other, *, out=None):
+    """input * 2 ** other of each pair of elements.
+
+    Args:
+        input: (*).
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Native: native/binary.py. Matches torch.ldexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("ldexp", out)._keys & keep
+            return op_ldexp_out.table[key_set](key_set, input, other, out)
+        return op_ldexp_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "ldexp", locals()); raise
+
+def Tensor_ldexp(self, other):
+    """self * 2 ** other of each pair of elements. See gt.ldexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_ldexp_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "ldexp", locals()); raise
+
+op_ldexp_ = _define("aten::ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
+def Tensor_ldexp_(self, other):
+    """In place: self * 2 ** other of each pair of elements. See gt.ldexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_ldexp_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "ldexp_", locals()); raise
+
+op_logaddexp = _define("aten::logaddexp(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_logaddexp_out = _define(
+    "aten::logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logaddexp(input, other, *, out=None):
+    """log(exp(input) + exp(other)) of each pair of elements, without their overflow.
+
+    Args:
+        input: (*), promoted to a common dtype, floating or complex.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Gradient:
+        input: grad / conj(1 + (other - input).exp())
+        other: grad / conj(1 + (input - other).exp())
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.logaddexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logaddexp", out)._keys & keep
+            return op_logaddexp_out.table[key_set](key_set, input, other, out)
+        return op_logaddexp.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logaddexp", locals()); raise
+
+def Tensor_logaddexp(self, other):
+    """log(exp(self) + exp(other)) of each pair of elements, without their overflow. See
+    gt.logaddexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logaddexp.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logaddexp", locals()); raise
+
+op_logaddexp2 = _define("aten::logaddexp2(Tensor self, Tensor other) -> Tensor", ("pointwise",))
+op_logaddexp2_out = _define(
+    "aten::logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logaddexp2(input, other, *, out=None):
+    """log2(2 ** input + 2 ** other) of each pair of elements, without their overflow.
+
+    Args:
+        input: (*), promoted to a common dtype, which is floating.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: input: grad / (1 + 2 ** (other - input)); other: grad / (1 + 2 ** (input - other))
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.logaddexp2."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logaddexp2", out)._keys & keep
+            return op_logaddexp2_out.table[key_set](key_set, input, other, out)
+        return op_logaddexp2.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logaddexp2", locals()); raise
+
+def Tensor_logaddexp2(self, other):
+    """log2(2 ** self + 2 ** other) of each pair of elements, without their overflow. See
+    gt.logaddexp2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logaddexp2.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logaddexp2", locals()); raise
+
+op_heaviside = _define("aten::heaviside(Tensor self, Tensor values) -> Tensor", ("pointwise",))
+op_heaviside_out = _define(
+    "aten::heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def heaviside(input, values, *, out=None):
+    """Where input is 0 the element of values, else 0 for negative numbers and 1 for positive
+    ones.
+
+    Args:
+        input: (*), any dtype but complex.
+        values: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.heaviside."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | values._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("heaviside", out)._keys & keep
+            return op_heaviside_out.table[key_set](key_set, input, values, out)
+        return op_heaviside.table[key_set](key_set, input, values)
+    except Exception as error: _refuse(error, "heaviside", locals()); raise
+
+def Tensor_heaviside(self, values):
+    """Where self is 0 the element of values, else 0 for negative numbers and 1 for positive
+    ones. See gt.heaviside."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | values._keys | include) & keep
+        return op_heaviside.table[key_set](key_set, self, values)
+    except Exception as error: _refuse(error, "heaviside", locals()); raise
+
+op_heaviside_ = _define(
+    "aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_heaviside_(self, values):
+    """In place: Where self is 0 the element of values, else 0 for negative numbers and 1
+    for positive ones. See gt.heaviside."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | values._keys | include) & keep
+        return op_heaviside_.table[key_set](key_set, self, values)
+    except Exception as error: _refuse(error, "heaviside_", locals()); raise
+
+op_bitwise_and_Tensor = _define(
+    "aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",), numbers=("other",))
+op_bitwise_and_Tensor_out = _define(
+    "aten::bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_and_Scalar = _define(
+    "aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_bitwise_and_Scalar_out = _define(
+    "aten::bitwise_and.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_bitwise_and_Scalar_Tensor = _define(
+    "aten::bitwise_and.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_bitwise_and_Scalar_Tensor_out = _define(
+    "aten::bitwise_and.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def bitwise_and(input, other, *, out=None):
+    """Bitwise and of each pair of elements; of bool, the logical one.
+
+    Args:
+        input: (*), promoted to a common dtype, bool or an integer.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_and."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced_swapped(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bitwise_and", out)._keys & keep
+            return op_bitwise_and_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_bitwise_and_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "bitwise_and", locals()); raise
+
+def Tensor_bitwise_and(self, other):
+    """Bitwise and of each pair of elements; of bool, the logical one. See
+    gt.bitwise_and."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced_swapped(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_and_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_and", locals()); raise
+
+def Tensor___and__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_and_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_and", locals()); raise
+Tensor___rand__ = Tensor___and__
+
+def call_bitwise_and_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_bitwise_and_Tensor.table[key_set](key_set, self, other)
+
+op_bitwise_and__Tensor = _define(
+    "aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_bitwise_and__Scalar = _define(
+    "aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_bitwise_and_(self, other):
+    """In place: Bitwise and of each pair of elements; of bool, the logical one. See
+    gt.bitwise_and."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_and__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_and_", locals()); raise
+
+def Tensor___iand__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_and__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_and_", locals()); raise
+
+op_bitwise_or_Tensor = _define(
+    "aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",), numbers=("other",))
+op_bitwise_or_Tensor_out = _define(
+    "aten::bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_or_Scalar = _define(
+    "aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_bitwise_or_Scalar_out = _define(
+    "aten::bitwise_or.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_bitwise_or_Scalar_Tensor = _define(
+    "aten::bitwise_or.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_bitwise_or_Scalar_Tensor_out = _define(
+    "aten::bitwise_or.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def bitwise_or(input, other, *, out=None):
+    """Bitwise or of each pair of elements; of bool, the logical one.
+
+    Args:
+        input: (*), promoted to a common dtype, bool or an integer.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_or."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced_swapped(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bitwise_or", out)._keys & keep
+            return op_bitwise_or_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_bitwise_or_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "bitwise_or", locals()); raise
+
+def Tensor_bitwise_or(self, other):
+    """Bitwise or of each pair of elements; of bool, the logical one. See gt.bitwise_or."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced_swapped(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_or_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_or", locals()); raise
+
+def Tensor___or__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_or_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_or", locals()); raise
+Tensor___ror__ = Tensor___or__
+
+def call_bitwise_or_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_bitwise_or_Tensor.table[key_set](key_set, self, other)
+
+op_bitwise_or__Tensor = _define(
+    "aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_bitwise_or__Scalar = _define(
+    "aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_bitwise_or_(self, other):
+    """In place: Bitwise or of each pair of elements; of bool, the logical one. See
+    gt.bitwise_or."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_or__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_or_", locals()); raise
+
+def Tensor___ior__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_or__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_or_", locals()); raise
+
+op_bitwise_xor_Tensor = _define(
+    "aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",), numbers=("other",))
+op_bitwise_xor_Tensor_out = _define(
+    "aten::bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_xor_Scalar = _define(
+    "aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_bitwise_xor_Scalar_out = _define(
+    "aten::bitwise_xor.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_bitwise_xor_Scalar_Tensor = _define(
+    "aten::bitwise_xor.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_bitwise_xor_Scalar_Tensor_out = _define(
+    "aten::bitwise_xor.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def bitwise_xor(input, other, *, out=None):
+    """Bitwise exclusive or of each pair of elements; of bool, the logical one.
+
+    Args:
+        input: (*), promoted to a common dtype, bool or an integer.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_xor."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced_swapped(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bitwise_xor", out)._keys & keep
+            return op_bitwise_xor_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_bitwise_xor_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
+
+def Tensor_bitwise_xor(self, other):
+    """Bitwise exclusive or of each pair of elements; of bool, the logical one. See
+    gt.bitwise_xor."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced_swapped(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_xor_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
+
+def Tensor___xor__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_xor_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
+Tensor___rxor__ = Tensor___xor__
+
+op_bitwise_xor__Tensor = _define(
+    "aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_bitwise_xor__Scalar = _define(
+    "aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_bitwise_xor_(self, other):
+    """In place: Bitwise exclusive or of each pair of elements; of bool, the logical one.
+    See gt.bitwise_xor."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_xor__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_xor_", locals()); raise
+
+def Tensor___ixor__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_xor__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_xor_", locals()); raise
+
+op_bitwise_left_shift_Tensor = _define(
+    "aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_left_shift_Tensor_out = _define(
+    "aten::bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_left_shift_Tensor_Scalar = _define(
+    "aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_bitwise_left_shift_Tensor_Scalar_out = _define(
+    "aten::bitwise_left_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_bitwise_left_shift_Scalar_Tensor = _define(
+    "aten::bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+    ("pointwise",))
+op_bitwise_left_shift_Scalar_Tensor_out = _define(
+    "aten::bitwise_left_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def bitwise_left_shift(input, other, *, out=None):
+    """Each element shifted to the left; by negative numbers or all bits, 0.
+
+    Args:
+        input: (*), promoted to a common dtype, which is an integer.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_left_shift."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced_either(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bitwise_left_shift", out)._keys & keep
+            return op_bitwise_left_shift_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_bitwise_left_shift_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+
+def Tensor_bitwise_left_shift(self, other):
+    """Each element shifted to the left; by negative numbers or all bits, 0. See
+    gt.bitwise_left_shift."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced_either(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_left_shift_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+
+def Tensor___lshift__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_left_shift_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+
+def Tensor___rlshift__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_left_shift_Tensor.table[key_set](key_set, other, self)
+    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+
+op_bitwise_left_shift__Tensor = _define(
+    "aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_bitwise_left_shift__Tensor_Scalar = _define(
+    "aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_bitwise_left_shift_(self, other):
+    """In place: Each element shifted to the left; by negative numbers or all bits, 0. See
+    gt.bitwise_left_shift."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_left_shift__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_left_shift_", locals()); raise
+
+def Tensor___ilshift__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_left_shift__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_left_shift_", locals()); raise
+
+op_bitwise_right_shift_Tensor = _define(
+    "aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_right_shift_Tensor_out = _define(
+    "aten::bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_bitwise_right_shift_Tensor_Scalar = _define(
+    "aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_bitwise_right_shift_Tensor_Scalar_out = _define(
+    "aten::bitwise_right_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_bitwise_right_shift_Scalar_Tensor = _define(
+    "aten::bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+    ("pointwise",))
+op_bitwise_right_shift_Scalar_Tensor_out = _define(
+    "aten::bitwise_right_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def bitwise_right_shift(input, other, *, out=None):
+    """Each element shifted to the right, filled with its sign; by negative numbers or all
+    bits, nothing else is left.
+
+    Args:
+        input: (*), promoted to a common dtype, which is an integer.
+        other: (*) or number, broadcast with the others.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_right_shift."""
+    try:
+        try:
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+        except AttributeError:
+            key_set, input, other = _coerced_either(input, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bitwise_right_shift", out)._keys & keep
+            return op_bitwise_right_shift_Tensor_out.table[key_set](key_set, input, other, out)
+        return op_bitwise_right_shift_Tensor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+
+def Tensor_bitwise_right_shift(self, other):
+    """Each element shifted to the right, filled with its sign; by negative numbers or all
+    bits, nothing else is left. See gt.bitwise_right_shift."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced_either(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_right_shift_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+
+def Tensor___rshift__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_right_shift_Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+
+def Tensor___rrshift__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_right_shift_Tensor.table[key_set](key_set, other, self)
+    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+
+op_bitwise_right_shift__Tensor = _define(
+    "aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_bitwise_right_shift__Tensor_Scalar = _define(
+    "aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_bitwise_right_shift_(self, other):
+    """In place: Each element shifted to the right, filled with its sign; by negative
+    numbers or all bits, nothing else is left. See gt.bitwise_right_shift."""
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            key_set, self, other = _coerced(self, other)
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_right_shift__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_right_shift_", locals()); raise
+
+def Tensor___irshift__(self, other):
+    try:
+        try:
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+        except AttributeError:
+            if (other := _number(other)) is None:
+                return NotImplemented
+            key_set = self._keys
+        include, keep = _state.get()
+        key_set = (key_set | include) & keep
+        return op_bitwise_right_shift__Tensor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "bitwise_right_shift_", locals()); raise
 
 op_threshold_backward = _define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",

@@ -16,6 +16,12 @@ op_eq_Tensor = _define(
 op_eq_Tensor_out = _define(
     "aten::eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_eq_Scalar = _define(
+    "aten::eq.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_eq_Scalar_out = _define(
+    "aten::eq.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def eq(input, other, *, out=None):
     """Whether input == other for each pair of elements.
 
@@ -71,6 +77,9 @@ def call_eq_Tensor(self, other):
 op_eq__Tensor = _define(
     "aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_eq__Scalar = _define(
+    "aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_eq_(self, other):
     """In place: Whether self == other for each pair of elements. See gt.eq."""
     try:
@@ -89,6 +98,12 @@ op_ne_Tensor = _define(
 op_ne_Tensor_out = _define(
     "aten::ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_ne_Scalar = _define(
+    "aten::ne.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_ne_Scalar_out = _define(
+    "aten::ne.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def ne(input, other, *, out=None):
     """Whether input != other for each pair of elements.
 
@@ -144,6 +159,9 @@ def call_ne_Tensor(self, other):
 op_ne__Tensor = _define(
     "aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_ne__Scalar = _define(
+    "aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_ne_(self, other):
     """In place: Whether self != other for each pair of elements. See gt.ne."""
     try:
@@ -156,12 +174,41 @@ def Tensor_ne_(self, other):
         return op_ne__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "ne_", locals()); raise
 
+op_not_equal_Tensor = _define(
+    "aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_not_equal_Tensor_out = _define(
+    "aten::not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_not_equal_Scalar = _define(
+    "aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_not_equal_Scalar_out = _define(
+    "aten::not_equal.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+not_equal = ne
+Tensor_not_equal = Tensor_ne
+
+op_not_equal__Tensor = _define(
+    "aten::not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_not_equal__Scalar = _define(
+    "aten::not_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_not_equal_ = Tensor_ne_
+
 op_lt_Tensor = _define(
     "aten::lt.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("other",))
 op_lt_Tensor_out = _define(
     "aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_lt_Scalar = _define(
+    "aten::lt.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_lt_Scalar_out = _define(
+    "aten::lt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def lt(input, other, *, out=None):
     """Whether input < other for each pair of elements.
 
@@ -208,9 +255,18 @@ def Tensor___lt__(self, other):
         return op_lt_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "lt", locals()); raise
 
+def call_lt_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_lt_Tensor.table[key_set](key_set, self, other)
+
 op_lt__Tensor = _define(
     "aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_lt__Scalar = _define(
+    "aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_lt_(self, other):
     """In place: Whether self < other for each pair of elements. See gt.lt."""
     try:
@@ -223,12 +279,39 @@ def Tensor_lt_(self, other):
         return op_lt__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "lt_", locals()); raise
 
+op_less_Tensor = _define(
+    "aten::less.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_less_Tensor_out = _define(
+    "aten::less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_less_Scalar = _define("aten::less.Scalar(Tensor self, Scalar other) -> Tensor", ("pointwise",))
+op_less_Scalar_out = _define(
+    "aten::less.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+less = lt
+Tensor_less = Tensor_lt
+
+op_less__Tensor = _define(
+    "aten::less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_less__Scalar = _define(
+    "aten::less_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_less_ = Tensor_lt_
+
 op_le_Tensor = _define(
     "aten::le.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("other",))
 op_le_Tensor_out = _define(
     "aten::le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_le_Scalar = _define(
+    "aten::le.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_le_Scalar_out = _define(
+    "aten::le.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def le(input, other, *, out=None):
     """Whether input <= other for each pair of elements.
 
@@ -275,9 +358,18 @@ def Tensor___le__(self, other):
         return op_le_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "le", locals()); raise
 
+def call_le_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_le_Tensor.table[key_set](key_set, self, other)
+
 op_le__Tensor = _define(
     "aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_le__Scalar = _define(
+    "aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_le_(self, other):
     """In place: Whether self <= other for each pair of elements. See gt.le."""
     try:
@@ -290,12 +382,41 @@ def Tensor_le_(self, other):
         return op_le__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "le_", locals()); raise
 
+op_less_equal_Tensor = _define(
+    "aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_less_equal_Tensor_out = _define(
+    "aten::less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_less_equal_Scalar = _define(
+    "aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_less_equal_Scalar_out = _define(
+    "aten::less_equal.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+less_equal = le
+Tensor_less_equal = Tensor_le
+
+op_less_equal__Tensor = _define(
+    "aten::less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_less_equal__Scalar = _define(
+    "aten::less_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_less_equal_ = Tensor_le_
+
 op_gt_Tensor = _define(
     "aten::gt.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("other",))
 op_gt_Tensor_out = _define(
     "aten::gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_gt_Scalar = _define(
+    "aten::gt.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_gt_Scalar_out = _define(
+    "aten::gt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def gt(input, other, *, out=None):
     """Whether input > other for each pair of elements.
 
@@ -342,9 +463,18 @@ def Tensor___gt__(self, other):
         return op_gt_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "gt", locals()); raise
 
+def call_gt_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_gt_Tensor.table[key_set](key_set, self, other)
+
 op_gt__Tensor = _define(
     "aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_gt__Scalar = _define(
+    "aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_gt_(self, other):
     """In place: Whether self > other for each pair of elements. See gt.gt."""
     try:
@@ -357,12 +487,41 @@ def Tensor_gt_(self, other):
         return op_gt__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "gt_", locals()); raise
 
+op_greater_Tensor = _define(
+    "aten::greater.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_greater_Tensor_out = _define(
+    "aten::greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_greater_Scalar = _define(
+    "aten::greater.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_greater_Scalar_out = _define(
+    "aten::greater.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+greater = gt
+Tensor_greater = Tensor_gt
+
+op_greater__Tensor = _define(
+    "aten::greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_greater__Scalar = _define(
+    "aten::greater_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_greater_ = Tensor_gt_
+
 op_ge_Tensor = _define(
     "aten::ge.Tensor(Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise",), numbers=("other",))
 op_ge_Tensor_out = _define(
     "aten::ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_ge_Scalar = _define(
+    "aten::ge.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("core", "pointwise",))
+op_ge_Scalar_out = _define(
+    "aten::ge.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def ge(input, other, *, out=None):
     """Whether input >= other for each pair of elements.
 
@@ -409,9 +568,18 @@ def Tensor___ge__(self, other):
         return op_ge_Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "ge", locals()); raise
 
+def call_ge_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_ge_Tensor.table[key_set](key_set, self, other)
+
 op_ge__Tensor = _define(
     "aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
+op_ge__Scalar = _define(
+    "aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_ge_(self, other):
     """In place: Whether self >= other for each pair of elements. See gt.ge."""
     try:
@@ -423,3 +591,215 @@ def Tensor_ge_(self, other):
         key_set = (key_set | include) & keep
         return op_ge__Tensor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "ge_", locals()); raise
+
+op_greater_equal_Tensor = _define(
+    "aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("other",))
+op_greater_equal_Tensor_out = _define(
+    "aten::greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",), numbers=("self", "other",))
+op_greater_equal_Scalar = _define(
+    "aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor",
+    ("pointwise",))
+op_greater_equal_Scalar_out = _define(
+    "aten::greater_equal.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+greater_equal = ge
+Tensor_greater_equal = Tensor_ge
+
+op_greater_equal__Tensor = _define(
+    "aten::greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",), numbers=("other",))
+op_greater_equal__Scalar = _define(
+    "aten::greater_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+    ("pointwise",))
+Tensor_greater_equal_ = Tensor_ge_
+
+op_logical_and = _define(
+    "aten::logical_and(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_logical_and_out = _define(
+    "aten::logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_and(input, other, *, out=None):
+    """Whether both elements of each pair are not zero.
+
+    Args:
+        input: (*), promoted to a common dtype.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_and."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_and", out)._keys & keep
+            return op_logical_and_out.table[key_set](key_set, input, other, out)
+        return op_logical_and.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logical_and", locals()); raise
+
+def Tensor_logical_and(self, other):
+    """Whether both elements of each pair are not zero. See gt.logical_and."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_and.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_and", locals()); raise
+
+op_logical_and_ = _define(
+    "aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_logical_and_(self, other):
+    """In place: Whether both elements of each pair are not zero. See gt.logical_and."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_and_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_and_", locals()); raise
+
+op_logical_or = _define(
+    "aten::logical_or(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_logical_or_out = _define(
+    "aten::logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_or(input, other, *, out=None):
+    """Whether an element of each pair is not zero.
+
+    Args:
+        input: (*), promoted to a common dtype.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_or."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_or", out)._keys & keep
+            return op_logical_or_out.table[key_set](key_set, input, other, out)
+        return op_logical_or.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logical_or", locals()); raise
+
+def Tensor_logical_or(self, other):
+    """Whether an element of each pair is not zero. See gt.logical_or."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_or.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_or", locals()); raise
+
+op_logical_or_ = _define(
+    "aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_logical_or_(self, other):
+    """In place: Whether an element of each pair is not zero. See gt.logical_or."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_or_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_or_", locals()); raise
+
+op_logical_xor = _define(
+    "aten::logical_xor(Tensor self, Tensor other) -> Tensor",
+    ("core", "pointwise",))
+op_logical_xor_out = _define(
+    "aten::logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_xor(input, other, *, out=None):
+    """Whether one element of each pair is, and not both, not zero.
+
+    Args:
+        input: (*), promoted to a common dtype.
+        other: (*).
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_xor."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_xor", out)._keys & keep
+            return op_logical_xor_out.table[key_set](key_set, input, other, out)
+        return op_logical_xor.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "logical_xor", locals()); raise
+
+def Tensor_logical_xor(self, other):
+    """Whether one element of each pair is, and not both, not zero. See gt.logical_xor."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_xor.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_xor", locals()); raise
+
+op_logical_xor_ = _define(
+    "aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_logical_xor_(self, other):
+    """In place: Whether one element of each pair is, and not both, not zero. See
+    gt.logical_xor."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_logical_xor_.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "logical_xor_", locals()); raise
+
+op_isclose = _define(
+    "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether abs(input - other) <= atol + rtol * abs(other) for each pair of elements, of
+    one dtype.
+
+    Args:
+        input: (*).
+        other: (*).
+        rtol: float, default 1e-05.
+        atol: float, default 1e-08.
+        equal_nan: bool, default False.
+    Native: native/comparison.py. Matches torch.isclose.
+
+    >>> gt.isclose(gt.tensor([1.0, 2.0]), gt.tensor([1.0, 2.1]))
+    tensor([ True, False])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return op_isclose.table[key_set](key_set, input, other, rtol, atol, equal_nan)
+    except Exception as error: _refuse(error, "isclose", locals()); raise
+Tensor_isclose = isclose
+
+def call_isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    include, keep = _state.get()
+    key_set = (self._keys | other._keys | include) & keep
+    return op_isclose.table[key_set](key_set, self, other, rtol, atol, equal_nan)
+
+op_allclose = _define(
+    "aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether isclose holds for all pairs of elements.
+
+    Args:
+        input: (*).
+        other: (*).
+        rtol: float, default 1e-05.
+        atol: float, default 1e-08.
+        equal_nan: bool, default False.
+    Native: native/comparison.py. Matches torch.allclose."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return op_allclose.table[key_set](key_set, input, other, rtol, atol, equal_nan)
+    except Exception as error: _refuse(error, "allclose", locals()); raise
+Tensor_allclose = allclose
+
+op_equal = _define("aten::equal(Tensor self, Tensor other) -> bool")
+def equal(input, other):
+    """Whether both have the same sizes and equal elements.
+
+    Args:
+        input: (*).
+        other: (*).
+    Native: native/comparison.py. Matches torch.equal."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | other._keys | include) & keep
+        return op_equal.table[key_set](key_set, input, other)
+    except Exception as error: _refuse(error, "equal", locals()); raise
+Tensor_equal = equal

@@ -286,6 +286,11 @@ def zeros(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "zeros", locals()); raise
 
+def call_zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+
 op_zeros_like = _define(
     "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("reads_geometry",))
@@ -492,6 +497,13 @@ def Tensor_new_ones(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "new_ones", locals()); raise
 
+def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_new_ones.table[key_set](
+        key_set, self, size, dtype, layout, device, pin_memory,
+    )
+
 op_full = _define(
     "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
@@ -558,6 +570,16 @@ def full_like(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "full_like", locals()); raise
 
+def call_full_like(
+    self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+    memory_format=None,
+):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_full_like.table[key_set](
+        key_set, self, fill_value, dtype, layout, device, pin_memory, memory_format,
+    )
+
 op_new_full = _define(
     "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))
@@ -590,6 +612,15 @@ def Tensor_new_full(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "new_full", locals()); raise
 
+def call_new_full(
+    self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_new_full.table[key_set](
+        key_set, self, size, fill_value, dtype, layout, device, pin_memory,
+    )
+
 op_scalar_tensor = _define(
     "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
@@ -613,14 +644,18 @@ def scalar_tensor(
             device = _device(device)
         include, keep = _state.get()
         key_set = include & keep
-        result = op_scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
+        result = op_scalar_tensor.table[key_set](
+            key_set, s, dtype, layout, device, pin_memory,
+        )
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "scalar_tensor", locals()); raise
 
 def call_scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return op_scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
+    return op_scalar_tensor.table[key_set](
+        key_set, s, dtype, layout, device, pin_memory,
+    )
 
 op__efficientzerotensor = _define(
     "aten::_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")

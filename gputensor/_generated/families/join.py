@@ -10,6 +10,83 @@ from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
 
+op_repeat_interleave_Tensor = _define(
+    "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
+    ("dynamic_output_shape",))
+op_repeat_interleave_self_Tensor = _define(
+    "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
+op_repeat_interleave_self_int = _define(
+    "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
+def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None):
+    """Each element of input so often, one after the other; or each index of dim.
+
+    Args:
+        input: Tensor, optional.
+        repeats: (*), optional.
+        dim: int, optional.
+        output_size: int, optional.
+    Native: native/join.py. Matches torch.repeat_interleave."""
+    try:
+        if repeats is None:
+            input, repeats = None, input
+        if input is None and dim is None:
+            include, keep = _state.get()
+            key_set = (repeats._keys | include) & keep
+            return op_repeat_interleave_Tensor.table[key_set](key_set, repeats, output_size)
+        if hasattr(repeats, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | repeats._keys | include) & keep
+            return op_repeat_interleave_self_Tensor.table[key_set](
+                key_set, input, repeats, dim, output_size,
+            )
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_repeat_interleave_self_int.table[key_set](
+            key_set, input, repeats, dim, output_size,
+        )
+    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+
+def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None):
+    """Each index of dim as often as its element of repeats says. See
+    gt.repeat_interleave."""
+    try:
+        if hasattr(repeats, "_keys"):
+            include, keep = _state.get()
+            key_set = (self._keys | repeats._keys | include) & keep
+            return op_repeat_interleave_self_Tensor.table[key_set](
+                key_set, self, repeats, dim, output_size,
+            )
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_repeat_interleave_self_int.table[key_set](
+            key_set, self, repeats, dim, output_size,
+        )
+    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+
+def call_repeat_interleave_Tensor(repeats, output_size=None):
+    include, keep = _state.get()
+    key_set = (repeats._keys | include) & keep
+    return op_repeat_interleave_Tensor.table[key_set](key_set, repeats, output_size)
+
+op_combinations = _define(
+    "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
+def combinations(input, r=2, with_replacement=False):
+    """All choices of r elements of a 1-d tensor in their order, as rows.
+
+    Args:
+        input: (*).
+        r: int, default 2.
+        with_replacement: bool, default False.
+    Native: native/join.py. Matches torch.combinations.
+
+    >>> gt.combinations(gt.tensor([1, 2, 3])).tolist()
+    [[1, 2], [1, 3], [2, 3]]"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_combinations.table[key_set](key_set, input, r, with_replacement)
+    except Exception as error: _refuse(error, "combinations", locals()); raise
+
 op_cat = _define("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", ("core",))
 op_cat_out = _define("aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
 def cat(tensors, dim=0, *, out=None):
@@ -62,6 +139,11 @@ def stack(tensors, dim=0, *, out=None):
         return op_stack.table[key_set](key_set, tensors, dim)
     except Exception as error: _refuse(error, "stack", locals()); raise
 
+def call_stack(tensors, dim=0):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_stack.table[key_set](key_set, tensors, dim)
+
 op_repeat = _define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", ("core",))
 def Tensor_repeat(self, *args, repeats=None):
     """A copy repeated so often along each dimension.
@@ -86,3 +168,258 @@ def Tensor_repeat(self, *args, repeats=None):
         key_set = (self._keys | include) & keep
         return op_repeat.table[key_set](key_set, self, repeats)
     except Exception as error: _refuse(error, "repeat", locals()); raise
+
+def call_repeat(self, repeats):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_repeat.table[key_set](key_set, self, repeats)
+
+op_concat = _define("aten::concat(Tensor[] tensors, int dim=0) -> Tensor")
+op_concat_out = _define(
+    "aten::concat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
+def concat(tensors, dim=0, *, out=None):
+    """cat by another name.
+
+    Args:
+        tensors: Tensors.
+        dim: int, default 0.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.concat."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("concat", out)._keys & keep
+            return op_concat_out.table[key_set](key_set, tensors, dim, out)
+        return op_concat.table[key_set](key_set, tensors, dim)
+    except Exception as error: _refuse(error, "concat", locals()); raise
+
+op_concatenate = _define("aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor")
+op_concatenate_out = _define(
+    "aten::concatenate.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
+def concatenate(tensors, dim=0, *, out=None):
+    """cat by another name.
+
+    Args:
+        tensors: Tensors.
+        dim: int, default 0.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.concatenate."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("concatenate", out)._keys & keep
+            return op_concatenate_out.table[key_set](key_set, tensors, dim, out)
+        return op_concatenate.table[key_set](key_set, tensors, dim)
+    except Exception as error: _refuse(error, "concatenate", locals()); raise
+
+op_hstack = _define("aten::hstack(Tensor[] tensors) -> Tensor")
+op_hstack_out = _define("aten::hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
+def hstack(tensors, *, out=None):
+    """Tensors side by side: along dimension 1, or 0 of 1-d ones.
+
+    Args:
+        tensors: Tensors.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.hstack."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("hstack", out)._keys & keep
+            return op_hstack_out.table[key_set](key_set, tensors, out)
+        return op_hstack.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "hstack", locals()); raise
+
+op_vstack = _define("aten::vstack(Tensor[] tensors) -> Tensor")
+op_vstack_out = _define("aten::vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
+def vstack(tensors, *, out=None):
+    """Tensors below each other: along dimension 0, each with at least 2 dimensions.
+
+    Args:
+        tensors: Tensors.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.vstack."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("vstack", out)._keys & keep
+            return op_vstack_out.table[key_set](key_set, tensors, out)
+        return op_vstack.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "vstack", locals()); raise
+
+op_dstack = _define("aten::dstack(Tensor[] tensors) -> Tensor")
+op_dstack_out = _define("aten::dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
+def dstack(tensors, *, out=None):
+    """Tensors behind each other: along dimension 2, each with at least 3 dimensions.
+
+    Args:
+        tensors: Tensors.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.dstack."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("dstack", out)._keys & keep
+            return op_dstack_out.table[key_set](key_set, tensors, out)
+        return op_dstack.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "dstack", locals()); raise
+
+op_column_stack = _define("aten::column_stack(Tensor[] tensors) -> Tensor")
+op_column_stack_out = _define(
+    "aten::column_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
+def column_stack(tensors, *, out=None):
+    """Tensors side by side, those of 1 dimension as columns.
+
+    Args:
+        tensors: Tensors.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.column_stack."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("column_stack", out)._keys & keep
+            return op_column_stack_out.table[key_set](key_set, tensors, out)
+        return op_column_stack.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "column_stack", locals()); raise
+
+op_row_stack = _define("aten::row_stack(Tensor[] tensors) -> Tensor")
+op_row_stack_out = _define("aten::row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
+def row_stack(tensors, *, out=None):
+    """vstack by another name.
+
+    Args:
+        tensors: Tensors.
+        out: Tensor that takes the result, optional.
+    Native: native/join.py. Matches torch.row_stack."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if out is not None:
+            key_set |= _checked_out("row_stack", out)._keys & keep
+            return op_row_stack_out.table[key_set](key_set, tensors, out)
+        return op_row_stack.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "row_stack", locals()); raise
+
+op_tile = _define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
+def tile(input, dims):
+    """A copy repeated so often along the last dimensions.
+
+    Args:
+        input: (*).
+        dims: ints.
+    Native: native/join.py. Matches torch.tile."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_tile.table[key_set](key_set, input, dims)
+    except Exception as error: _refuse(error, "tile", locals()); raise
+
+def Tensor_tile(self, *args, dims=None):
+    """A copy repeated so often along the last dimensions. See gt.tile."""
+    try:
+        if len(args) == 1:
+            (dims,) = args
+            if type(dims) is int:
+                dims = args
+            elif type(dims) is not tuple:
+                dims = _sequence(dims)
+        elif args:
+            dims = args
+        elif dims is None:
+            raise _errors.not_given("tile", "dims")
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_tile.table[key_set](key_set, self, dims)
+    except Exception as error: _refuse(error, "tile", locals()); raise
+
+op_block_diag = _define("aten::block_diag(Tensor[] tensors) -> Tensor")
+def block_diag(tensors):
+    """Matrices along the diagonal of one, zeros elsewhere.
+
+    Args:
+        tensors: Tensors.
+    Native: native/join.py. Matches torch.block_diag.
+
+    >>> gt.block_diag(gt.ones(1, 1), gt.ones(1, 2)).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]"""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        return op_block_diag.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "block_diag", locals()); raise
+
+def call_block_diag(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_block_diag.table[key_set](key_set, tensors)
+
+op_broadcast_tensors = _define("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]")
+def broadcast_tensors(tensors):
+    """Views of the tensors in the sizes to which all broadcast.
+
+    Args:
+        tensors: Tensors.
+    Native: native/join.py. Matches torch.broadcast_tensors."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        return op_broadcast_tensors.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "broadcast_tensors", locals()); raise
+
+def call_broadcast_tensors(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_broadcast_tensors.table[key_set](key_set, tensors)
+
+op_meshgrid = _define("aten::meshgrid(Tensor[] tensors) -> Tensor[]")
+op_meshgrid_indexing = _define(
+    "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]")
+def meshgrid(tensors, *, indexing=None):
+    """The coordinates of a grid: each 1-d tensor along a dimension of its own, expanded
+    along the others.
+
+    Args:
+        tensors: Tensors.
+        indexing: str, optional.
+    Native: native/join.py. Matches torch.meshgrid."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        if indexing is None:
+            return op_meshgrid.table[key_set](key_set, tensors)
+        return op_meshgrid_indexing.table[key_set](key_set, tensors, indexing)
+    except Exception as error: _refuse(error, "meshgrid", locals()); raise
+
+def call_meshgrid_indexing(tensors, indexing):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_meshgrid_indexing.table[key_set](key_set, tensors, indexing)
+
+op_cartesian_prod = _define(
+    "aten::cartesian_prod(Tensor[] tensors) -> Tensor",
+    ("maybe_aliasing_or_mutating",))
+def cartesian_prod(tensors):
+    """All tuples of an element of each 1-d tensor, as rows.
+
+    Args:
+        tensors: Tensors.
+    Native: native/join.py. Matches torch.cartesian_prod."""
+    try:
+        include, keep = _state.get()
+        key_set = (_keys_of_list(tensors) | include) & keep
+        return op_cartesian_prod.table[key_set](key_set, tensors)
+    except Exception as error: _refuse(error, "cartesian_prod", locals()); raise
+
+def call_cartesian_prod(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_cartesian_prod.table[key_set](key_set, tensors)
+
+op__chunk_cat = _define("aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor")
+op__chunk_cat_out = _define(
+    "aten::_chunk_cat.out(Tensor[] tensors, int dim, int num_chunks, *, Tensor(a!) out) -> Tensor(a!)")

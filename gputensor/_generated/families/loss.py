@@ -62,7 +62,8 @@ def call_nll_loss_backward(
         | include
     ) & keep
     return op_nll_loss_backward.table[key_set](
-        key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight,
+        key_set, grad_output, self, target, weight, reduction, ignore_index,
+        total_weight,
     )
 
 op_cross_entropy_loss = _define(

@@ -44,19 +44,37 @@ def call_mm(self, mat2):
     return op_mm.table[key_set](key_set, self, mat2)
 
 op_matmul = _define("aten::matmul(Tensor self, Tensor other) -> Tensor")
-def matmul(input, other):
-    """Product of two matrices, as the operator @ spells it.
+op_matmul_out = _define(
+    "aten::matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
+def matmul(input, other, *, out=None):
+    """Product of two matrices, of vectors, or of batches of matrices, as the operator @
+    spells it.
 
     Args:
-        input: (*), of one dtype.
+        input: (*).
         other: (*).
-    Native: native/matmul.py. Matches torch.matmul."""
+        out: Tensor that takes the result, optional.
+    Native: native/matmul.py. Matches torch.matmul.
+
+    >>> (gt.ones(5, 1, 2, 3) @ gt.ones(4, 3, 2)).shape
+    gputensor.Size([5, 4, 2, 2])"""
     try:
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("matmul", out)._keys & keep
+            return op_matmul_out.table[key_set](key_set, input, other, out)
         return op_matmul.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "matmul", locals()); raise
-Tensor_matmul = matmul
+
+def Tensor_matmul(self, other):
+    """Product of two matrices, of vectors, or of batches of matrices, as the operator @
+    spells it. See gt.matmul."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_matmul.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "matmul", locals()); raise
 
 def Tensor___matmul__(self, other):
     try:
@@ -79,6 +97,11 @@ def Tensor___rmatmul__(self, other):
         key_set = (key_set | include) & keep
         return op_matmul.table[key_set](key_set, other, self)
     except Exception as error: _refuse(error, "matmul", locals()); raise
+
+def call_matmul(self, other):
+    include, keep = _state.get()
+    key_set = (self._keys | other._keys | include) & keep
+    return op_matmul.table[key_set](key_set, self, other)
 
 op_addmm = _define(
     "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

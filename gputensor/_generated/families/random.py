@@ -2,6 +2,7 @@
 """What is called of family random; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -13,21 +14,37 @@ from ...dispatch.tls import state as _state
 op_rand = _define(
     "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core", "nondeterministic_seeded",))
+op_rand_generator = _define(
+    "aten::rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_rand_out = _define(
+    "aten::rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_rand_generator_out = _define(
+    "aten::rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
 def rand(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
+    *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False, out=None,
 ):
     """Uniform numbers in [0, 1), the same on every device for the same seed.
 
     Args:
         size: ints, or one sequence of them.
+        generator: generator, optional.
         dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
         pin_memory: bool, optional.
         requires_grad: bool, default False.
+        out: Tensor that takes the result, optional.
     Native: native/random.py. Matches torch.rand."""
     try:
+        if requires_grad:
+            return rand(
+                *args, size=size, generator=generator, dtype=dtype, layout=layout, device=device,
+                pin_memory=pin_memory,
+            ).requires_grad_()
         if len(args) == 1:
             (size,) = args
             if type(size) is int:
@@ -44,39 +61,59 @@ def rand(
             device = _device(device)
         include, keep = _state.get()
         key_set = include & keep
-        result = op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
-        return result.requires_grad_() if requires_grad else result
+        if out is not None:
+            key_set |= _checked_out("rand", out)._keys & keep
+            if generator is None:
+                return op_rand_out.table[key_set](key_set, size, out)
+            return op_rand_generator_out.table[key_set](key_set, size, generator, out)
+        if generator is None:
+            return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        return op_rand_generator.table[key_set](
+            key_set, size, generator, dtype, layout, device, pin_memory,
+        )
     except Exception as error: _refuse(error, "rand", locals()); raise
 
 op_rand_like = _define(
     "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))
+op_rand_like_generator = _define(
+    "aten::rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
 def rand_like(
-    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-    requires_grad=False,
+    input, *, memory_format=None, generator=None, dtype=None, layout=None, device=None,
+    pin_memory=None, requires_grad=False,
 ):
     """Uniform numbers in [0, 1) with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
+        memory_format: memory format, optional.
+        generator: generator, optional.
         dtype: dtype, optional.
         layout: layout, optional.
         device: device, optional.
         pin_memory: bool, optional.
-        memory_format: memory format, optional.
         requires_grad: bool, default False.
     Native: native/random.py. Matches torch.rand_like."""
     try:
+        if requires_grad:
+            return rand_like(
+                input=input, memory_format=memory_format, generator=generator, dtype=dtype,
+                layout=layout, device=device, pin_memory=pin_memory,
+            ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("rand_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        result = op_rand_like.table[key_set](
-            key_set, input, dtype, layout, device, pin_memory, memory_format,
+        if generator is None:
+            return op_rand_like.table[key_set](
+                key_set, input, dtype, layout, device, pin_memory, memory_format,
+            )
+        return op_rand_like_generator.table[key_set](
+            key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
         )
-        return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "rand_like", locals()); raise
 
 op_uniform_ = _define(
@@ -98,3 +135,846 @@ def Tensor_uniform_(self, from_=0.0, to=1.0, *, generator=None):
         key_set = (self._keys | include) & keep
         return op_uniform_.table[key_set](key_set, self, from_, to, generator)
     except Exception as error: _refuse(error, "uniform_", locals()); raise
+
+def call_uniform_(self, from_=0.0, to=1.0, generator=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_uniform_.table[key_set](key_set, self, from_, to, generator)
+
+op_randn = _define(
+    "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("core", "nondeterministic_seeded",))
+op_randn_generator = _define(
+    "aten::randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randn_out = _define(
+    "aten::randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_randn_generator_out = _define(
+    "aten::randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def randn(
+    *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False, out=None,
+):
+    """Normal numbers of mean 0 and variance 1; where complex, of both parts together.
+
+    Args:
+        size: ints, or one sequence of them.
+        generator: generator, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        requires_grad: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/random.py. Matches torch.randn.
+
+    >>> generator = gt.Generator().manual_seed(0)
+    >>> gt.randn(2, 3, generator=generator).shape
+    gputensor.Size([2, 3])"""
+    try:
+        if requires_grad:
+            return randn(
+                *args, size=size, generator=generator, dtype=dtype, layout=layout, device=device,
+                pin_memory=pin_memory,
+            ).requires_grad_()
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
+            size = args
+        elif size is None:
+            raise _errors.not_given("randn", "size")
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("randn", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        include, keep = _state.get()
+        key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("randn", out)._keys & keep
+            if generator is None:
+                return op_randn_out.table[key_set](key_set, size, out)
+            return op_randn_generator_out.table[key_set](key_set, size, generator, out)
+        if generator is None:
+            return op_randn.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        return op_randn_generator.table[key_set](
+            key_set, size, generator, dtype, layout, device, pin_memory,
+        )
+    except Exception as error: _refuse(error, "randn", locals()); raise
+
+op_randn_like = _define(
+    "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+op_randn_like_generator = _define(
+    "aten::randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+def randn_like(
+    input, *, memory_format=None, generator=None, dtype=None, layout=None, device=None,
+    pin_memory=None, requires_grad=False,
+):
+    """Normal numbers with the shape, dtype, device and strides of input.
+
+    Args:
+        input: (*).
+        memory_format: memory format, optional.
+        generator: generator, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        requires_grad: bool, default False.
+    Native: native/random.py. Matches torch.randn_like."""
+    try:
+        if requires_grad:
+            return randn_like(
+                input=input, memory_format=memory_format, generator=generator, dtype=dtype,
+                layout=layout, device=device, pin_memory=pin_memory,
+            ).requires_grad_()
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("randn_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if generator is None:
+            return op_randn_like.table[key_set](
+                key_set, input, dtype, layout, device, pin_memory, memory_format,
+            )
+        return op_randn_like_generator.table[key_set](
+            key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
+        )
+    except Exception as error: _refuse(error, "randn_like", locals()); raise
+
+op_normal_ = _define(
+    "aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_normal_(self, mean=0.0, std=1.0, *, generator=None):
+    """Fill this tensor with normal numbers.
+
+    Args:
+        self: (*).
+        mean: float, default 0.0.
+        std: float, default 1.0.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.normal_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_normal_.table[key_set](key_set, self, mean, std, generator)
+    except Exception as error: _refuse(error, "normal_", locals()); raise
+
+op_normal_Tensor_float = _define(
+    "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_normal_float_Tensor = _define(
+    "aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_normal_Tensor_Tensor = _define(
+    "aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_normal_float_float = _define(
+    "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_normal_Tensor_float_out = _define(
+    "aten::normal.Tensor_float_out(Tensor mean, float std=1, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_normal_float_Tensor_out = _define(
+    "aten::normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_normal_Tensor_Tensor_out = _define(
+    "aten::normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_normal_float_float_out = _define(
+    "aten::normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def normal(
+    mean, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None,
+    pin_memory=None, out=None,
+):
+    """Normal numbers of this mean and standard deviation: tensors, or numbers and a size.
+
+    Args:
+        mean: (*).
+        std: float or Tensor, default 1.0.
+        size: ints, optional.
+        generator: generator, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: mean: zeros_like(mean)
+    Native: native/random.py. Matches torch.normal.
+
+    >>> gt.normal(gt.zeros(3), 1.0).shape, gt.normal(0.0, 2.0, (4,)).shape
+    (gputensor.Size([3]), gputensor.Size([4]))"""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("normal", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if out is not None:
+            if (
+                size is None
+                and dtype is None
+                and layout is None
+                and device is None
+                and pin_memory is None
+                and hasattr(mean, "_keys")
+                and hasattr(std, "_keys")
+            ):
+                include, keep = _state.get()
+                key_set = (mean._keys | std._keys | include) & keep
+                key_set |= _checked_out("normal", out)._keys & keep
+                return op_normal_Tensor_Tensor_out.table[key_set](
+                    key_set, mean, std, generator, out,
+                )
+            if (
+                size is None
+                and dtype is None
+                and layout is None
+                and device is None
+                and pin_memory is None
+                and mean is not None
+                and not hasattr(mean, "_keys")
+            ):
+                include, keep = _state.get()
+                key_set = (std._keys | include) & keep
+                key_set |= _checked_out("normal", out)._keys & keep
+                return op_normal_float_Tensor_out.table[key_set](key_set, mean, std, generator, out)
+            if (
+                size is None
+                and dtype is None
+                and layout is None
+                and device is None
+                and pin_memory is None
+            ):
+                include, keep = _state.get()
+                key_set = (mean._keys | include) & keep
+                key_set |= _checked_out("normal", out)._keys & keep
+                return op_normal_Tensor_float_out.table[key_set](key_set, mean, std, generator, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("normal", out)._keys & keep
+            return op_normal_float_float_out.table[key_set](
+                key_set, mean, std, size, generator, out,
+            )
+        if (
+            size is None
+            and dtype is None
+            and layout is None
+            and device is None
+            and pin_memory is None
+            and hasattr(mean, "_keys")
+            and hasattr(std, "_keys")
+        ):
+            include, keep = _state.get()
+            key_set = (mean._keys | std._keys | include) & keep
+            return op_normal_Tensor_Tensor.table[key_set](key_set, mean, std, generator)
+        if (
+            size is None
+            and dtype is None
+            and layout is None
+            and device is None
+            and pin_memory is None
+            and mean is not None
+            and not hasattr(mean, "_keys")
+        ):
+            include, keep = _state.get()
+            key_set = (std._keys | include) & keep
+            return op_normal_float_Tensor.table[key_set](key_set, mean, std, generator)
+        if (
+            size is None
+            and dtype is None
+            and layout is None
+            and device is None
+            and pin_memory is None
+        ):
+            include, keep = _state.get()
+            key_set = (mean._keys | include) & keep
+            return op_normal_Tensor_float.table[key_set](key_set, mean, std, generator)
+        include, keep = _state.get()
+        key_set = include & keep
+        return op_normal_float_float.table[key_set](
+            key_set, mean, std, size, generator, dtype, layout, device, pin_memory,
+        )
+    except Exception as error: _refuse(error, "normal", locals()); raise
+
+op_log_normal_ = _define(
+    "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_log_normal_(self, mean=1.0, std=2.0, *, generator=None):
+    """Fill this tensor with numbers whose logarithm is normal.
+
+    Args:
+        self: (*).
+        mean: float, default 1.0.
+        std: float, default 2.0.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.log_normal_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log_normal_.table[key_set](key_set, self, mean, std, generator)
+    except Exception as error: _refuse(error, "log_normal_", locals()); raise
+
+op_exponential_ = _define(
+    "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_exponential_(self, lambd=1.0, *, generator=None):
+    """Fill this tensor with exponential numbers of rate lambd; none is 0.
+
+    Args:
+        self: (*).
+        lambd: float, default 1.0.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.exponential_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_exponential_.table[key_set](key_set, self, lambd, generator)
+    except Exception as error: _refuse(error, "exponential_", locals()); raise
+
+op_cauchy_ = _define(
+    "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
+    """Fill this tensor with numbers of a Cauchy distribution.
+
+    Args:
+        self: (*).
+        median: float, default 0.0.
+        sigma: float, default 1.0.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.cauchy_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_cauchy_.table[key_set](key_set, self, median, sigma, generator)
+    except Exception as error: _refuse(error, "cauchy_", locals()); raise
+
+op_geometric_ = _define(
+    "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_geometric_(self, p, *, generator=None):
+    """Fill this tensor with how many tries a success of probability p takes.
+
+    Args:
+        self: (*).
+        p: float.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.geometric_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_geometric_.table[key_set](key_set, self, p, generator)
+    except Exception as error: _refuse(error, "geometric_", locals()); raise
+
+op_random__from = _define(
+    "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_random__to = _define(
+    "aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_random_ = _define(
+    "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_random_(self, from_=None, to=None, *, generator=None):
+    """Fill this tensor with integers from `from` (0) to below `to`, or up to the largest
+    that its dtype counts to.
+
+    Args:
+        self: (*).
+        from_: int, optional.
+        to: int, optional.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.random_.
+
+    >>> bool((gt.empty(9).random_(3) < 3).all())
+    True"""
+    try:
+        if to is None:
+            from_, to = None, from_
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        if from_ is None and to is None:
+            return op_random_.table[key_set](key_set, self, generator)
+        if from_ is None:
+            return op_random__to.table[key_set](key_set, self, to, generator)
+        return op_random__from.table[key_set](key_set, self, from_, to, generator)
+    except Exception as error: _refuse(error, "random_", locals()); raise
+
+op_randint = _define(
+    "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randint_generator = _define(
+    "aten::randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randint_out = _define(
+    "aten::randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_randint_generator_out = _define(
+    "aten::randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_randint_low = _define(
+    "aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randint_low_generator = _define(
+    "aten::randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randint_low_out = _define(
+    "aten::randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_randint_low_generator_out = _define(
+    "aten::randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def randint(
+    low=None, high=None, size=None, *, generator=None, dtype=None, layout=None, device=None,
+    pin_memory=None, requires_grad=False, out=None,
+):
+    """Integers from low (0) to below high: randint(high, size) or randint(low, high, size).
+
+    Args:
+        low: int, optional.
+        high: int, optional.
+        size: ints, optional.
+        generator: generator, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        requires_grad: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/random.py. Matches torch.randint.
+
+    >>> gt.randint(3, (2, 2)).dtype, gt.randint(5, 6, (2,))
+    (gputensor.int64, tensor([5, 5]))"""
+    try:
+        if requires_grad:
+            return randint(
+                low=low, high=high, size=size, generator=generator, dtype=dtype, layout=layout,
+                device=device, pin_memory=pin_memory,
+            ).requires_grad_()
+        if isinstance(high, (tuple, list)):
+            low, high, size = None, low, high
+        elif high is None:
+            low, high = None, low
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("randint", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        include, keep = _state.get()
+        key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("randint", out)._keys & keep
+            if low is None and generator is None:
+                return op_randint_out.table[key_set](key_set, high, size, out)
+            if low is not None and generator is None:
+                return op_randint_low_out.table[key_set](key_set, low, high, size, out)
+            if low is None:
+                return op_randint_generator_out.table[key_set](key_set, high, size, generator, out)
+            return op_randint_low_generator_out.table[key_set](
+                key_set, low, high, size, generator, out,
+            )
+        if low is None and generator is None:
+            return op_randint.table[key_set](
+                key_set, high, size, dtype, layout, device, pin_memory,
+            )
+        if low is not None and generator is None:
+            return op_randint_low.table[key_set](
+                key_set, low, high, size, dtype, layout, device, pin_memory,
+            )
+        if low is None:
+            return op_randint_generator.table[key_set](
+                key_set, high, size, generator, dtype, layout, device, pin_memory,
+            )
+        return op_randint_low_generator.table[key_set](
+            key_set, low, high, size, generator, dtype, layout, device, pin_memory,
+        )
+    except Exception as error: _refuse(error, "randint", locals()); raise
+
+op_randint_like = _define(
+    "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+op_randint_like_generator = _define(
+    "aten::randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+op_randint_like_low_dtype = _define(
+    "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+op_randint_like_low_generator_dtype = _define(
+    "aten::randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+def randint_like(
+    input, low=None, high=None, *, memory_format=None, generator=None, dtype=None,
+    layout=None, device=None, pin_memory=None, requires_grad=False,
+):
+    """Integers from low (0) to below high with the shape, dtype, device and strides of
+    input.
+
+    Args:
+        input: (*).
+        low: int, optional.
+        high: int, optional.
+        memory_format: memory format, optional.
+        generator: generator, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        requires_grad: bool, default False.
+    Native: native/random.py. Matches torch.randint_like."""
+    try:
+        if requires_grad:
+            return randint_like(
+                input=input, low=low, high=high, memory_format=memory_format, generator=generator,
+                dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+            ).requires_grad_()
+        if high is None:
+            low, high = None, low
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("randint_like", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if low is None and generator is None:
+            return op_randint_like.table[key_set](
+                key_set, input, high, dtype, layout, device, pin_memory, memory_format,
+            )
+        if low is not None and generator is None:
+            return op_randint_like_low_dtype.table[key_set](
+                key_set, input, low, high, dtype, layout, device, pin_memory, memory_format,
+            )
+        if low is None:
+            return op_randint_like_generator.table[key_set](
+                key_set, input, high, generator, dtype, layout, device, pin_memory,
+                memory_format,
+            )
+        return op_randint_like_low_generator_dtype.table[key_set](
+            key_set, input, low, high, generator, dtype, layout, device, pin_memory,
+            memory_format,
+        )
+    except Exception as error: _refuse(error, "randint_like", locals()); raise
+
+op_randperm = _define(
+    "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("core", "nondeterministic_seeded",))
+op_randperm_generator = _define(
+    "aten::randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randperm_out = _define(
+    "aten::randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_randperm_generator_out = _define(
+    "aten::randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def randperm(
+    n, *, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False, out=None,
+):
+    """The integers from 0 to below n in a random order.
+
+    Args:
+        n: int.
+        generator: generator, optional.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        requires_grad: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/random.py. Matches torch.randperm.
+
+    >>> gt.randperm(4).sum()
+    tensor(6)"""
+    try:
+        if requires_grad:
+            return randperm(
+                n=n, generator=generator, dtype=dtype, layout=layout, device=device,
+                pin_memory=pin_memory,
+            ).requires_grad_()
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("randperm", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        include, keep = _state.get()
+        key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("randperm", out)._keys & keep
+            if generator is None:
+                return op_randperm_out.table[key_set](key_set, n, out)
+            return op_randperm_generator_out.table[key_set](key_set, n, generator, out)
+        if generator is None:
+            return op_randperm.table[key_set](key_set, n, dtype, layout, device, pin_memory)
+        return op_randperm_generator.table[key_set](
+            key_set, n, generator, dtype, layout, device, pin_memory,
+        )
+    except Exception as error: _refuse(error, "randperm", locals()); raise
+
+op_bernoulli = _define(
+    "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_bernoulli_out = _define(
+    "aten::bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_bernoulli_p = _define(
+    "aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded", "reads_geometry",))
+op_bernoulli_float_out = _define(
+    "aten::bernoulli.float_out(Tensor self, float p, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def bernoulli(input, p=None, *, generator=None, out=None):
+    """1 with the probability that each element is, else 0; or with probability p.
+
+    Args:
+        input: (*).
+        p: float, optional.
+        generator: generator, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: zeros_like(grad)
+    Native: native/random.py. Matches torch.bernoulli."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bernoulli", out)._keys & keep
+            if p is None:
+                return op_bernoulli_out.table[key_set](key_set, input, generator, out)
+            return op_bernoulli_float_out.table[key_set](key_set, input, p, generator, out)
+        if p is None:
+            return op_bernoulli.table[key_set](key_set, input, generator)
+        return op_bernoulli_p.table[key_set](key_set, input, p, generator)
+    except Exception as error: _refuse(error, "bernoulli", locals()); raise
+
+def Tensor_bernoulli(self, p=None, *, generator=None):
+    """1 with the probability that each element is, else 0; or with probability p. See
+    gt.bernoulli."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        if p is None:
+            return op_bernoulli.table[key_set](key_set, self, generator)
+        return op_bernoulli_p.table[key_set](key_set, self, p, generator)
+    except Exception as error: _refuse(error, "bernoulli", locals()); raise
+
+op_bernoulli__Tensor = _define(
+    "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+op_bernoulli__float = _define(
+    "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def Tensor_bernoulli_(self, p=0.5, *, generator=None):
+    """Fill this tensor with 1, with the probabilities of p, which is broadcast, and else 0.
+
+    Args:
+        self: (*).
+        p: (*), default 0.5.
+        generator: generator, optional.
+    Returns: self.
+    Gradient: self: zeros_like(grad); p: zeros_like(p)
+    Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.bernoulli_."""
+    try:
+        if hasattr(p, "_keys"):
+            include, keep = _state.get()
+            key_set = (self._keys | p._keys | include) & keep
+            return op_bernoulli__Tensor.table[key_set](key_set, self, p, generator)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_bernoulli__float.table[key_set](key_set, self, p, generator)
+    except Exception as error: _refuse(error, "bernoulli_", locals()); raise
+
+def call_bernoulli__float(self, p=0.5, generator=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_bernoulli__float.table[key_set](key_set, self, p, generator)
+
+op_native_dropout = _define(
+    "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+    ("core", "nondeterministic_seeded",))
+def native_dropout(input, p, train):
+    """Elements kept with probability 1 - p and scaled by its inverse, and a mask of those
+    that were kept.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Gradient: input: native_dropout_input_backward(grad, result1, p, train)
+    Native: native/random.py. Matches torch.native_dropout."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_native_dropout.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "native_dropout", locals()); raise
+
+def call_native_dropout(input, p, train):
+    include, keep = _state.get()
+    key_set = (input._keys | include) & keep
+    return op_native_dropout.table[key_set](key_set, input, p, train)
+
+op_native_dropout_backward = _define(
+    "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
+    ("pointwise",))
+def call_native_dropout_backward(grad_output, mask, scale):
+    include, keep = _state.get()
+    key_set = (grad_output._keys | mask._keys | include) & keep
+    return op_native_dropout_backward.table[key_set](key_set, grad_output, mask, scale)
+
+op_dropout = _define(
+    "aten::dropout(Tensor input, float p, bool train) -> Tensor",
+    ("nondeterministic_seeded",))
+def dropout(input, p, train):
+    """In training, elements are zero with probability p and the others scaled by 1 / (1 -
+    p).
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Native: native/random.py. Matches torch.dropout."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_dropout.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "dropout", locals()); raise
+
+op_dropout_ = _define(
+    "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def dropout_(input, p, train):
+    """dropout in place.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Returns: input.
+    Native: native/random.py. Matches torch.dropout_."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_dropout_.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "dropout_", locals()); raise
+
+op_feature_dropout = _define(
+    "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
+    ("nondeterministic_seeded",))
+def feature_dropout(input, p, train):
+    """As dropout, of whole channels: the first two dimensions have one fate each.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Native: native/random.py. Matches torch.feature_dropout."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_feature_dropout.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "feature_dropout", locals()); raise
+
+op_feature_dropout_ = _define(
+    "aten::feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def feature_dropout_(input, p, train):
+    """feature_dropout in place.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Returns: input.
+    Native: native/random.py. Matches torch.feature_dropout_."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_feature_dropout_.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "feature_dropout_", locals()); raise
+
+op_alpha_dropout = _define(
+    "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+    ("nondeterministic_seeded",))
+def alpha_dropout(input, p, train):
+    """As dropout, with SELU's limit in place of zero, so that mean and variance stay.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Native: native/random.py. Matches torch.alpha_dropout."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_alpha_dropout.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "alpha_dropout", locals()); raise
+
+op_alpha_dropout_ = _define(
+    "aten::alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def alpha_dropout_(input, p, train):
+    """alpha_dropout in place.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Returns: input.
+    Native: native/random.py. Matches torch.alpha_dropout_."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_alpha_dropout_.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "alpha_dropout_", locals()); raise
+
+op_feature_alpha_dropout = _define(
+    "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+    ("nondeterministic_seeded",))
+def feature_alpha_dropout(input, p, train):
+    """As alpha_dropout, of whole channels.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Native: native/random.py. Matches torch.feature_alpha_dropout."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_feature_alpha_dropout.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "feature_alpha_dropout", locals()); raise
+
+op_feature_alpha_dropout_ = _define(
+    "aten::feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def feature_alpha_dropout_(input, p, train):
+    """feature_alpha_dropout in place.
+
+    Args:
+        input: (*).
+        p: float.
+        train: bool.
+    Returns: input.
+    Native: native/random.py. Matches torch.feature_alpha_dropout_."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_feature_alpha_dropout_.table[key_set](key_set, input, p, train)
+    except Exception as error: _refuse(error, "feature_alpha_dropout_", locals()); raise

@@ -71,14 +71,48 @@ def arange(
                 key_set, start, end, dtype, layout, device, pin_memory,
             )
         return op_arange_start_step.table[key_set](
-            key_set, start, end, 1 if step is None else step, dtype, layout, device, pin_memory,
+            key_set, start, end, 1 if step is None else step, dtype, layout, device,
+            pin_memory,
         )
     except Exception as error: _refuse(error, "arange", locals()); raise
+
+def call_arange(end, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_arange.table[key_set](key_set, end, dtype, layout, device, pin_memory)
+
+def call_arange_start(start, end, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_arange_start.table[key_set](
+        key_set, start, end, dtype, layout, device, pin_memory,
+    )
+
+def call_arange_start_step(
+    start, end, step=1, dtype=None, layout=None, device=None, pin_memory=None,
+):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_arange_start_step.table[key_set](
+        key_set, start, end, step, dtype, layout, device, pin_memory,
+    )
 
 op_linspace = _define(
     "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 op_linspace_out = _define(
     "aten::linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)")
+op_linspace_Tensor_Tensor = _define(
+    "aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_linspace_Tensor_Tensor_out = _define(
+    "aten::linspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)")
+op_linspace_Tensor_Scalar = _define(
+    "aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_linspace_Tensor_Scalar_out = _define(
+    "aten::linspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)")
+op_linspace_Scalar_Tensor = _define(
+    "aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_linspace_Scalar_Tensor_out = _define(
+    "aten::linspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)")
 def linspace(
     start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
@@ -86,8 +120,8 @@ def linspace(
     """steps numbers evenly spaced from start to end, both included.
 
     Args:
-        start: number.
-        end: number.
+        start: number or Tensor.
+        end: number or Tensor.
         steps: int.
         dtype: dtype, optional.
         layout: layout, optional.
@@ -97,21 +131,149 @@ def linspace(
         out: Tensor that takes the result, optional.
     Native: native/range.py. Matches torch.linspace."""
     try:
+        if requires_grad:
+            return linspace(
+                start=start, end=end, steps=steps, dtype=dtype, layout=layout, device=device,
+                pin_memory=pin_memory,
+            ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("linspace", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if out is not None:
+            if hasattr(end, "_keys") and hasattr(start, "_keys"):
+                include, keep = _state.get()
+                key_set = (start._keys | end._keys | include) & keep
+                key_set |= _checked_out("linspace", out)._keys & keep
+                return op_linspace_Tensor_Tensor_out.table[key_set](key_set, start, end, steps, out)
+            if hasattr(start, "_keys"):
+                include, keep = _state.get()
+                key_set = (start._keys | include) & keep
+                key_set |= _checked_out("linspace", out)._keys & keep
+                return op_linspace_Tensor_Scalar_out.table[key_set](key_set, start, end, steps, out)
+            if hasattr(end, "_keys"):
+                include, keep = _state.get()
+                key_set = (end._keys | include) & keep
+                key_set |= _checked_out("linspace", out)._keys & keep
+                return op_linspace_Scalar_Tensor_out.table[key_set](key_set, start, end, steps, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("linspace", out)._keys & keep
+            return op_linspace_out.table[key_set](key_set, start, end, steps, out)
+        if hasattr(end, "_keys") and hasattr(start, "_keys"):
+            include, keep = _state.get()
+            key_set = (start._keys | end._keys | include) & keep
+            return op_linspace_Tensor_Tensor.table[key_set](
+                key_set, start, end, steps, dtype, layout, device, pin_memory,
+            )
+        if hasattr(start, "_keys"):
+            include, keep = _state.get()
+            key_set = (start._keys | include) & keep
+            return op_linspace_Tensor_Scalar.table[key_set](
+                key_set, start, end, steps, dtype, layout, device, pin_memory,
+            )
+        if hasattr(end, "_keys"):
+            include, keep = _state.get()
+            key_set = (end._keys | include) & keep
+            return op_linspace_Scalar_Tensor.table[key_set](
+                key_set, start, end, steps, dtype, layout, device, pin_memory,
+            )
         include, keep = _state.get()
         key_set = include & keep
-        if out is not None:
-            key_set |= _checked_out("linspace", out)._keys & keep
-            result = op_linspace_out.table[key_set](key_set, start, end, steps, out)
-            return result.requires_grad_() if requires_grad else result
-        result = op_linspace.table[key_set](
+        return op_linspace.table[key_set](
             key_set, start, end, steps, dtype, layout, device, pin_memory,
         )
-        return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "linspace", locals()); raise
+
+def call_linspace(start, end, steps, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_linspace.table[key_set](
+        key_set, start, end, steps, dtype, layout, device, pin_memory,
+    )
+
+op_logspace = _define(
+    "aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_logspace_out = _define(
+    "aten::logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)")
+op_logspace_Tensor_Tensor = _define(
+    "aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_logspace_Tensor_Scalar = _define(
+    "aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_logspace_Scalar_Tensor = _define(
+    "aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+def logspace(
+    start, end, steps, base=10.0, *, dtype=None, layout=None, device=None, pin_memory=None,
+    requires_grad=False, out=None,
+):
+    """base to the power of steps numbers evenly spaced from start to end.
+
+    Args:
+        start: number or Tensor.
+        end: number or Tensor.
+        steps: int.
+        base: float, default 10.0.
+        dtype: dtype, optional.
+        layout: layout, optional.
+        device: device, optional.
+        pin_memory: bool, optional.
+        requires_grad: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/range.py. Matches torch.logspace."""
+    try:
+        if requires_grad:
+            return logspace(
+                start=start, end=end, steps=steps, base=base, dtype=dtype, layout=layout,
+                device=device, pin_memory=pin_memory,
+            ).requires_grad_()
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("logspace", dtype)
+        if device is not None and type(device) is not _device:
+            device = _device(device)
+        if out is not None:
+            if hasattr(end, "_keys") and hasattr(start, "_keys"):
+                raise _errors.no_out("logspace")
+            if hasattr(start, "_keys"):
+                raise _errors.no_out("logspace")
+            if hasattr(end, "_keys"):
+                raise _errors.no_out("logspace")
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("logspace", out)._keys & keep
+            return op_logspace_out.table[key_set](key_set, start, end, steps, base, out)
+        if hasattr(end, "_keys") and hasattr(start, "_keys"):
+            include, keep = _state.get()
+            key_set = (start._keys | end._keys | include) & keep
+            return op_logspace_Tensor_Tensor.table[key_set](
+                key_set, start, end, steps, base, dtype, layout, device, pin_memory,
+            )
+        if hasattr(start, "_keys"):
+            include, keep = _state.get()
+            key_set = (start._keys | include) & keep
+            return op_logspace_Tensor_Scalar.table[key_set](
+                key_set, start, end, steps, base, dtype, layout, device, pin_memory,
+            )
+        if hasattr(end, "_keys"):
+            include, keep = _state.get()
+            key_set = (end._keys | include) & keep
+            return op_logspace_Scalar_Tensor.table[key_set](
+                key_set, start, end, steps, base, dtype, layout, device, pin_memory,
+            )
+        include, keep = _state.get()
+        key_set = include & keep
+        return op_logspace.table[key_set](
+            key_set, start, end, steps, base, dtype, layout, device, pin_memory,
+        )
+    except Exception as error: _refuse(error, "logspace", locals()); raise
+
+def call_logspace(
+    start, end, steps, base=10.0, dtype=None, layout=None, device=None, pin_memory=None,
+):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_logspace.table[key_set](
+        key_set, start, end, steps, base, dtype, layout, device, pin_memory,
+    )
 
 op_eye = _define(
     "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -155,3 +317,8 @@ def eye(
             return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         return op_eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
     except Exception as error: _refuse(error, "eye", locals()); raise
+
+def call_eye(n, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)

@@ -71,6 +71,105 @@ def call_sum_dim_IntList(self, dim, keepdim=False, dtype=None):
     key_set = (self._keys | include) & keep
     return op_sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
 
+op_nansum = _define(
+    "aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ("reduction",))
+op_nansum_out = _define(
+    "aten::nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Sum of the elements that are not NaN, of all or along dimensions.
+
+    Args:
+        input: (*), any dtype but complex; integers and bool sum as int64.
+        dim: int or ints, optional.
+        keepdim: bool, default False.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: sum_backward(grad, input.shape, dim, keepdim) * (input == input)
+    Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.nansum.
+
+    >>> gt.nansum(gt.tensor([1.0, float("nan"), 2.0]))
+    tensor(3.)"""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("nansum", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("nansum", out)._keys & keep
+            return op_nansum_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
+        return op_nansum.table[key_set](key_set, input, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "nansum", locals()); raise
+
+def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None):
+    """Sum of the elements that are not NaN, of all or along dimensions. See gt.nansum."""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("nansum", dtype)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "nansum", locals()); raise
+
+def call_nansum(self, dim=None, keepdim=False, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
+
+op_prod = _define(
+    "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+    ("core", "reduction",))
+op_prod_out = _define(
+    "aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+op_prod_dim_int = _define(
+    "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ("core", "reduction",))
+op_prod_int_out = _define(
+    "aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Product of all elements, or along a dimension.
+
+    Args:
+        input: (*), any dtype; integers and bool multiply as int64.
+        dim: int, optional.
+        keepdim: bool, default False.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: prod_backward(grad, input, dim, keepdim)
+    Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.prod.
+
+    >>> gt.prod(gt.arange(1, 5))
+    tensor(24)"""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("prod", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("prod", out)._keys & keep
+            if dim is None and not keepdim:
+                return op_prod_out.table[key_set](key_set, input, dtype, out)
+            return op_prod_int_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
+        if dim is None and not keepdim:
+            return op_prod.table[key_set](key_set, input, dtype)
+        return op_prod_dim_int.table[key_set](key_set, input, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "prod", locals()); raise
+
+def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None):
+    """Product of all elements, or along a dimension. See gt.prod."""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("prod", dtype)
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        if dim is None and not keepdim:
+            return op_prod.table[key_set](key_set, self, dtype)
+        return op_prod_dim_int.table[key_set](key_set, self, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "prod", locals()); raise
+
 op_mean = _define(
     "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     ("core", "reduction",))
@@ -126,6 +225,11 @@ def call_mean(self, dtype=None):
     key_set = (self._keys | include) & keep
     return op_mean.table[key_set](key_set, self, dtype)
 
+def call_mean_dim(self, dim, keepdim=False, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
+
 op_amax = _define(
     "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     ("core", "reduction",))
@@ -159,6 +263,11 @@ def Tensor_amax(self, dim=(), keepdim=False):
         return op_amax.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "amax", locals()); raise
 
+def call_amax(self, dim=(), keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_amax.table[key_set](key_set, self, dim, keepdim)
+
 op_amin = _define(
     "aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     ("core", "reduction",))
@@ -191,6 +300,11 @@ def Tensor_amin(self, dim=(), keepdim=False):
         key_set = (self._keys | include) & keep
         return op_amin.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "amin", locals()); raise
+
+def call_amin(self, dim=(), keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_amin.table[key_set](key_set, self, dim, keepdim)
 
 op_any = _define("aten::any(Tensor self) -> Tensor", ("core", "reduction",))
 op_any_all_out = _define(
@@ -246,6 +360,11 @@ def Tensor_any(self, dim=None, keepdim=False):
         return op_any_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "any", locals()); raise
 
+def call_any_dim(self, dim, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_any_dim.table[key_set](key_set, self, dim, keepdim)
+
 op_all = _define("aten::all(Tensor self) -> Tensor", ("reduction",))
 op_all_all_out = _define(
     "aten::all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -299,3 +418,88 @@ def Tensor_all(self, dim=None, keepdim=False):
             return op_all_dims.table[key_set](key_set, self, dim, keepdim)
         return op_all_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "all", locals()); raise
+
+def call_all(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_all.table[key_set](key_set, self)
+
+op_logsumexp = _define(
+    "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+    ("reduction",))
+op_logsumexp_out = _define(
+    "aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def logsumexp(input, dim, keepdim=False, *, out=None):
+    """Logarithm of the sum of exp along dimensions, without its overflow.
+
+    Args:
+        input: (*).
+        dim: int or ints.
+        keepdim: bool, default False.
+        out: Tensor that takes the result, optional.
+    Gradient: logsumexp_backward(grad, input, result, dim, keepdim)
+    Native: native/reduce.py. Matches torch.logsumexp.
+
+    >>> gt.logsumexp(gt.tensor([1000.0, 1000.0]), 0)
+    tensor(1000.6932)"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logsumexp", out)._keys & keep
+            return op_logsumexp_out.table[key_set](key_set, input, dim, keepdim, out)
+        return op_logsumexp.table[key_set](key_set, input, dim, keepdim)
+    except Exception as error: _refuse(error, "logsumexp", locals()); raise
+
+def Tensor_logsumexp(self, dim, keepdim=False):
+    """Logarithm of the sum of exp along dimensions, without its overflow. See
+    gt.logsumexp."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
+    except Exception as error: _refuse(error, "logsumexp", locals()); raise
+
+op_count_nonzero = _define(
+    "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
+    ("reduction",))
+op_count_nonzero_out = _define(
+    "aten::count_nonzero.out(Tensor self, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+op_count_nonzero_dim_IntList = _define(
+    "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
+    ("reduction",))
+op_count_nonzero_dim_IntList_out = _define(
+    "aten::count_nonzero.dim_IntList_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("reduction",))
+def count_nonzero(input, dim=None, *, out=None):
+    """How many elements are not zero, of all or along dimensions.
+
+    Args:
+        input: (*).
+        dim: int or ints, optional.
+        out: Tensor that takes the result, optional.
+    Native: native/reduce.py. Matches torch.count_nonzero."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("count_nonzero", out)._keys & keep
+            if isinstance(dim, (tuple, list)):
+                return op_count_nonzero_dim_IntList_out.table[key_set](key_set, input, dim, out)
+            return op_count_nonzero_out.table[key_set](key_set, input, dim, out)
+        if isinstance(dim, (tuple, list)):
+            return op_count_nonzero_dim_IntList.table[key_set](key_set, input, dim)
+        return op_count_nonzero.table[key_set](key_set, input, dim)
+    except Exception as error: _refuse(error, "count_nonzero", locals()); raise
+
+def Tensor_count_nonzero(self, dim=None):
+    """How many elements are not zero, of all or along dimensions. See gt.count_nonzero."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        if isinstance(dim, (tuple, list)):
+            return op_count_nonzero_dim_IntList.table[key_set](key_set, self, dim)
+        return op_count_nonzero.table[key_set](key_set, self, dim)
+    except Exception as error: _refuse(error, "count_nonzero", locals()); raise

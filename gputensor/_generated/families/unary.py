@@ -35,6 +35,11 @@ def Tensor_neg(self):
     except Exception as error: _refuse(error, "neg", locals()); raise
 Tensor___neg__ = Tensor_neg
 
+def call_neg(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_neg.table[key_set](key_set, self)
+
 op_neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_neg_(self):
     """In place: Minus each element. See gt.neg."""
@@ -43,6 +48,16 @@ def Tensor_neg_(self):
         key_set = (self._keys | include) & keep
         return op_neg_.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "neg_", locals()); raise
+
+op_negative = _define("aten::negative(Tensor self) -> Tensor", ("pointwise",))
+op_negative_out = _define(
+    "aten::negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+negative = neg
+Tensor_negative = Tensor_neg
+
+op_negative_ = _define("aten::negative_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_negative_ = Tensor_neg_
 
 op_conj_physical = _define(
     "aten::conj_physical(Tensor self) -> Tensor",
@@ -102,7 +117,7 @@ def abs(input, *, out=None):
     Args:
         input: (*), any dtype; the result of complex is real.
         out: Tensor that takes the result, optional.
-    Gradient: abs_backward(grad, input)
+    Gradient: grad * input.sgn()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs."""
     try:
         include, keep = _state.get()
@@ -122,6 +137,11 @@ def Tensor_abs(self):
     except Exception as error: _refuse(error, "abs", locals()); raise
 Tensor___abs__ = Tensor_abs
 
+def call_abs(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_abs.table[key_set](key_set, self)
+
 op_abs_ = _define("aten::abs_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_abs_(self):
     """In place: Absolute value of each element. See gt.abs."""
@@ -130,6 +150,16 @@ def Tensor_abs_(self):
         key_set = (self._keys | include) & keep
         return op_abs_.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "abs_", locals()); raise
+
+op_absolute = _define("aten::absolute(Tensor self) -> Tensor", ("pointwise",))
+op_absolute_out = _define(
+    "aten::absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+absolute = abs
+Tensor_absolute = Tensor_abs
+
+op_absolute_ = _define("aten::absolute_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_absolute_ = Tensor_abs_
 
 op_exp = _define("aten::exp(Tensor self) -> Tensor", ("core", "pointwise",))
 op_exp_out = _define("aten::exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -157,6 +187,11 @@ def Tensor_exp(self):
         key_set = (self._keys | include) & keep
         return op_exp.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "exp", locals()); raise
+
+def call_exp(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_exp.table[key_set](key_set, self)
 
 op_exp_ = _define("aten::exp_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_exp_(self):
@@ -214,6 +249,1716 @@ def Tensor_relu_(self):
         return op_relu_.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "relu_", locals()); raise
 
+op_acos = _define("aten::acos(Tensor self) -> Tensor", ("core", "pointwise",))
+op_acos_out = _define(
+    "aten::acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def acos(input, *, out=None):
+    """Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1, 1].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: -grad * conj((1 - input * input).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acos."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("acos", out)._keys & keep
+            return op_acos_out.table[key_set](key_set, input, out)
+        return op_acos.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "acos", locals()); raise
+
+def Tensor_acos(self):
+    """Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1, 1]. See
+    gt.acos."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_acos.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "acos", locals()); raise
+
+op_acos_ = _define("aten::acos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_acos_(self):
+    """In place: Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1,
+    1]. See gt.acos."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_acos_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "acos_", locals()); raise
+
+op_arccos = _define("aten::arccos(Tensor self) -> Tensor", ("pointwise",))
+op_arccos_out = _define(
+    "aten::arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arccos = acos
+Tensor_arccos = Tensor_acos
+
+op_arccos_ = _define("aten::arccos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_arccos_ = Tensor_acos_
+
+op_acosh = _define("aten::acosh(Tensor self) -> Tensor", ("core", "pointwise",))
+op_acosh_out = _define(
+    "aten::acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def acosh(input, *, out=None):
+    """Inverse hyperbolic cosine of each element; NaN below 1.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj((input + 1).rsqrt() * (input - 1).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acosh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("acosh", out)._keys & keep
+            return op_acosh_out.table[key_set](key_set, input, out)
+        return op_acosh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "acosh", locals()); raise
+
+def Tensor_acosh(self):
+    """Inverse hyperbolic cosine of each element; NaN below 1. See gt.acosh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_acosh.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "acosh", locals()); raise
+
+op_acosh_ = _define("aten::acosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_acosh_(self):
+    """In place: Inverse hyperbolic cosine of each element; NaN below 1. See gt.acosh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_acosh_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "acosh_", locals()); raise
+
+op_arccosh = _define("aten::arccosh(Tensor self) -> Tensor", ("pointwise",))
+op_arccosh_out = _define(
+    "aten::arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arccosh = acosh
+Tensor_arccosh = Tensor_acosh
+
+op_arccosh_ = _define("aten::arccosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_arccosh_ = Tensor_acosh_
+
+op_angle = _define("aten::angle(Tensor self) -> Tensor", ("pointwise",))
+op_angle_out = _define(
+    "aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def angle(input, *, out=None):
+    """Angle of each element in the complex plane; of real numbers 0 or pi.
+
+    Args:
+        input: (*), floating, or complex, which gives real; others promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: angle_backward(grad, input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.angle."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("angle", out)._keys & keep
+            return op_angle_out.table[key_set](key_set, input, out)
+        return op_angle.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "angle", locals()); raise
+
+def Tensor_angle(self):
+    """Angle of each element in the complex plane; of real numbers 0 or pi. See gt.angle."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_angle.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "angle", locals()); raise
+
+op_asin = _define("aten::asin(Tensor self) -> Tensor", ("core", "pointwise",))
+op_asin_out = _define(
+    "aten::asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def asin(input, *, out=None):
+    """Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of [-1, 1].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj((1 - input * input).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asin."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("asin", out)._keys & keep
+            return op_asin_out.table[key_set](key_set, input, out)
+        return op_asin.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "asin", locals()); raise
+
+def Tensor_asin(self):
+    """Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of [-1, 1]. See
+    gt.asin."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_asin.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "asin", locals()); raise
+
+op_asin_ = _define("aten::asin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_asin_(self):
+    """In place: Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of
+    [-1, 1]. See gt.asin."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_asin_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "asin_", locals()); raise
+
+op_arcsin = _define("aten::arcsin(Tensor self) -> Tensor", ("pointwise",))
+op_arcsin_out = _define(
+    "aten::arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arcsin = asin
+Tensor_arcsin = Tensor_asin
+
+op_arcsin_ = _define("aten::arcsin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_arcsin_ = Tensor_asin_
+
+op_asinh = _define("aten::asinh(Tensor self) -> Tensor", ("core", "pointwise",))
+op_asinh_out = _define(
+    "aten::asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def asinh(input, *, out=None):
+    """Inverse hyperbolic sine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj((input * input + 1).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asinh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("asinh", out)._keys & keep
+            return op_asinh_out.table[key_set](key_set, input, out)
+        return op_asinh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "asinh", locals()); raise
+
+def Tensor_asinh(self):
+    """Inverse hyperbolic sine of each element. See gt.asinh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_asinh.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "asinh", locals()); raise
+
+op_asinh_ = _define("aten::asinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_asinh_(self):
+    """In place: Inverse hyperbolic sine of each element. See gt.asinh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_asinh_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "asinh_", locals()); raise
+
+op_arcsinh = _define("aten::arcsinh(Tensor self) -> Tensor", ("pointwise",))
+op_arcsinh_out = _define(
+    "aten::arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arcsinh = asinh
+Tensor_arcsinh = Tensor_asinh
+
+op_arcsinh_ = _define("aten::arcsinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_arcsinh_ = Tensor_asinh_
+
+op_atan = _define("aten::atan(Tensor self) -> Tensor", ("core", "pointwise",))
+op_atan_out = _define(
+    "aten::atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def atan(input, *, out=None):
+    """Inverse tangent of each element, an angle in [-pi/2, pi/2].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / conj(input * input + 1)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atan."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("atan", out)._keys & keep
+            return op_atan_out.table[key_set](key_set, input, out)
+        return op_atan.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "atan", locals()); raise
+
+def Tensor_atan(self):
+    """Inverse tangent of each element, an angle in [-pi/2, pi/2]. See gt.atan."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_atan.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "atan", locals()); raise
+
+op_atan_ = _define("aten::atan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_atan_(self):
+    """In place: Inverse tangent of each element, an angle in [-pi/2, pi/2]. See gt.atan."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_atan_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "atan_", locals()); raise
+
+op_arctan = _define("aten::arctan(Tensor self) -> Tensor", ("pointwise",))
+op_arctan_out = _define(
+    "aten::arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arctan = atan
+Tensor_arctan = Tensor_atan
+
+op_arctan_ = _define("aten::arctan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_arctan_ = Tensor_atan_
+
+op_atanh = _define("aten::atanh(Tensor self) -> Tensor", ("core", "pointwise",))
+op_atanh_out = _define(
+    "aten::atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def atanh(input, *, out=None):
+    """Inverse hyperbolic tangent of each element; NaN outside of [-1, 1].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / conj(1 - input * input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atanh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("atanh", out)._keys & keep
+            return op_atanh_out.table[key_set](key_set, input, out)
+        return op_atanh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "atanh", locals()); raise
+
+def Tensor_atanh(self):
+    """Inverse hyperbolic tangent of each element; NaN outside of [-1, 1]. See gt.atanh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_atanh.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "atanh", locals()); raise
+
+op_atanh_ = _define("aten::atanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_atanh_(self):
+    """In place: Inverse hyperbolic tangent of each element; NaN outside of [-1, 1]. See
+    gt.atanh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_atanh_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "atanh_", locals()); raise
+
+op_arctanh = _define("aten::arctanh(Tensor self) -> Tensor", ("pointwise",))
+op_arctanh_out = _define(
+    "aten::arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+arctanh = atanh
+Tensor_arctanh = Tensor_atanh
+
+op_arctanh_ = _define("aten::arctanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_arctanh_ = Tensor_atanh_
+
+op_bitwise_not = _define("aten::bitwise_not(Tensor self) -> Tensor", ("core", "pointwise",))
+op_bitwise_not_out = _define(
+    "aten::bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def bitwise_not(input, *, out=None):
+    """Each bit turned over; of bool the other truth value.
+
+    Args:
+        input: (*), bool or an integer.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.bitwise_not."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("bitwise_not", out)._keys & keep
+            return op_bitwise_not_out.table[key_set](key_set, input, out)
+        return op_bitwise_not.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "bitwise_not", locals()); raise
+
+def Tensor_bitwise_not(self):
+    """Each bit turned over; of bool the other truth value. See gt.bitwise_not."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_bitwise_not.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "bitwise_not", locals()); raise
+Tensor___invert__ = Tensor_bitwise_not
+
+op_bitwise_not_ = _define("aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_bitwise_not_(self):
+    """In place: Each bit turned over; of bool the other truth value. See gt.bitwise_not."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_bitwise_not_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "bitwise_not_", locals()); raise
+
+op_ceil = _define("aten::ceil(Tensor self) -> Tensor", ("core", "pointwise",))
+op_ceil_out = _define(
+    "aten::ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def ceil(input, *, out=None):
+    """The smallest whole number that is not below each element.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+        out: Tensor that takes the result, optional.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.ceil."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("ceil", out)._keys & keep
+            return op_ceil_out.table[key_set](key_set, input, out)
+        return op_ceil.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "ceil", locals()); raise
+
+def Tensor_ceil(self):
+    """The smallest whole number that is not below each element. See gt.ceil."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_ceil.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "ceil", locals()); raise
+
+def call_ceil(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_ceil.table[key_set](key_set, self)
+
+op_ceil_ = _define("aten::ceil_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_ceil_(self):
+    """In place: The smallest whole number that is not below each element. See gt.ceil."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_ceil_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "ceil_", locals()); raise
+
+op_cos = _define("aten::cos(Tensor self) -> Tensor", ("core", "pointwise",))
+op_cos_out = _define("aten::cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+def cos(input, *, out=None):
+    """Cosine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: -grad * conj(input.sin())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cos."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("cos", out)._keys & keep
+            return op_cos_out.table[key_set](key_set, input, out)
+        return op_cos.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "cos", locals()); raise
+
+def Tensor_cos(self):
+    """Cosine of each element. See gt.cos."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_cos.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "cos", locals()); raise
+
+op_cos_ = _define("aten::cos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_cos_(self):
+    """In place: Cosine of each element. See gt.cos."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_cos_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "cos_", locals()); raise
+
+op_cosh = _define("aten::cosh(Tensor self) -> Tensor", ("core", "pointwise",))
+op_cosh_out = _define(
+    "aten::cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def cosh(input, *, out=None):
+    """Hyperbolic cosine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj(input.sinh())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cosh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("cosh", out)._keys & keep
+            return op_cosh_out.table[key_set](key_set, input, out)
+        return op_cosh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "cosh", locals()); raise
+
+def Tensor_cosh(self):
+    """Hyperbolic cosine of each element. See gt.cosh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_cosh.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "cosh", locals()); raise
+
+op_cosh_ = _define("aten::cosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_cosh_(self):
+    """In place: Hyperbolic cosine of each element. See gt.cosh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_cosh_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "cosh_", locals()); raise
+
+op_erf = _define("aten::erf(Tensor self) -> Tensor", ("core", "pointwise",))
+op_erf_out = _define("aten::erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+def erf(input, *, out=None):
+    """Error function of each element.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * 1.1283791670955126 * (-input * input).exp()
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erf.
+
+    >>> gt.erf(gt.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8427])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("erf", out)._keys & keep
+            return op_erf_out.table[key_set](key_set, input, out)
+        return op_erf.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "erf", locals()); raise
+
+def Tensor_erf(self):
+    """Error function of each element. See gt.erf."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_erf.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "erf", locals()); raise
+
+op_erf_ = _define("aten::erf_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_erf_(self):
+    """In place: Error function of each element. See gt.erf."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_erf_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "erf_", locals()); raise
+
+op_special_erf = _define("aten::special_erf(Tensor self) -> Tensor", ("pointwise",))
+op_special_erf_out = _define(
+    "aten::special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_erf = erf
+
+op_erfc = _define("aten::erfc(Tensor self) -> Tensor", ("pointwise",))
+op_erfc_out = _define(
+    "aten::erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def erfc(input, *, out=None):
+    """One minus the error function of each element.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * -1.1283791670955126 * (-input * input).exp()
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erfc."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("erfc", out)._keys & keep
+            return op_erfc_out.table[key_set](key_set, input, out)
+        return op_erfc.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "erfc", locals()); raise
+
+def Tensor_erfc(self):
+    """One minus the error function of each element. See gt.erfc."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_erfc.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "erfc", locals()); raise
+
+op_erfc_ = _define("aten::erfc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_erfc_(self):
+    """In place: One minus the error function of each element. See gt.erfc."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_erfc_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "erfc_", locals()); raise
+
+op_special_erfc = _define("aten::special_erfc(Tensor self) -> Tensor", ("pointwise",))
+op_special_erfc_out = _define(
+    "aten::special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_erfc = erfc
+
+op_exp2 = _define("aten::exp2(Tensor self) -> Tensor", ("pointwise",))
+op_exp2_out = _define(
+    "aten::exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def exp2(input, *, out=None):
+    """2 to the power of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj(result) * 0.6931471805599453
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp2."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("exp2", out)._keys & keep
+            return op_exp2_out.table[key_set](key_set, input, out)
+        return op_exp2.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "exp2", locals()); raise
+
+def Tensor_exp2(self):
+    """2 to the power of each element. See gt.exp2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_exp2.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "exp2", locals()); raise
+
+op_exp2_ = _define("aten::exp2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_exp2_(self):
+    """In place: 2 to the power of each element. See gt.exp2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_exp2_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "exp2_", locals()); raise
+
+op_special_exp2 = _define("aten::special_exp2(Tensor self) -> Tensor", ("pointwise",))
+op_special_exp2_out = _define(
+    "aten::special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_exp2 = exp2
+
+op_expm1 = _define("aten::expm1(Tensor self) -> Tensor", ("core", "pointwise",))
+op_expm1_out = _define(
+    "aten::expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def expm1(input, *, out=None):
+    """e to the power of each element, minus 1; exact near 0.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * (conj(result) + 1)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.expm1."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("expm1", out)._keys & keep
+            return op_expm1_out.table[key_set](key_set, input, out)
+        return op_expm1.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "expm1", locals()); raise
+
+def Tensor_expm1(self):
+    """e to the power of each element, minus 1; exact near 0. See gt.expm1."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_expm1.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "expm1", locals()); raise
+
+op_expm1_ = _define("aten::expm1_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_expm1_(self):
+    """In place: e to the power of each element, minus 1; exact near 0. See gt.expm1."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_expm1_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "expm1_", locals()); raise
+
+op_special_expm1 = _define("aten::special_expm1(Tensor self) -> Tensor", ("pointwise",))
+op_special_expm1_out = _define(
+    "aten::special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_expm1 = expm1
+
+op_floor = _define("aten::floor(Tensor self) -> Tensor", ("core", "pointwise",))
+op_floor_out = _define(
+    "aten::floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def floor(input, *, out=None):
+    """The largest whole number that is not above each element.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+        out: Tensor that takes the result, optional.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.floor."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("floor", out)._keys & keep
+            return op_floor_out.table[key_set](key_set, input, out)
+        return op_floor.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "floor", locals()); raise
+
+def Tensor_floor(self):
+    """The largest whole number that is not above each element. See gt.floor."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_floor.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "floor", locals()); raise
+
+def call_floor(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_floor.table[key_set](key_set, self)
+
+op_floor_ = _define("aten::floor_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_floor_(self):
+    """In place: The largest whole number that is not above each element. See gt.floor."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_floor_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "floor_", locals()); raise
+
+op_frac = _define("aten::frac(Tensor self) -> Tensor", ("pointwise",))
+op_frac_out = _define(
+    "aten::frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def frac(input, *, out=None):
+    """What is left of each element without its whole part; it keeps the sign.
+
+    Args:
+        input: (*), floating.
+        out: Tensor that takes the result, optional.
+    Gradient: grad
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.frac."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("frac", out)._keys & keep
+            return op_frac_out.table[key_set](key_set, input, out)
+        return op_frac.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "frac", locals()); raise
+
+def Tensor_frac(self):
+    """What is left of each element without its whole part; it keeps the sign. See
+    gt.frac."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_frac.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "frac", locals()); raise
+
+op_frac_ = _define("aten::frac_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_frac_(self):
+    """In place: What is left of each element without its whole part; it keeps the sign. See
+    gt.frac."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_frac_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "frac_", locals()); raise
+
+op_isfinite = _define("aten::isfinite(Tensor self) -> Tensor", ("pointwise",))
+def isfinite(input):
+    """Whether each element is neither infinite nor NaN.
+
+    Args:
+        input: (*), any dtype; the result is bool.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isfinite."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_isfinite.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "isfinite", locals()); raise
+Tensor_isfinite = isfinite
+
+op_isinf = _define("aten::isinf(Tensor self) -> Tensor", ("core", "pointwise",))
+def isinf(input):
+    """Whether each element is infinite; of complex numbers, either part.
+
+    Args:
+        input: (*), any dtype; the result is bool.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isinf."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_isinf.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "isinf", locals()); raise
+Tensor_isinf = isinf
+
+op_isnan = _define("aten::isnan(Tensor self) -> Tensor", ("core", "pointwise",))
+def isnan(input):
+    """Whether each element is NaN; of complex numbers, either part.
+
+    Args:
+        input: (*), any dtype; the result is bool.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isnan."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_isnan.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "isnan", locals()); raise
+Tensor_isnan = isnan
+
+op_isneginf = _define("aten::isneginf(Tensor self) -> Tensor", ("pointwise",))
+op_isneginf_out = _define(
+    "aten::isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def isneginf(input, *, out=None):
+    """Whether each element is minus infinity.
+
+    Args:
+        input: (*), any dtype but complex; the result is bool.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isneginf."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("isneginf", out)._keys & keep
+            return op_isneginf_out.table[key_set](key_set, input, out)
+        return op_isneginf.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "isneginf", locals()); raise
+
+def Tensor_isneginf(self):
+    """Whether each element is minus infinity. See gt.isneginf."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_isneginf.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "isneginf", locals()); raise
+
+op_isposinf = _define("aten::isposinf(Tensor self) -> Tensor", ("pointwise",))
+op_isposinf_out = _define(
+    "aten::isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def isposinf(input, *, out=None):
+    """Whether each element is plus infinity.
+
+    Args:
+        input: (*), any dtype but complex; the result is bool.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isposinf."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("isposinf", out)._keys & keep
+            return op_isposinf_out.table[key_set](key_set, input, out)
+        return op_isposinf.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "isposinf", locals()); raise
+
+def Tensor_isposinf(self):
+    """Whether each element is plus infinity. See gt.isposinf."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_isposinf.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "isposinf", locals()); raise
+
+op_log = _define("aten::log(Tensor self) -> Tensor", ("core", "pointwise",))
+op_log_out = _define("aten::log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+def log(input, *, out=None):
+    """Natural logarithm of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / conj(input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log.
+
+    >>> gt.log(gt.tensor([1.0, 10.0]))
+    tensor([0.0000, 2.3026])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("log", out)._keys & keep
+            return op_log_out.table[key_set](key_set, input, out)
+        return op_log.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "log", locals()); raise
+
+def Tensor_log(self):
+    """Natural logarithm of each element. See gt.log."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log", locals()); raise
+
+def call_log(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_log.table[key_set](key_set, self)
+
+op_log_ = _define("aten::log_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_log_(self):
+    """In place: Natural logarithm of each element. See gt.log."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log_", locals()); raise
+
+op_log10 = _define("aten::log10(Tensor self) -> Tensor", ("core", "pointwise",))
+op_log10_out = _define(
+    "aten::log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def log10(input, *, out=None):
+    """Logarithm of each element to the base 10.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / (conj(input) * 2.302585092994046)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log10."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("log10", out)._keys & keep
+            return op_log10_out.table[key_set](key_set, input, out)
+        return op_log10.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "log10", locals()); raise
+
+def Tensor_log10(self):
+    """Logarithm of each element to the base 10. See gt.log10."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log10.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log10", locals()); raise
+
+op_log10_ = _define("aten::log10_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_log10_(self):
+    """In place: Logarithm of each element to the base 10. See gt.log10."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log10_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log10_", locals()); raise
+
+op_log1p = _define("aten::log1p(Tensor self) -> Tensor", ("core", "pointwise",))
+op_log1p_out = _define(
+    "aten::log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def log1p(input, *, out=None):
+    """Natural logarithm of 1 plus each element; exact near 0.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / conj(input + 1)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log1p."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("log1p", out)._keys & keep
+            return op_log1p_out.table[key_set](key_set, input, out)
+        return op_log1p.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "log1p", locals()); raise
+
+def Tensor_log1p(self):
+    """Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log1p.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log1p", locals()); raise
+
+def call_log1p(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_log1p.table[key_set](key_set, self)
+
+op_log1p_ = _define("aten::log1p_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_log1p_(self):
+    """In place: Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log1p_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log1p_", locals()); raise
+
+op_special_log1p = _define("aten::special_log1p(Tensor self) -> Tensor", ("pointwise",))
+op_special_log1p_out = _define(
+    "aten::special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_log1p = log1p
+
+op_log2 = _define("aten::log2(Tensor self) -> Tensor", ("core", "pointwise",))
+op_log2_out = _define(
+    "aten::log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def log2(input, *, out=None):
+    """Logarithm of each element to the base 2.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad / (conj(input) * 0.6931471805599453)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log2."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("log2", out)._keys & keep
+            return op_log2_out.table[key_set](key_set, input, out)
+        return op_log2.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "log2", locals()); raise
+
+def Tensor_log2(self):
+    """Logarithm of each element to the base 2. See gt.log2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log2.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log2", locals()); raise
+
+op_log2_ = _define("aten::log2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_log2_(self):
+    """In place: Logarithm of each element to the base 2. See gt.log2."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_log2_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "log2_", locals()); raise
+
+op_logical_not = _define("aten::logical_not(Tensor self) -> Tensor", ("core", "pointwise",))
+op_logical_not_out = _define(
+    "aten::logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logical_not(input, *, out=None):
+    """Whether each element is zero.
+
+    Args:
+        input: (*), any dtype; the result is bool.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.logical_not."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logical_not", out)._keys & keep
+            return op_logical_not_out.table[key_set](key_set, input, out)
+        return op_logical_not.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "logical_not", locals()); raise
+
+def Tensor_logical_not(self):
+    """Whether each element is zero. See gt.logical_not."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_logical_not.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "logical_not", locals()); raise
+
+op_logical_not_ = _define("aten::logical_not_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_logical_not_(self):
+    """In place: Whether each element is zero. See gt.logical_not."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_logical_not_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "logical_not_", locals()); raise
+
+op_reciprocal = _define("aten::reciprocal(Tensor self) -> Tensor", ("core", "pointwise",))
+op_reciprocal_out = _define(
+    "aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def reciprocal(input, *, out=None):
+    """1 divided by each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: -grad * conj(result * result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.reciprocal."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("reciprocal", out)._keys & keep
+            return op_reciprocal_out.table[key_set](key_set, input, out)
+        return op_reciprocal.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "reciprocal", locals()); raise
+
+def Tensor_reciprocal(self):
+    """1 divided by each element. See gt.reciprocal."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_reciprocal.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "reciprocal", locals()); raise
+
+def call_reciprocal(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_reciprocal.table[key_set](key_set, self)
+
+op_reciprocal_ = _define("aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_reciprocal_(self):
+    """In place: 1 divided by each element. See gt.reciprocal."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_reciprocal_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "reciprocal_", locals()); raise
+
+op_round = _define("aten::round(Tensor self) -> Tensor", ("core", "pointwise",))
+op_round_out = _define(
+    "aten::round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def round(input, *, out=None):
+    """The whole number nearest to each element; halves go to the even one.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+        out: Tensor that takes the result, optional.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.round.
+
+    >>> gt.round(gt.tensor([0.5, 1.5, -2.7]))
+    tensor([ 0.,  2., -3.])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("round", out)._keys & keep
+            return op_round_out.table[key_set](key_set, input, out)
+        return op_round.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "round", locals()); raise
+
+def Tensor_round(self):
+    """The whole number nearest to each element; halves go to the even one. See gt.round."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_round.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "round", locals()); raise
+
+def call_round(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_round.table[key_set](key_set, self)
+
+op_round_ = _define("aten::round_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_round_(self):
+    """In place: The whole number nearest to each element; halves go to the even one. See
+    gt.round."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_round_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "round_", locals()); raise
+
+op_rsqrt = _define("aten::rsqrt(Tensor self) -> Tensor", ("core", "pointwise",))
+op_rsqrt_out = _define(
+    "aten::rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def rsqrt(input, *, out=None):
+    """1 divided by the square root of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * -0.5 * conj(result * result * result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rsqrt."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("rsqrt", out)._keys & keep
+            return op_rsqrt_out.table[key_set](key_set, input, out)
+        return op_rsqrt.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "rsqrt", locals()); raise
+
+def Tensor_rsqrt(self):
+    """1 divided by the square root of each element. See gt.rsqrt."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_rsqrt.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "rsqrt", locals()); raise
+
+op_rsqrt_ = _define("aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_rsqrt_(self):
+    """In place: 1 divided by the square root of each element. See gt.rsqrt."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_rsqrt_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "rsqrt_", locals()); raise
+
+op_sgn = _define("aten::sgn(Tensor self) -> Tensor", ("pointwise",))
+op_sgn_out = _define("aten::sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+def sgn(input, *, out=None):
+    """Sign of each element; of complex numbers the number of its angle and of size 1.
+
+    Args:
+        input: (*), of one dtype.
+        out: Tensor that takes the result, optional.
+    Gradient: sgn_backward(grad, input, result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sgn."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sgn", out)._keys & keep
+            return op_sgn_out.table[key_set](key_set, input, out)
+        return op_sgn.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "sgn", locals()); raise
+
+def Tensor_sgn(self):
+    """Sign of each element; of complex numbers the number of its angle and of size 1. See
+    gt.sgn."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sgn.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sgn", locals()); raise
+
+op_sgn_ = _define("aten::sgn_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_sgn_(self):
+    """In place: Sign of each element; of complex numbers the number of its angle and of
+    size 1. See gt.sgn."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sgn_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sgn_", locals()); raise
+
+op_sigmoid = _define("aten::sigmoid(Tensor self) -> Tensor", ("core", "pointwise",))
+op_sigmoid_out = _define(
+    "aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def sigmoid(input, *, out=None):
+    """Logistic function, 1 / (1 + exp(-x)), of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: sigmoid_backward(grad, result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sigmoid.
+
+    >>> gt.sigmoid(gt.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sigmoid", out)._keys & keep
+            return op_sigmoid_out.table[key_set](key_set, input, out)
+        return op_sigmoid.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "sigmoid", locals()); raise
+
+def Tensor_sigmoid(self):
+    """Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sigmoid.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sigmoid", locals()); raise
+
+def call_sigmoid(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sigmoid.table[key_set](key_set, self)
+
+op_sigmoid_ = _define("aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_sigmoid_(self):
+    """In place: Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sigmoid_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sigmoid_", locals()); raise
+
+op_special_expit = _define("aten::special_expit(Tensor self) -> Tensor", ("pointwise",))
+op_special_expit_out = _define(
+    "aten::special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_expit = sigmoid
+
+op_sign = _define("aten::sign(Tensor self) -> Tensor", ("core", "pointwise",))
+op_sign_out = _define(
+    "aten::sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def sign(input, *, out=None):
+    """-1, 0 or 1 by the sign of each element; 0 of NaN.
+
+    Args:
+        input: (*), any dtype but complex.
+        out: Tensor that takes the result, optional.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sign."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sign", out)._keys & keep
+            return op_sign_out.table[key_set](key_set, input, out)
+        return op_sign.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "sign", locals()); raise
+
+def Tensor_sign(self):
+    """-1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sign.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sign", locals()); raise
+
+op_sign_ = _define("aten::sign_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_sign_(self):
+    """In place: -1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sign_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sign_", locals()); raise
+
+op_signbit = _define("aten::signbit(Tensor self) -> Tensor", ("pointwise",))
+op_signbit_out = _define(
+    "aten::signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def signbit(input, *, out=None):
+    """Whether each element has its sign bit set, as -0.0 has.
+
+    Args:
+        input: (*), any dtype but complex; the result is bool.
+        out: Tensor that takes the result, optional.
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.signbit."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("signbit", out)._keys & keep
+            return op_signbit_out.table[key_set](key_set, input, out)
+        return op_signbit.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "signbit", locals()); raise
+
+def Tensor_signbit(self):
+    """Whether each element has its sign bit set, as -0.0 has. See gt.signbit."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_signbit.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "signbit", locals()); raise
+
+op_sin = _define("aten::sin(Tensor self) -> Tensor", ("core", "pointwise",))
+op_sin_out = _define("aten::sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+def sin(input, *, out=None):
+    """Sine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj(input.cos())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sin."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sin", out)._keys & keep
+            return op_sin_out.table[key_set](key_set, input, out)
+        return op_sin.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "sin", locals()); raise
+
+def Tensor_sin(self):
+    """Sine of each element. See gt.sin."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sin.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sin", locals()); raise
+
+op_sin_ = _define("aten::sin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_sin_(self):
+    """In place: Sine of each element. See gt.sin."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sin_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sin_", locals()); raise
+
+op_sinc = _define("aten::sinc(Tensor self) -> Tensor", ("pointwise",))
+op_sinc_out = _define(
+    "aten::sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def sinc(input, *, out=None):
+    """sin(pi x) / (pi x) of each element; 1 at 0.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: sinc_backward(grad, input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinc."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sinc", out)._keys & keep
+            return op_sinc_out.table[key_set](key_set, input, out)
+        return op_sinc.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "sinc", locals()); raise
+
+def Tensor_sinc(self):
+    """sin(pi x) / (pi x) of each element; 1 at 0. See gt.sinc."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sinc.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sinc", locals()); raise
+
+op_sinc_ = _define("aten::sinc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_sinc_(self):
+    """In place: sin(pi x) / (pi x) of each element; 1 at 0. See gt.sinc."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sinc_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sinc_", locals()); raise
+
+op_special_sinc = _define("aten::special_sinc(Tensor self) -> Tensor", ("pointwise",))
+op_special_sinc_out = _define(
+    "aten::special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_sinc = sinc
+
+op_sinh = _define("aten::sinh(Tensor self) -> Tensor", ("core", "pointwise",))
+op_sinh_out = _define(
+    "aten::sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def sinh(input, *, out=None):
+    """Hyperbolic sine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj(input.cosh())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sinh", out)._keys & keep
+            return op_sinh_out.table[key_set](key_set, input, out)
+        return op_sinh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "sinh", locals()); raise
+
+def Tensor_sinh(self):
+    """Hyperbolic sine of each element. See gt.sinh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sinh.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sinh", locals()); raise
+
+op_sinh_ = _define("aten::sinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_sinh_(self):
+    """In place: Hyperbolic sine of each element. See gt.sinh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sinh_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "sinh_", locals()); raise
+
+op_tan = _define("aten::tan(Tensor self) -> Tensor", ("core", "pointwise",))
+op_tan_out = _define("aten::tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+def tan(input, *, out=None):
+    """Tangent of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * conj(1 + result * result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tan."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("tan", out)._keys & keep
+            return op_tan_out.table[key_set](key_set, input, out)
+        return op_tan.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "tan", locals()); raise
+
+def Tensor_tan(self):
+    """Tangent of each element. See gt.tan."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_tan.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "tan", locals()); raise
+
+op_tan_ = _define("aten::tan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_tan_(self):
+    """In place: Tangent of each element. See gt.tan."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_tan_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "tan_", locals()); raise
+
+op_tanh = _define("aten::tanh(Tensor self) -> Tensor", ("core", "pointwise",))
+op_tanh_out = _define(
+    "aten::tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def tanh(input, *, out=None):
+    """Hyperbolic tangent of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: tanh_backward(grad, result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tanh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("tanh", out)._keys & keep
+            return op_tanh_out.table[key_set](key_set, input, out)
+        return op_tanh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "tanh", locals()); raise
+
+def Tensor_tanh(self):
+    """Hyperbolic tangent of each element. See gt.tanh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_tanh.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "tanh", locals()); raise
+
+def call_tanh(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_tanh.table[key_set](key_set, self)
+
+op_tanh_ = _define("aten::tanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_tanh_(self):
+    """In place: Hyperbolic tangent of each element. See gt.tanh."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_tanh_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "tanh_", locals()); raise
+
+op_trunc = _define("aten::trunc(Tensor self) -> Tensor", ("core", "pointwise",))
+op_trunc_out = _define(
+    "aten::trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def trunc(input, *, out=None):
+    """The whole part of each element.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+        out: Tensor that takes the result, optional.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.trunc."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("trunc", out)._keys & keep
+            return op_trunc_out.table[key_set](key_set, input, out)
+        return op_trunc.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "trunc", locals()); raise
+
+def Tensor_trunc(self):
+    """The whole part of each element. See gt.trunc."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_trunc.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "trunc", locals()); raise
+
+op_trunc_ = _define("aten::trunc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_trunc_(self):
+    """In place: The whole part of each element. See gt.trunc."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_trunc_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "trunc_", locals()); raise
+
+op_fix = _define("aten::fix(Tensor self) -> Tensor", ("pointwise",))
+op_fix_out = _define("aten::fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
+fix = trunc
+Tensor_fix = Tensor_trunc
+
+op_fix_ = _define("aten::fix_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+Tensor_fix_ = Tensor_trunc_
+
+op_isreal = _define("aten::isreal(Tensor self) -> Tensor")
+def isreal(input):
+    """Whether each element has no imaginary part.
+
+    Args:
+        input: (*).
+    Native: native/unary.py. Matches torch.isreal."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_isreal.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "isreal", locals()); raise
+Tensor_isreal = isreal
+
+op_positive = _define("aten::positive(Tensor(a) self) -> Tensor(a)", ("pointwise",))
+def positive(input):
+    """input, which must not be bool.
+
+    Args:
+        input: (*).
+    Native: native/unary.py. Matches torch.positive."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_positive.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "positive", locals()); raise
+Tensor_positive = positive
+Tensor___pos__ = Tensor_positive
+
+op_square = _define("aten::square(Tensor self) -> Tensor", ("pointwise",))
+op_square_out = _define(
+    "aten::square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def square(input, *, out=None):
+    """Each element times itself.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Native: native/unary.py. Matches torch.square."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("square", out)._keys & keep
+            return op_square_out.table[key_set](key_set, input, out)
+        return op_square.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "square", locals()); raise
+
+def Tensor_square(self):
+    """Each element times itself. See gt.square."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_square.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "square", locals()); raise
+
+op_square_ = _define("aten::square_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_square_(self):
+    """In place: Each element times itself. See gt.square."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_square_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "square_", locals()); raise
+
+op_deg2rad = _define("aten::deg2rad(Tensor self) -> Tensor", ("pointwise",))
+op_deg2rad_out = _define(
+    "aten::deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def deg2rad(input, *, out=None):
+    """Each angle in degrees, in radians.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * 0.017453292519943295
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.deg2rad."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("deg2rad", out)._keys & keep
+            return op_deg2rad_out.table[key_set](key_set, input, out)
+        return op_deg2rad.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "deg2rad", locals()); raise
+
+def Tensor_deg2rad(self):
+    """Each angle in degrees, in radians. See gt.deg2rad."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_deg2rad.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "deg2rad", locals()); raise
+
+op_deg2rad_ = _define("aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_deg2rad_(self):
+    """In place: Each angle in degrees, in radians. See gt.deg2rad."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_deg2rad_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "deg2rad_", locals()); raise
+
+op_rad2deg = _define("aten::rad2deg(Tensor self) -> Tensor", ("pointwise",))
+op_rad2deg_out = _define(
+    "aten::rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def rad2deg(input, *, out=None):
+    """Each angle in radians, in degrees.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+        out: Tensor that takes the result, optional.
+    Gradient: grad * 57.29577951308232
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rad2deg."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("rad2deg", out)._keys & keep
+            return op_rad2deg_out.table[key_set](key_set, input, out)
+        return op_rad2deg.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "rad2deg", locals()); raise
+
+def Tensor_rad2deg(self):
+    """Each angle in radians, in degrees. See gt.rad2deg."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_rad2deg.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "rad2deg", locals()); raise
+
+op_rad2deg_ = _define("aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+def Tensor_rad2deg_(self):
+    """In place: Each angle in radians, in degrees. See gt.rad2deg."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_rad2deg_.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "rad2deg_", locals()); raise
+
 op_sqrt = _define("aten::sqrt(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sqrt_out = _define(
     "aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -242,6 +1987,11 @@ def Tensor_sqrt(self):
         key_set = (self._keys | include) & keep
         return op_sqrt.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "sqrt", locals()); raise
+
+def call_sqrt(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sqrt.table[key_set](key_set, self)
 
 op_sqrt_ = _define("aten::sqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sqrt_(self):

@@ -2,6 +2,8 @@
 """What is called of family view; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import sequence as _sequence
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
@@ -49,6 +51,47 @@ def call_view(self, size):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_view.table[key_set](key_set, self, size)
+
+op_view_copy = _define("aten::view_copy(Tensor self, SymInt[] size) -> Tensor", ("view_copy",))
+op_view_copy_out = _define(
+    "aten::view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+op_view_copy_dtype = _define(
+    "aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
+    ("view_copy",))
+op_view_copy_dtype_out = _define(
+    "aten::view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def view_copy(input, size=None, *, dtype=None, out=None):
+    """The same elements with another shape; never copies, so the strides must allow it. A
+    copy, row-major.
+
+    Args:
+        input: (*).
+        size: ints, optional.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.reshape(input.shape)
+    Native: native/view.py. Matches torch.view_copy."""
+    try:
+        if type(size) is _dtype:
+            size, dtype = None, size
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("view_copy", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("view_copy", out)._keys & keep
+            if dtype is None:
+                return op_view_copy_out.table[key_set](key_set, input, size, out)
+            if size is None:
+                return op_view_copy_dtype_out.table[key_set](key_set, input, dtype, out)
+        if dtype is None:
+            return op_view_copy.table[key_set](key_set, input, size)
+        if size is None:
+            return op_view_copy_dtype.table[key_set](key_set, input, dtype)
+        raise _errors.no_form("view_copy", "input, size", "input, dtype")
+    except Exception as error: _refuse(error, "view_copy", locals()); raise
 
 op_reshape = _define("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")
 def reshape(input, shape):
@@ -98,6 +141,13 @@ def call__reshape_alias(self, size, stride):
     key_set = (self._keys | include) & keep
     return op__reshape_alias.table[key_set](key_set, self, size, stride)
 
+op__reshape_alias_copy = _define(
+    "aten::_reshape_alias_copy(Tensor self, SymInt[] size, SymInt[] stride) -> Tensor",
+    ("view_copy",))
+op__reshape_alias_copy_out = _define(
+    "aten::_reshape_alias_copy.out(Tensor self, SymInt[] size, SymInt[] stride, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+
 op_permute = _define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", ("core",))
 def permute(input, dims):
     """The dimensions in another order.
@@ -140,6 +190,28 @@ def call_permute(self, dims):
     key_set = (self._keys | include) & keep
     return op_permute.table[key_set](key_set, self, dims)
 
+op_permute_copy = _define("aten::permute_copy(Tensor self, int[] dims) -> Tensor", ("view_copy",))
+op_permute_copy_out = _define(
+    "aten::permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def permute_copy(input, dims, *, out=None):
+    """The dimensions in another order. A copy, row-major.
+
+    Args:
+        input: (*).
+        dims: ints.
+        out: Tensor that takes the result, optional.
+    Gradient: permute_backward(grad, dims)
+    Native: native/view.py. Matches torch.permute_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("permute_copy", out)._keys & keep
+            return op_permute_copy_out.table[key_set](key_set, input, dims, out)
+        return op_permute_copy.table[key_set](key_set, input, dims)
+    except Exception as error: _refuse(error, "permute_copy", locals()); raise
+
 op_transpose_int = _define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 def transpose(input, dim0, dim1):
     """Two dimensions swapped.
@@ -163,6 +235,31 @@ def call_transpose_int(self, dim0, dim1):
     key_set = (self._keys | include) & keep
     return op_transpose_int.table[key_set](key_set, self, dim0, dim1)
 
+op_transpose_copy_int = _define(
+    "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
+    ("view_copy",))
+op_transpose_copy_int_out = _define(
+    "aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def transpose_copy(input, dim0, dim1, *, out=None):
+    """Two dimensions swapped. A copy, row-major.
+
+    Args:
+        input: (*).
+        dim0: int.
+        dim1: int.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.transpose(dim0, dim1)
+    Native: native/view.py. Matches torch.transpose_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("transpose_copy", out)._keys & keep
+            return op_transpose_copy_int_out.table[key_set](key_set, input, dim0, dim1, out)
+        return op_transpose_copy_int.table[key_set](key_set, input, dim0, dim1)
+    except Exception as error: _refuse(error, "transpose_copy", locals()); raise
+
 op_transpose_ = _define(
     "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
     ("inplace_view",))
@@ -181,6 +278,11 @@ def Tensor_transpose_(self, dim0, dim1):
         key_set = (self._keys | include) & keep
         return op_transpose_.table[key_set](key_set, self, dim0, dim1)
     except Exception as error: _refuse(error, "transpose_", locals()); raise
+
+def call_transpose_(self, dim0, dim1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_transpose_.table[key_set](key_set, self, dim0, dim1)
 
 op_swapaxes = _define("aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)")
 def swapaxes(input, axis0, axis1):
@@ -219,6 +321,27 @@ def call_t(self):
     key_set = (self._keys | include) & keep
     return op_t.table[key_set](key_set, self)
 
+op_t_copy = _define("aten::t_copy(Tensor self) -> Tensor", ("view_copy",))
+op_t_copy_out = _define(
+    "aten::t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def t_copy(input, *, out=None):
+    """The transpose of a tensor of at most two dimensions. A copy, row-major.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: grad.t()
+    Native: native/view.py. Matches torch.t_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("t_copy", out)._keys & keep
+            return op_t_copy_out.table[key_set](key_set, input, out)
+        return op_t_copy.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "t_copy", locals()); raise
+
 op_t_ = _define("aten::t_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 def Tensor_t_(self):
     """Transpose this tensor of at most two dimensions.
@@ -247,6 +370,11 @@ def Tensor_mT(self):
         key_set = (self._keys | include) & keep
         return op_mT.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "mT", locals()); raise
+
+def call_mT(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_mT.table[key_set](key_set, self)
 
 op_expand = _define(
     "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
@@ -281,6 +409,31 @@ def call_expand(self, size, implicit=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_expand.table[key_set](key_set, self, size, implicit)
+
+op_expand_copy = _define(
+    "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
+    ("view_copy",))
+op_expand_copy_out = _define(
+    "aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def expand_copy(input, size, *, implicit=False, out=None):
+    """Dimensions of size 1 repeated without a copy; -1 keeps a size. A copy, row-major.
+
+    Args:
+        input: (*).
+        size: ints.
+        implicit: bool, default False.
+        out: Tensor that takes the result, optional.
+    Gradient: sum_to_size(grad, input.shape)
+    Native: native/view.py. Matches torch.expand_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("expand_copy", out)._keys & keep
+            return op_expand_copy_out.table[key_set](key_set, input, size, implicit, out)
+        return op_expand_copy.table[key_set](key_set, input, size, implicit)
+    except Exception as error: _refuse(error, "expand_copy", locals()); raise
 
 op_expand_as = _define("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_expand_as(self, other):
@@ -333,10 +486,63 @@ def squeeze(input, dim=None):
     except Exception as error: _refuse(error, "squeeze", locals()); raise
 Tensor_squeeze = squeeze
 
+def call_squeeze(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_squeeze.table[key_set](key_set, self)
+
 def call_squeeze_dim(self, dim):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_squeeze_dim.table[key_set](key_set, self, dim)
+
+def call_squeeze_dims(self, dim):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_squeeze_dims.table[key_set](key_set, self, dim)
+
+op_squeeze_copy = _define("aten::squeeze_copy(Tensor self) -> Tensor", ("view_copy",))
+op_squeeze_copy_out = _define(
+    "aten::squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+op_squeeze_copy_dim = _define(
+    "aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor",
+    ("view_copy",))
+op_squeeze_copy_dim_out = _define(
+    "aten::squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+op_squeeze_copy_dims = _define(
+    "aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
+    ("view_copy",))
+op_squeeze_copy_dims_out = _define(
+    "aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def squeeze_copy(input, dim=None, *, out=None):
+    """Without the dimensions of size 1, or without those of them that dim names. A copy,
+    row-major.
+
+    Args:
+        input: (*).
+        dim: int or ints, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.reshape(input.shape)
+    Native: native/view.py. Matches torch.squeeze_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("squeeze_copy", out)._keys & keep
+            if dim is None:
+                return op_squeeze_copy_out.table[key_set](key_set, input, out)
+            if isinstance(dim, (tuple, list)):
+                return op_squeeze_copy_dims_out.table[key_set](key_set, input, dim, out)
+            return op_squeeze_copy_dim_out.table[key_set](key_set, input, dim, out)
+        if dim is None:
+            return op_squeeze_copy.table[key_set](key_set, input)
+        if isinstance(dim, (tuple, list)):
+            return op_squeeze_copy_dims.table[key_set](key_set, input, dim)
+        return op_squeeze_copy_dim.table[key_set](key_set, input, dim)
+    except Exception as error: _refuse(error, "squeeze_copy", locals()); raise
 
 op_squeeze_ = _define("aten::squeeze_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 op_squeeze__dim = _define(
@@ -385,6 +591,28 @@ def call_unsqueeze(self, dim):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_unsqueeze.table[key_set](key_set, self, dim)
+
+op_unsqueeze_copy = _define("aten::unsqueeze_copy(Tensor self, int dim) -> Tensor", ("view_copy",))
+op_unsqueeze_copy_out = _define(
+    "aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def unsqueeze_copy(input, dim, *, out=None):
+    """With a dimension of size 1 inserted at dim. A copy, row-major.
+
+    Args:
+        input: (*).
+        dim: int.
+        out: Tensor that takes the result, optional.
+    Gradient: grad.squeeze(dim)
+    Native: native/view.py. Matches torch.unsqueeze_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("unsqueeze_copy", out)._keys & keep
+            return op_unsqueeze_copy_out.table[key_set](key_set, input, dim, out)
+        return op_unsqueeze_copy.table[key_set](key_set, input, dim)
+    except Exception as error: _refuse(error, "unsqueeze_copy", locals()); raise
 
 op_unsqueeze_ = _define(
     "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
@@ -485,6 +713,27 @@ def call_alias(self):
     key_set = (self._keys | include) & keep
     return op_alias.table[key_set](key_set, self)
 
+op_alias_copy = _define("aten::alias_copy(Tensor self) -> Tensor", ("view_copy",))
+op_alias_copy_out = _define(
+    "aten::alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def alias_copy(input, *, out=None):
+    """A view of all of input. A copy, row-major.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: grad
+    Native: native/view.py. Matches torch.alias_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("alias_copy", out)._keys & keep
+            return op_alias_copy_out.table[key_set](key_set, input, out)
+        return op_alias_copy.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "alias_copy", locals()); raise
+
 op_detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
 def detach(input):
     """A view of all of input that is not differentiated.
@@ -504,3 +753,287 @@ def call_detach(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_detach.table[key_set](key_set, self)
+
+op_detach_copy = _define("aten::detach_copy(Tensor self) -> Tensor", ("view_copy",))
+op_detach_copy_out = _define(
+    "aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+    ("view_copy",))
+def detach_copy(input, *, out=None):
+    """A view of all of input that is not differentiated. A copy, row-major.
+
+    Args:
+        input: (*).
+        out: Tensor that takes the result, optional.
+    Native: native/view.py. Matches torch.detach_copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("detach_copy", out)._keys & keep
+            return op_detach_copy_out.table[key_set](key_set, input, out)
+        return op_detach_copy.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "detach_copy", locals()); raise
+
+op_moveaxis_intlist = _define(
+    "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)")
+op_moveaxis_int = _define(
+    "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
+def moveaxis(input, source, destination):
+    """movedim by NumPy's name.
+
+    Args:
+        input: (*).
+        source: ints or int.
+        destination: ints or int.
+    Native: native/view.py. Matches torch.moveaxis."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if isinstance(source, (tuple, list)):
+            return op_moveaxis_intlist.table[key_set](key_set, input, source, destination)
+        return op_moveaxis_int.table[key_set](key_set, input, source, destination)
+    except Exception as error: _refuse(error, "moveaxis", locals()); raise
+Tensor_moveaxis = moveaxis
+
+op_swapdims = _define("aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
+def swapdims(input, dim0, dim1):
+    """transpose by another name.
+
+    Args:
+        input: (*).
+        dim0: int.
+        dim1: int.
+    Native: native/view.py. Matches torch.swapdims."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_swapdims.table[key_set](key_set, input, dim0, dim1)
+    except Exception as error: _refuse(error, "swapdims", locals()); raise
+Tensor_swapdims = swapdims
+
+op_swapdims_ = _define(
+    "aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+    ("inplace_view",))
+def Tensor_swapdims_(self, dim0, dim1):
+    """transpose_ by another name.
+
+    Args:
+        self: (*).
+        dim0: int.
+        dim1: int.
+    Returns: self.
+    Native: native/view.py. Matches torch.Tensor.swapdims_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_swapdims_.table[key_set](key_set, self, dim0, dim1)
+    except Exception as error: _refuse(error, "swapdims_", locals()); raise
+
+op_swapaxes_ = _define(
+    "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
+    ("inplace_view",))
+def Tensor_swapaxes_(self, axis0, axis1):
+    """transpose_ by another name.
+
+    Args:
+        self: (*).
+        axis0: int.
+        axis1: int.
+    Returns: self.
+    Native: native/view.py. Matches torch.Tensor.swapaxes_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_swapaxes_.table[key_set](key_set, self, axis0, axis1)
+    except Exception as error: _refuse(error, "swapaxes_", locals()); raise
+
+op_adjoint = _define("aten::adjoint(Tensor(a) self) -> Tensor(a)")
+def adjoint(input):
+    """The last two dimensions swapped, and the elements conjugated.
+
+    Args:
+        input: (*).
+    Native: native/view.py. Matches torch.adjoint."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_adjoint.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "adjoint", locals()); raise
+Tensor_adjoint = adjoint
+
+op_mH = _define("aten::mH(Tensor(a) self) -> Tensor(a)")
+@property
+def Tensor_mH(self):
+    """The last two dimensions swapped, and the elements conjugated.
+
+    Args:
+        self: (*).
+    Native: native/view.py. Matches torch.Tensor.mH."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_mH.table[key_set](key_set, self)
+    except Exception as error: _refuse(error, "mH", locals()); raise
+
+op_ravel = _define("aten::ravel(Tensor(a) self) -> Tensor(a)")
+def ravel(input):
+    """All elements in row-major order as one dimension; input where it is that already.
+
+    Args:
+        input: (*).
+    Native: native/view.py. Matches torch.ravel."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_ravel.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "ravel", locals()); raise
+Tensor_ravel = ravel
+
+op_broadcast_to = _define("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)")
+def broadcast_to(input, size):
+    """expand, as a function.
+
+    Args:
+        input: (*).
+        size: ints.
+    Native: native/view.py. Matches torch.broadcast_to."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_broadcast_to.table[key_set](key_set, input, size)
+    except Exception as error: _refuse(error, "broadcast_to", locals()); raise
+
+def Tensor_broadcast_to(self, *args, size=None):
+    """expand, as a function. See gt.broadcast_to."""
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
+            size = args
+        elif size is None:
+            raise _errors.not_given("broadcast_to", "size")
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_broadcast_to.table[key_set](key_set, self, size)
+    except Exception as error: _refuse(error, "broadcast_to", locals()); raise
+
+op_atleast_1d = _define("aten::atleast_1d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
+op_atleast_1d_Sequence = _define("aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]")
+def atleast_1d(input=None, *, tensors=None):
+    """input with at least 1 dimension; each of several tensors.
+
+    Args:
+        input: Tensor, optional.
+        tensors: Tensors, optional.
+    Native: native/view.py. Matches torch.atleast_1d."""
+    try:
+        if isinstance(input, (tuple, list)):
+            input, tensors = None, input
+        if tensors is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_atleast_1d.table[key_set](key_set, input)
+        if input is None:
+            include, keep = _state.get()
+            key_set = (_keys_of_list(tensors) | include) & keep
+            return op_atleast_1d_Sequence.table[key_set](key_set, tensors)
+        raise _errors.no_form("atleast_1d", "input", "tensors")
+    except Exception as error: _refuse(error, "atleast_1d", locals()); raise
+
+def call_atleast_1d(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_atleast_1d.table[key_set](key_set, self)
+
+def call_atleast_1d_Sequence(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_atleast_1d_Sequence.table[key_set](key_set, tensors)
+
+op_atleast_2d = _define("aten::atleast_2d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
+op_atleast_2d_Sequence = _define("aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]")
+def atleast_2d(input=None, *, tensors=None):
+    """input with at least 2 dimensions, the new ones first.
+
+    Args:
+        input: Tensor, optional.
+        tensors: Tensors, optional.
+    Native: native/view.py. Matches torch.atleast_2d."""
+    try:
+        if isinstance(input, (tuple, list)):
+            input, tensors = None, input
+        if tensors is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_atleast_2d.table[key_set](key_set, input)
+        if input is None:
+            include, keep = _state.get()
+            key_set = (_keys_of_list(tensors) | include) & keep
+            return op_atleast_2d_Sequence.table[key_set](key_set, tensors)
+        raise _errors.no_form("atleast_2d", "input", "tensors")
+    except Exception as error: _refuse(error, "atleast_2d", locals()); raise
+
+def call_atleast_2d(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_atleast_2d.table[key_set](key_set, self)
+
+def call_atleast_2d_Sequence(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_atleast_2d_Sequence.table[key_set](key_set, tensors)
+
+op_atleast_3d = _define("aten::atleast_3d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
+op_atleast_3d_Sequence = _define("aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]")
+def atleast_3d(input=None, *, tensors=None):
+    """input with at least 3 dimensions; one of 1 dimension gets one before and one behind
+    it.
+
+    Args:
+        input: Tensor, optional.
+        tensors: Tensors, optional.
+    Native: native/view.py. Matches torch.atleast_3d."""
+    try:
+        if isinstance(input, (tuple, list)):
+            input, tensors = None, input
+        if tensors is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_atleast_3d.table[key_set](key_set, input)
+        if input is None:
+            include, keep = _state.get()
+            key_set = (_keys_of_list(tensors) | include) & keep
+            return op_atleast_3d_Sequence.table[key_set](key_set, tensors)
+        raise _errors.no_form("atleast_3d", "input", "tensors")
+    except Exception as error: _refuse(error, "atleast_3d", locals()); raise
+
+def call_atleast_3d(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_atleast_3d.table[key_set](key_set, self)
+
+def call_atleast_3d_Sequence(tensors):
+    include, keep = _state.get()
+    key_set = (_keys_of_list(tensors) | include) & keep
+    return op_atleast_3d_Sequence.table[key_set](key_set, tensors)
+
+op__unsafe_view = _define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
+op__unsafe_view_out = _define(
+    "aten::_unsafe_view.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)")
+
+op_lift_fresh = _define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
+def lift_fresh(input):
+    """input; what a tracer sees of a tensor that was made from data.
+
+    Args:
+        input: (*).
+    Native: native/view.py. Matches torch.lift_fresh."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_lift_fresh.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "lift_fresh", locals()); raise

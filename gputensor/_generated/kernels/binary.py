@@ -2,14 +2,16 @@
 """What is registered for the operators of native/binary.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    conj, div_other_backward, div_self_backward, scaled, threshold_backward, where,
-    zeros_like,
+    conj, copysign_backward, div_other_backward, div_self_backward, fmod_other_backward,
+    pow_backward_exponent, pow_backward_self, remainder_other_backward, scaled,
+    threshold_backward, where, zeros_like,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
+from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
-from ...makers.rows import bind, counts, impl, refuses_out
+from ...makers.rows import bind, casts, counts, forwards, impl, passes, refuses_out
 from ...native import binary as native
 from .. import operators as _operators
 
@@ -18,23 +20,217 @@ def install() -> None:
     bind(_operators.add_Tensor, native.functional, "add", AddBackward0)
     bind(_operators.add__Tensor, native.inplace, "add", counts, AddBackward0)
     bind(_operators.add_out, native.out, "add", counts, refuses_out)
+    forwards(_operators.add_Scalar, _operators.add_Tensor)
+    forwards(_operators.add__Scalar, _operators.add__Tensor)
+    forwards(_operators.add_Scalar_out, _operators.add_out)
     bind(_operators.sub_Tensor, native.functional, "sub", SubBackward0)
     bind(_operators.sub__Tensor, native.inplace, "sub", counts, SubBackward0)
     bind(_operators.sub_out, native.out, "sub", counts, refuses_out)
+    forwards(_operators.sub_Scalar, _operators.sub_Tensor)
+    forwards(_operators.sub__Scalar, _operators.sub__Tensor)
+    forwards(_operators.sub_Scalar_out, _operators.sub_out)
+    forwards(_operators.subtract_Tensor, _operators.sub_Tensor)
+    forwards(_operators.subtract__Tensor, _operators.sub__Tensor)
+    forwards(_operators.subtract_out, _operators.sub_out)
+    forwards(_operators.subtract_Scalar, _operators.sub_Tensor)
+    forwards(_operators.subtract__Scalar, _operators.sub__Tensor)
+    forwards(_operators.subtract_Scalar_out, _operators.sub_out)
     impl(_operators.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
+    bind(_operators.rsub_Tensor_out, native.out, "sub", counts, refuses_out)
+    forwards(_operators.rsub_Scalar, _operators.rsub_Tensor)
+    forwards(_operators.rsub_Scalar_out, _operators.rsub_Tensor_out)
     bind(_operators.mul_Tensor, native.functional, "mul", MulBackward0)
     bind(_operators.mul__Tensor, native.inplace, "mul", counts, MulBackward0)
     bind(_operators.mul_out, native.out, "mul", counts, refuses_out)
+    forwards(_operators.mul_Scalar, _operators.mul_Tensor)
+    forwards(_operators.mul__Scalar, _operators.mul__Tensor)
+    forwards(_operators.mul_Scalar_out, _operators.mul_out)
+    forwards(_operators.multiply_Tensor, _operators.mul_Tensor)
+    forwards(_operators.multiply__Tensor, _operators.mul__Tensor)
+    forwards(_operators.multiply_out, _operators.mul_out)
+    forwards(_operators.multiply_Scalar, _operators.mul_Tensor)
+    forwards(_operators.multiply__Scalar, _operators.mul__Tensor)
+    forwards(_operators.multiply_Scalar_out, _operators.mul_out)
     bind(_operators.div_Tensor, native.functional, "div", DivBackward0)
     bind(_operators.div__Tensor, native.inplace, "div", counts, DivBackward0)
     bind(_operators.div_out, native.out, "div", counts, refuses_out)
+    forwards(_operators.div_Scalar, _operators.div_Tensor)
+    forwards(_operators.div__Scalar, _operators.div__Tensor)
+    forwards(_operators.div_Scalar_out, _operators.div_out)
+    forwards(_operators.divide_Tensor, _operators.div_Tensor)
+    forwards(_operators.divide__Tensor, _operators.div__Tensor)
+    forwards(_operators.divide_out, _operators.div_out)
+    forwards(_operators.divide_Scalar, _operators.div_Tensor)
+    forwards(_operators.divide__Scalar, _operators.div__Tensor)
+    forwards(_operators.divide_Scalar_out, _operators.div_out)
+    forwards(_operators.true_divide_Tensor, _operators.div_Tensor)
+    forwards(_operators.true_divide__Tensor, _operators.div__Tensor)
+    forwards(_operators.true_divide_out, _operators.div_out)
+    forwards(_operators.true_divide_Scalar, _operators.div_Tensor)
+    forwards(_operators.true_divide__Scalar, _operators.div__Tensor)
+    forwards(_operators.true_divide_Scalar_out, _operators.div_out)
     bind(_operators.div_Tensor_mode, native.mode_functional, "div_trunc", DivBackward2)
     bind(_operators.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, DivBackward2)
     bind(_operators.div_out_mode, native.mode_out, "div_trunc", counts, refuses_out)
+    forwards(_operators.div_Scalar_mode, _operators.div_Tensor_mode)
+    forwards(_operators.div__Scalar_mode, _operators.div__Tensor_mode)
+    forwards(_operators.div_Scalar_mode_out, _operators.div_out_mode)
+    forwards(_operators.divide_Tensor_mode, _operators.div_Tensor_mode)
+    forwards(_operators.divide__Tensor_mode, _operators.div__Tensor_mode)
+    forwards(_operators.divide_out_mode, _operators.div_out_mode)
+    forwards(_operators.divide_Scalar_mode, _operators.div_Tensor_mode)
+    forwards(_operators.divide__Scalar_mode, _operators.div__Tensor_mode)
+    forwards(_operators.divide_Scalar_mode_out, _operators.div_out_mode)
     bind(_operators.minimum, native.functional, "minimum", MinimumBackward0)
     bind(_operators.minimum_out, native.out, "minimum", counts, refuses_out)
     bind(_operators.maximum, native.functional, "maximum", MaximumBackward0)
     bind(_operators.maximum_out, native.out, "maximum", counts, refuses_out)
+    bind(
+        _operators.pow_Tensor_Tensor, native.pow_functional, "pow", PowBackward0,
+        casts(CUDA="fp32"),
+    )
+    bind(_operators.pow__Tensor, native.pow_inplace, "pow", counts, PowBackward0)
+    bind(_operators.pow_Tensor_Tensor_out, native.pow_out, "pow", counts, refuses_out)
+    forwards(_operators.pow_Tensor_Scalar, _operators.pow_Tensor_Tensor)
+    forwards(_operators.pow__Scalar, _operators.pow__Tensor)
+    forwards(_operators.pow_Tensor_Scalar_out, _operators.pow_Tensor_Tensor_out)
+    forwards(_operators.pow_Scalar, _operators.pow_Tensor_Tensor)
+    forwards(_operators.pow_Scalar_out, _operators.pow_Tensor_Tensor_out)
+    impl(_operators.float_power_Tensor_Tensor, "CompositeImplicitAutograd", native.float_power)
+    impl(
+        _operators.float_power_Tensor_Tensor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.float_power_Tensor_Tensor), counts, refuses_out,
+    )
+    forwards(_operators.float_power_Tensor_Scalar, _operators.float_power_Tensor_Tensor)
+    forwards(_operators.float_power_Tensor_Scalar_out, _operators.float_power_Tensor_Tensor_out)
+    forwards(_operators.float_power_Scalar, _operators.float_power_Tensor_Tensor)
+    forwards(_operators.float_power_Scalar_out, _operators.float_power_Tensor_Tensor_out)
+    impl(_operators.float_power__Tensor, "CompositeImplicitAutograd", native.float_power_)
+    forwards(_operators.float_power__Scalar, _operators.float_power__Tensor)
+    bind(_operators.fmod_Tensor, native.functional, "fmod", FmodBackward0)
+    bind(_operators.fmod__Tensor, native.inplace, "fmod", counts, FmodBackward0)
+    bind(_operators.fmod_Tensor_out, native.out, "fmod", counts, refuses_out)
+    forwards(_operators.fmod_Scalar, _operators.fmod_Tensor)
+    forwards(_operators.fmod__Scalar, _operators.fmod__Tensor)
+    forwards(_operators.fmod_Scalar_out, _operators.fmod_Tensor_out)
+    bind(_operators.remainder_Tensor, native.functional, "remainder", RemainderBackward0)
+    bind(_operators.remainder__Tensor, native.inplace, "remainder", counts, RemainderBackward0)
+    bind(_operators.remainder_Tensor_out, native.out, "remainder", counts, refuses_out)
+    forwards(_operators.remainder_Scalar, _operators.remainder_Tensor)
+    forwards(_operators.remainder__Scalar, _operators.remainder__Tensor)
+    forwards(_operators.remainder_Scalar_out, _operators.remainder_Tensor_out)
+    forwards(_operators.remainder_Scalar_Tensor, _operators.remainder_Tensor)
+    forwards(_operators.remainder_Scalar_Tensor_out, _operators.remainder_Tensor_out)
+    impl(_operators.floor_divide, "CompositeImplicitAutograd", native.floor_divide)
+    impl(
+        _operators.floor_divide_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.floor_divide), counts, refuses_out,
+    )
+    forwards(_operators.floor_divide_Scalar, _operators.floor_divide)
+    forwards(_operators.floor_divide_Scalar_out, _operators.floor_divide_out)
+    impl(_operators.floor_divide__Tensor, "CompositeImplicitAutograd", native.floor_divide_)
+    forwards(_operators.floor_divide__Scalar, _operators.floor_divide__Tensor)
+    bind(_operators.atan2, native.functional, "atan2", Atan2Backward0, casts(CUDA="promote"))
+    bind(_operators.atan2_, native.inplace, "atan2", counts, Atan2Backward0)
+    bind(_operators.atan2_out, native.out, "atan2", counts, refuses_out)
+    forwards(_operators.arctan2, _operators.atan2)
+    forwards(_operators.arctan2_, _operators.atan2_)
+    forwards(_operators.arctan2_out, _operators.atan2_out)
+    bind(_operators.hypot, native.functional, "hypot", HypotBackward0)
+    bind(_operators.hypot_, native.inplace, "hypot", counts, HypotBackward0)
+    bind(_operators.hypot_out, native.out, "hypot", counts, refuses_out)
+    bind(_operators.copysign_Tensor, native.functional, "copysign", CopysignBackward0)
+    bind(_operators.copysign__Tensor, native.inplace, "copysign", counts, CopysignBackward0)
+    bind(_operators.copysign_out, native.out, "copysign", counts, refuses_out)
+    forwards(_operators.copysign_Scalar, _operators.copysign_Tensor)
+    forwards(_operators.copysign__Scalar, _operators.copysign__Tensor)
+    forwards(_operators.copysign_Scalar_out, _operators.copysign_out)
+    bind(_operators.fmax, native.functional, "fmax", FmaxBackward0)
+    bind(_operators.fmax_out, native.out, "fmax", counts, refuses_out)
+    bind(_operators.fmin, native.functional, "fmin", FminBackward0)
+    bind(_operators.fmin_out, native.out, "fmin", counts, refuses_out)
+    bind(_operators.nextafter, native.functional, "nextafter", passes)
+    bind(_operators.nextafter_, native.inplace, "nextafter", counts, NextafterBackward0)
+    bind(_operators.nextafter_out, native.out, "nextafter", counts, refuses_out)
+    bind(_operators.gcd, native.functional, "gcd", passes)
+    bind(_operators.gcd_, native.inplace, "gcd", counts, GcdBackward0)
+    bind(_operators.gcd_out, native.out, "gcd", counts, refuses_out)
+    bind(_operators.lcm, native.functional, "lcm", passes)
+    bind(_operators.lcm_, native.inplace, "lcm", counts, LcmBackward0)
+    bind(_operators.lcm_out, native.out, "lcm", counts, refuses_out)
+    impl(_operators.ldexp_Tensor, "CompositeImplicitAutograd", native.ldexp)
+    impl(_operators.ldexp_, "CompositeImplicitAutograd", _forms.inplace(_operators.ldexp_Tensor))
+    impl(
+        _operators.ldexp_out, "CompositeExplicitAutograd", _forms.out(_operators.ldexp_Tensor),
+        counts, refuses_out,
+    )
+    bind(_operators.logaddexp, native.functional, "logaddexp", LogaddexpBackward0)
+    bind(_operators.logaddexp_out, native.out, "logaddexp", counts, refuses_out)
+    bind(_operators.logaddexp2, native.functional, "logaddexp2", Logaddexp2Backward0)
+    bind(_operators.logaddexp2_out, native.out, "logaddexp2", counts, refuses_out)
+    bind(_operators.heaviside, native.functional, "heaviside", passes)
+    bind(_operators.heaviside_, native.inplace, "heaviside", counts, HeavisideBackward0)
+    bind(_operators.heaviside_out, native.out, "heaviside", counts, refuses_out)
+    bind(_operators.bitwise_and_Tensor, native.functional, "bitwise_and", passes)
+    bind(_operators.bitwise_and__Tensor, native.inplace, "bitwise_and", counts, BitwiseAndBackward0)
+    bind(_operators.bitwise_and_Tensor_out, native.out, "bitwise_and", counts, refuses_out)
+    forwards(_operators.bitwise_and_Scalar, _operators.bitwise_and_Tensor)
+    forwards(_operators.bitwise_and__Scalar, _operators.bitwise_and__Tensor)
+    forwards(_operators.bitwise_and_Scalar_out, _operators.bitwise_and_Tensor_out)
+    forwards(_operators.bitwise_and_Scalar_Tensor, _operators.bitwise_and_Tensor)
+    forwards(_operators.bitwise_and_Scalar_Tensor_out, _operators.bitwise_and_Tensor_out)
+    bind(_operators.bitwise_or_Tensor, native.functional, "bitwise_or", passes)
+    bind(_operators.bitwise_or__Tensor, native.inplace, "bitwise_or", counts, BitwiseOrBackward0)
+    bind(_operators.bitwise_or_Tensor_out, native.out, "bitwise_or", counts, refuses_out)
+    forwards(_operators.bitwise_or_Scalar, _operators.bitwise_or_Tensor)
+    forwards(_operators.bitwise_or__Scalar, _operators.bitwise_or__Tensor)
+    forwards(_operators.bitwise_or_Scalar_out, _operators.bitwise_or_Tensor_out)
+    forwards(_operators.bitwise_or_Scalar_Tensor, _operators.bitwise_or_Tensor)
+    forwards(_operators.bitwise_or_Scalar_Tensor_out, _operators.bitwise_or_Tensor_out)
+    bind(_operators.bitwise_xor_Tensor, native.functional, "bitwise_xor", passes)
+    bind(_operators.bitwise_xor__Tensor, native.inplace, "bitwise_xor", counts, BitwiseXorBackward0)
+    bind(_operators.bitwise_xor_Tensor_out, native.out, "bitwise_xor", counts, refuses_out)
+    forwards(_operators.bitwise_xor_Scalar, _operators.bitwise_xor_Tensor)
+    forwards(_operators.bitwise_xor__Scalar, _operators.bitwise_xor__Tensor)
+    forwards(_operators.bitwise_xor_Scalar_out, _operators.bitwise_xor_Tensor_out)
+    forwards(_operators.bitwise_xor_Scalar_Tensor, _operators.bitwise_xor_Tensor)
+    forwards(_operators.bitwise_xor_Scalar_Tensor_out, _operators.bitwise_xor_Tensor_out)
+    bind(_operators.bitwise_left_shift_Tensor, native.functional, "bitwise_left_shift", passes)
+    bind(
+        _operators.bitwise_left_shift__Tensor, native.inplace, "bitwise_left_shift", counts,
+        BitwiseLeftShiftBackward0,
+    )
+    bind(
+        _operators.bitwise_left_shift_Tensor_out, native.out, "bitwise_left_shift", counts,
+        refuses_out,
+    )
+    forwards(_operators.bitwise_left_shift_Tensor_Scalar, _operators.bitwise_left_shift_Tensor)
+    forwards(_operators.bitwise_left_shift__Tensor_Scalar, _operators.bitwise_left_shift__Tensor)
+    forwards(
+        _operators.bitwise_left_shift_Tensor_Scalar_out, _operators.bitwise_left_shift_Tensor_out,
+    )
+    forwards(_operators.bitwise_left_shift_Scalar_Tensor, _operators.bitwise_left_shift_Tensor)
+    forwards(
+        _operators.bitwise_left_shift_Scalar_Tensor_out, _operators.bitwise_left_shift_Tensor_out,
+    )
+    bind(_operators.bitwise_right_shift_Tensor, native.functional, "bitwise_right_shift", passes)
+    bind(
+        _operators.bitwise_right_shift__Tensor, native.inplace, "bitwise_right_shift", counts,
+        BitwiseRightShiftBackward0,
+    )
+    bind(
+        _operators.bitwise_right_shift_Tensor_out, native.out, "bitwise_right_shift", counts,
+        refuses_out,
+    )
+    forwards(_operators.bitwise_right_shift_Tensor_Scalar, _operators.bitwise_right_shift_Tensor)
+    forwards(_operators.bitwise_right_shift__Tensor_Scalar, _operators.bitwise_right_shift__Tensor)
+    forwards(
+        _operators.bitwise_right_shift_Tensor_Scalar_out, _operators.bitwise_right_shift_Tensor_out,
+    )
+    forwards(_operators.bitwise_right_shift_Scalar_Tensor, _operators.bitwise_right_shift_Tensor)
+    forwards(
+        _operators.bitwise_right_shift_Scalar_Tensor_out, _operators.bitwise_right_shift_Tensor_out,
+    )
     bind(
         _operators.threshold_backward, native.threshold_functional, "threshold_backward",
         ThresholdBackwardBackward0,
@@ -211,6 +407,344 @@ class MaximumBackward0(_Node):
 
     def release(node):
         node.saved_self = node.saved_other = _FREED
+
+
+class PowBackward0(_Node):
+    """Of pow.Tensor_Tensor."""
+    __slots__ = ("saved_self", "saved_exponent", "saved_result")
+    saved = ("saved_self", "saved_exponent", "saved_result")
+
+    def keep(node, self, exponent):
+        node.saved_self = _save(self)
+        node.saved_exponent = _save(exponent)
+
+    def keep_inplace(node, self, exponent):
+        node.saved_self = _save_copy(self)
+        node.saved_exponent = _save(exponent)
+
+    def backward(node, grad):
+        to_self, to_exponent = node.edges
+        grad_self = grad_exponent = None
+        if to_self is not None:
+            self = node.saved_self.unpack(node)
+            exponent = node.saved_exponent.unpack(node)
+            grad_self = pow_backward_self(grad, self, exponent)
+        if to_exponent is not None:
+            self = node.saved_self.unpack(node)
+            exponent = node.saved_exponent.unpack(node)
+            result = node.saved_result.unpack(node)
+            grad_exponent = pow_backward_exponent(grad, self, exponent, result)
+        return grad_self, grad_exponent
+
+    def release(node):
+        node.saved_self = node.saved_exponent = node.saved_result = _FREED
+
+
+class FmodBackward0(_Node):
+    """Of fmod.Tensor."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        if node.edges[1] is not None:
+            node.saved_self = _save(self)
+            node.saved_other = _save(other)
+
+    def keep_inplace(node, self, other):
+        if node.edges[1] is not None:
+            node.saved_self = _save_copy(self)
+            node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            grad_self = grad
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = fmod_other_backward(grad, self, other)
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class RemainderBackward0(_Node):
+    """Of remainder.Tensor."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        if node.edges[1] is not None:
+            node.saved_self = _save(self)
+            node.saved_other = _save(other)
+
+    def keep_inplace(node, self, other):
+        if node.edges[1] is not None:
+            node.saved_self = _save_copy(self)
+            node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            grad_self = grad
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = remainder_other_backward(grad, self, other)
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class Atan2Backward0(_Node):
+    """Of atan2."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        node.saved_self = _save(self)
+        node.saved_other = _save(other)
+
+    def keep_inplace(node, self, other):
+        node.saved_self = _save_copy(self)
+        node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_self = grad * (other / (self * self + other * other))
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = grad * (-self / (self * self + other * other))
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class HypotBackward0(_Node):
+    """Of hypot."""
+    __slots__ = ("saved_self", "saved_other", "saved_result")
+    saved = ("saved_self", "saved_other", "saved_result")
+
+    def keep(node, self, other):
+        if node.edges[0] is not None:
+            node.saved_self = _save(self)
+        if node.edges[1] is not None:
+            node.saved_other = _save(other)
+
+    def keep_inplace(node, self, other):
+        if node.edges[0] is not None:
+            node.saved_self = _save_copy(self)
+        if node.edges[1] is not None:
+            node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            grad_self = grad * (node.saved_self.unpack(node) / node.saved_result.unpack(node))
+        if to_other is not None:
+            grad_other = grad * (node.saved_other.unpack(node) / node.saved_result.unpack(node))
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = node.saved_result = _FREED
+
+
+class CopysignBackward0(_Node):
+    """Of copysign.Tensor."""
+    __slots__ = ("saved_self", "saved_result")
+    saved = ("saved_self", "saved_result")
+
+    def keep(node, self, other):
+        if node.edges[0] is not None:
+            node.saved_self = _save(self)
+
+    def keep_inplace(node, self, other):
+        if node.edges[0] is not None:
+            node.saved_self = _save_copy(self)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            self = node.saved_self.unpack(node)
+            result = node.saved_result.unpack(node)
+            grad_self = copysign_backward(grad, self, result)
+        if to_other is not None:
+            grad_other = zeros_like(grad)
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_result = _FREED
+
+
+class FmaxBackward0(_Node):
+    """Of fmax."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        node.saved_self = _save(self)
+        node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            other = node.saved_other.unpack(node)
+            grad_self = where((node.saved_self.unpack(node) >= other) | (other != other), grad, 0)
+        if to_other is not None:
+            other = node.saved_other.unpack(node)
+            grad_other = where((node.saved_self.unpack(node) >= other) | (other != other), 0, grad)
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class FminBackward0(_Node):
+    """Of fmin."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        node.saved_self = _save(self)
+        node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            other = node.saved_other.unpack(node)
+            grad_self = where((node.saved_self.unpack(node) <= other) | (other != other), grad, 0)
+        if to_other is not None:
+            other = node.saved_other.unpack(node)
+            grad_other = where((node.saved_self.unpack(node) <= other) | (other != other), 0, grad)
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class NextafterBackward0(_Node):
+    """Of nextafter_."""
+    __slots__ = ()
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        return (
+            None if to_self is None else zeros_like(grad),
+            None if to_other is None else zeros_like(grad),
+        )
+
+
+class GcdBackward0(NextafterBackward0):
+    """Of gcd_."""
+    __slots__ = ()
+
+
+class LcmBackward0(NextafterBackward0):
+    """Of lcm_."""
+    __slots__ = ()
+
+
+class LogaddexpBackward0(_Node):
+    """Of logaddexp."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        node.saved_self = _save(self)
+        node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_self = grad / conj(1 + (other - self).exp())
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = grad / conj(1 + (self - other).exp())
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class Logaddexp2Backward0(_Node):
+    """Of logaddexp2."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        node.saved_self = _save(self)
+        node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_self = grad / (1 + 2 ** (other - self))
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = grad / (1 + 2 ** (self - other))
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class HeavisideBackward0(_Node):
+    """Of heaviside_."""
+    __slots__ = ()
+
+    def backward(node, grad):
+        to_self, to_values = node.edges
+        return (
+            None if to_self is None else zeros_like(grad),
+            None if to_values is None else zeros_like(grad),
+        )
+
+
+class BitwiseAndBackward0(NextafterBackward0):
+    """Of bitwise_and_.Tensor."""
+    __slots__ = ()
+
+
+class BitwiseOrBackward0(NextafterBackward0):
+    """Of bitwise_or_.Tensor."""
+    __slots__ = ()
+
+
+class BitwiseXorBackward0(NextafterBackward0):
+    """Of bitwise_xor_.Tensor."""
+    __slots__ = ()
+
+
+class BitwiseLeftShiftBackward0(NextafterBackward0):
+    """Of bitwise_left_shift_.Tensor."""
+    __slots__ = ()
+
+
+class BitwiseRightShiftBackward0(NextafterBackward0):
+    """Of bitwise_right_shift_.Tensor."""
+    __slots__ = ()
 
 
 class ThresholdBackwardBackward0(_Node):

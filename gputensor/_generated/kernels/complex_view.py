@@ -3,7 +3,8 @@
 
 from ...autograd.formulas import view_as_complex, view_as_real
 from ...autograd.node import Node as _Node
-from ...makers.rows import casts, impl, replays
+from ...structured import forms as _forms
+from ...makers.rows import casts, counts, impl, refuses_out, replays
 from ...native import complex_view as native
 from .. import operators as _operators
 
@@ -14,16 +15,48 @@ def install() -> None:
         ViewAsRealBackward0,
     )
     impl(
+        _operators.view_as_real_copy, "CompositeExplicitAutograd",
+        _forms.copy(_operators.view_as_real), ViewAsRealBackward0,
+    )
+    impl(
+        _operators.view_as_real_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.view_as_real_copy), counts, refuses_out,
+    )
+    impl(
         _operators.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
         ViewAsComplexBackward0, casts(CPU="fp32"),
+    )
+    impl(
+        _operators.view_as_complex_copy, "CompositeExplicitAutograd",
+        _forms.copy(_operators.view_as_complex), ViewAsComplexBackward0,
+    )
+    impl(
+        _operators.view_as_complex_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.view_as_complex_copy), counts, refuses_out,
     )
     impl(_operators.real, "CompositeImplicitAutograd", native.real)
     impl(_operators.imag, "CompositeImplicitAutograd", native.imag)
     impl(_operators.conj, "CompositeImplicitAutograd", native.conj)
     impl(_operators._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
     impl(
+        _operators._conj_copy, "CompositeExplicitAutograd", _forms.copy(_operators._conj),
+        ConjBackward0,
+    )
+    impl(
+        _operators._conj_copy_out, "CompositeExplicitAutograd", _forms.out(_operators._conj_copy),
+        counts, refuses_out,
+    )
+    impl(
         _operators._neg_view, "CompositeExplicitAutograd", native._neg_view, replays,
         NegViewBackward0,
+    )
+    impl(
+        _operators._neg_view_copy, "CompositeExplicitAutograd", _forms.copy(_operators._neg_view),
+        NegViewBackward0,
+    )
+    impl(
+        _operators._neg_view_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators._neg_view_copy), counts, refuses_out,
     )
     impl(_operators.is_conj, "CompositeImplicitAutograd", native.is_conj)
     impl(_operators.is_neg, "CompositeImplicitAutograd", native.is_neg)

@@ -3,27 +3,38 @@
 
 from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
-from ...makers.rows import counts, impl
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, refuses_out
 from ...native import fill as native
 from .. import operators as _operators
 
 
 def install() -> None:
+    impl(_operators.fill_Scalar, "CompositeExplicitAutograd", native.fill, FillBackward0)
+    impl(
+        _operators.fill_Scalar_out, "CompositeExplicitAutograd", _forms.out(_operators.fill_Scalar),
+        counts, refuses_out,
+    )
+    impl(_operators.fill_Tensor, "CompositeExplicitAutograd", native.fill, FillBackward1)
+    impl(
+        _operators.fill_Tensor_out, "CompositeExplicitAutograd", _forms.out(_operators.fill_Tensor),
+        counts, refuses_out,
+    )
     impl(_operators.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
     impl(_operators.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
     impl(_operators.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0)
 
 
-class FillBackward2(_Node):
-    """Of fill_.Scalar."""
+class FillBackward0(_Node):
+    """Of fill.Scalar."""
     __slots__ = ()
 
     def backward(node, grad):
         return (zeros_like(grad),)
 
 
-class FillBackward3(_Node):
-    """Of fill_.Tensor."""
+class FillBackward1(_Node):
+    """Of fill.Tensor."""
     __slots__ = ()
 
     def backward(node, grad):
@@ -34,6 +45,16 @@ class FillBackward3(_Node):
         )
 
 
-class ZeroBackward0(FillBackward2):
+class FillBackward2(FillBackward0):
+    """Of fill_.Scalar."""
+    __slots__ = ()
+
+
+class FillBackward3(FillBackward1):
+    """Of fill_.Tensor."""
+    __slots__ = ()
+
+
+class ZeroBackward0(FillBackward0):
     """Of zero_."""
     __slots__ = ()

@@ -4,12 +4,26 @@
 from ...autograd.formulas import cat_backward, repeat_backward
 from ...autograd.node import Node as _Node
 from ...autograd.formulas import shapes as _shapes
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...structured import forms as _forms
+from ...makers.rows import casts, counts, impl, passes, refuses_out
 from ...native import join as native
 from .. import operators as _operators
 
 
 def install() -> None:
+    impl(
+        _operators.repeat_interleave_Tensor, "CPU, CUDA, Meta", native.repeat_interleave_Tensor,
+        passes,
+    )
+    impl(
+        _operators.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",
+        native.repeat_interleave_self_Tensor,
+    )
+    impl(
+        _operators.repeat_interleave_self_int, "CompositeImplicitAutograd",
+        native.repeat_interleave_self_int,
+    )
+    impl(_operators.combinations, "CompositeImplicitAutograd", native.combinations)
     impl(
         _operators.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"),
     )
@@ -20,6 +34,40 @@ def install() -> None:
     )
     impl(_operators.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
     impl(_operators.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
+    impl(_operators.concat, "CompositeImplicitAutograd", native.concat)
+    impl(_operators.concat_out, "CompositeExplicitAutograd", native.concat_out, counts, refuses_out)
+    impl(_operators.concatenate, "CompositeImplicitAutograd", native.concat)
+    impl(
+        _operators.concatenate_out, "CompositeExplicitAutograd", native.concatenate_out, counts,
+        refuses_out,
+    )
+    impl(_operators.hstack, "CompositeImplicitAutograd", native.hstack)
+    impl(_operators.hstack_out, "CompositeExplicitAutograd", native.hstack_out, counts, refuses_out)
+    impl(_operators.vstack, "CompositeImplicitAutograd", native.vstack)
+    impl(_operators.vstack_out, "CompositeExplicitAutograd", native.vstack_out, counts, refuses_out)
+    impl(_operators.dstack, "CompositeImplicitAutograd", native.dstack)
+    impl(_operators.dstack_out, "CompositeExplicitAutograd", native.dstack_out, counts, refuses_out)
+    impl(_operators.column_stack, "CompositeImplicitAutograd", native.column_stack)
+    impl(
+        _operators.column_stack_out, "CompositeExplicitAutograd", native.column_stack_out, counts,
+        refuses_out,
+    )
+    impl(_operators.row_stack, "CompositeImplicitAutograd", native.vstack)
+    impl(
+        _operators.row_stack_out, "CompositeExplicitAutograd", native.row_stack_out, counts,
+        refuses_out,
+    )
+    impl(_operators.tile, "CompositeImplicitAutograd", native.tile)
+    impl(_operators.block_diag, "CompositeImplicitAutograd", native.block_diag)
+    impl(_operators.broadcast_tensors, "CompositeImplicitAutograd", native.broadcast_tensors)
+    impl(_operators.meshgrid, "CompositeImplicitAutograd", native.meshgrid)
+    impl(_operators.meshgrid_indexing, "CompositeImplicitAutograd", native.meshgrid_indexing)
+    impl(_operators.cartesian_prod, "CompositeImplicitAutograd", native.cartesian_prod)
+    impl(_operators._chunk_cat, "CompositeImplicitAutograd", native._chunk_cat)
+    impl(
+        _operators._chunk_cat_out, "CompositeExplicitAutograd", _forms.out(_operators._chunk_cat),
+        counts, refuses_out,
+    )
 
 
 class CatBackward0(_Node):

@@ -60,7 +60,8 @@ class NllLossBackward0(_Node):
         ),)
 
     def release(node):
-        node.saved_self = node.saved_target = node.saved_weight = node.saved_total_weight = _FREED
+        node.saved_self = node.saved_target = node.saved_weight = _FREED
+        node.saved_total_weight = _FREED
 
 
 class NllLossBackwardBackward0(_Node):

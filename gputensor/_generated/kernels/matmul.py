@@ -4,6 +4,7 @@
 from ...autograd.formulas import conj, scaled
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
+from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import matmul as native
@@ -19,6 +20,10 @@ def install() -> None:
     impl(
         _operators.matmul, "CompositeImplicitAutograd", native.matmul,
         casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+    )
+    impl(
+        _operators.matmul_out, "CompositeExplicitAutograd", _forms.out(_operators.matmul), counts,
+        refuses_out,
     )
     bind(
         _operators.addmm, native.added_functional, "addmm", AddmmBackward0,

@@ -17,6 +17,47 @@ def install() -> None:
     impl(_operators.arange_start_out, "CPU, CUDA, Meta", native.arange_out, counts, refuses_out)
     impl(_operators.linspace, "CompositeExplicitAutograd", native.linspace, selects, passes)
     impl(_operators.linspace_out, "CPU, CUDA, Meta", native.linspace_out, counts, refuses_out)
+    impl(
+        _operators.linspace_Tensor_Tensor, "CompositeExplicitAutograd", native.linspace_of_tensors,
+        passes,
+    )
+    impl(
+        _operators.linspace_Tensor_Tensor_out, "CompositeExplicitAutograd",
+        native.linspace_of_tensors_out, counts, refuses_out,
+    )
+    impl(
+        _operators.linspace_Tensor_Scalar, "CompositeExplicitAutograd", native.linspace_of_tensors,
+        passes,
+    )
+    impl(
+        _operators.linspace_Tensor_Scalar_out, "CompositeExplicitAutograd",
+        native.linspace_of_tensors_out, counts, refuses_out,
+    )
+    impl(
+        _operators.linspace_Scalar_Tensor, "CompositeExplicitAutograd", native.linspace_of_tensors,
+        passes,
+    )
+    impl(
+        _operators.linspace_Scalar_Tensor_out, "CompositeExplicitAutograd",
+        native.linspace_of_tensors_out, counts, refuses_out,
+    )
+    impl(_operators.logspace, "CompositeExplicitAutograd", native.logspace, selects, passes)
+    impl(
+        _operators.logspace_out, "CompositeExplicitAutograd", native.logspace_out, counts,
+        refuses_out,
+    )
+    impl(
+        _operators.logspace_Tensor_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
+        passes,
+    )
+    impl(
+        _operators.logspace_Tensor_Scalar, "CompositeExplicitAutograd", native.logspace_of_tensors,
+        passes,
+    )
+    impl(
+        _operators.logspace_Scalar_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
+        passes,
+    )
     impl(_operators.eye, "CompositeExplicitAutograd", native.eye, selects, passes)
     impl(_operators.eye_m, "CompositeExplicitAutograd", native.eye_m, selects, passes)
     impl(_operators.eye_out, "CPU, CUDA, Meta", native.eye_n_out, counts, refuses_out)

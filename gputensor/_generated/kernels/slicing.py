@@ -2,12 +2,13 @@
 """What is registered for the operators of native/slicing.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    as_strided_backward, cat, diagonal_backward, select_backward, slice_backward, stack,
-    unfold_backward,
+    as_strided_backward, as_strided_of, cat, diagonal_backward, diagonal_scatter_backward,
+    select_backward, slice_backward, stack, strided_scatter_backward, unfold_backward,
 )
 from ...autograd.node import Node as _Node
 from ...autograd.formulas import geometry as _geometry
-from ...makers.rows import counts, impl, tracks
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, refuses_out, tracks
 from ...native import slicing as native
 from .. import operators as _operators
 
@@ -15,8 +16,32 @@ from .. import operators as _operators
 def install() -> None:
     impl(_operators.narrow, "CompositeImplicitAutograd", native.narrow)
     impl(_operators.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
+    impl(
+        _operators.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_operators.select_int),
+        SelectBackward0,
+    )
+    impl(
+        _operators.select_copy_int_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.select_copy_int), counts, refuses_out,
+    )
     impl(_operators.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
+    impl(
+        _operators.slice_copy_Tensor, "CompositeExplicitAutograd",
+        _forms.copy(_operators.slice_Tensor), SliceBackward0,
+    )
+    impl(
+        _operators.slice_copy_Tensor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.slice_copy_Tensor), counts, refuses_out,
+    )
     impl(_operators.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
+    impl(
+        _operators.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_operators.as_strided),
+        AsStridedBackward0,
+    )
+    impl(
+        _operators.as_strided_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.as_strided_copy), counts, refuses_out,
+    )
     impl(
         _operators.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_,
         counts, AsStridedBackward1,
@@ -25,15 +50,83 @@ def install() -> None:
         _operators.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks,
         DiagonalBackward0,
     )
+    impl(
+        _operators.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_operators.diagonal),
+        DiagonalBackward0,
+    )
+    impl(
+        _operators.diagonal_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.diagonal_copy), counts, refuses_out,
+    )
     impl(_operators.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
+    impl(
+        _operators.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_operators.unfold),
+        UnfoldBackward0,
+    )
+    impl(
+        _operators.unfold_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.unfold_copy),
+        counts, refuses_out,
+    )
     impl(_operators.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
+    impl(
+        _operators.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_operators.unbind_int),
+        UnbindBackward0,
+    )
     impl(_operators.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
+    impl(
+        _operators.split_copy_Tensor, "CompositeExplicitAutograd",
+        _forms.copy(_operators.split_Tensor), SplitBackward0,
+    )
     impl(_operators.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
     impl(
         _operators.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
         SplitWithSizesBackward0,
     )
+    impl(
+        _operators.split_with_sizes_copy, "CompositeExplicitAutograd",
+        _forms.copy(_operators.split_with_sizes), SplitWithSizesBackward0,
+    )
     impl(_operators.chunk, "CompositeImplicitAutograd", native.chunk)
+    impl(_operators.narrow_copy, "CompositeImplicitAutograd", native.narrow_copy)
+    impl(
+        _operators.narrow_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.narrow_copy),
+        counts, refuses_out,
+    )
+    impl(
+        _operators.tensor_split_sections, "CompositeImplicitAutograd", native.tensor_split_sections,
+    )
+    impl(_operators.tensor_split_indices, "CompositeImplicitAutograd", native.tensor_split_indices)
+    impl(_operators.hsplit_int, "CompositeImplicitAutograd", native.hsplit_int)
+    impl(_operators.hsplit_array, "CompositeImplicitAutograd", native.hsplit_array)
+    impl(_operators.vsplit_int, "CompositeImplicitAutograd", native.vsplit_int)
+    impl(_operators.vsplit_array, "CompositeImplicitAutograd", native.vsplit_array)
+    impl(_operators.dsplit_int, "CompositeImplicitAutograd", native.dsplit_int)
+    impl(_operators.dsplit_array, "CompositeImplicitAutograd", native.dsplit_array)
+    impl(
+        _operators.unsafe_split_Tensor, "CompositeExplicitAutograd", native.unsafe_split,
+        UnsafeSplitBackward0,
+    )
+    impl(
+        _operators.unsafe_split_with_sizes, "CompositeExplicitAutograd",
+        native.unsafe_split_with_sizes, UnsafeSplitWithSizesBackward0,
+    )
+    impl(_operators.unsafe_chunk, "CompositeImplicitAutograd", native.unsafe_chunk)
+    impl(
+        _operators.diagonal_scatter, "CompositeExplicitAutograd", native.diagonal_scatter,
+        DiagonalScatterBackward0,
+    )
+    impl(
+        _operators.diagonal_scatter_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.diagonal_scatter), counts, refuses_out,
+    )
+    impl(
+        _operators.as_strided_scatter, "CompositeExplicitAutograd", native.as_strided_scatter,
+        AsStridedScatterBackward0,
+    )
+    impl(
+        _operators.as_strided_scatter_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.as_strided_scatter), counts, refuses_out,
+    )
 
 
 class SelectBackward0(_Node):
@@ -158,3 +251,66 @@ class SplitWithSizesBackward0(SplitBackward0):
 
     def keep(node, self, split_sizes, dim):
         node.saved_dim = dim
+
+
+class UnsafeSplitBackward0(SplitBackward0):
+    """Of unsafe_split.Tensor."""
+    __slots__ = ()
+
+
+class UnsafeSplitWithSizesBackward0(SplitBackward0):
+    """Of unsafe_split_with_sizes."""
+    __slots__ = ()
+
+    def keep(node, self, split_sizes, dim):
+        node.saved_dim = dim
+
+
+class DiagonalScatterBackward0(_Node):
+    """Of diagonal_scatter."""
+    __slots__ = ("saved_offset", "saved_dim1", "saved_dim2")
+
+    def keep(node, self, src, offset, dim1, dim2):
+        node.saved_offset = offset
+        node.saved_dim1 = dim1
+        node.saved_dim2 = dim2
+
+    def backward(node, grad):
+        to_self, to_src = node.edges
+        grad_self = grad_src = None
+        if to_self is not None:
+            offset = node.saved_offset
+            dim1 = node.saved_dim1
+            dim2 = node.saved_dim2
+            grad_self = diagonal_scatter_backward(grad, offset, dim1, dim2)
+        if to_src is not None:
+            grad_src = grad.diagonal(node.saved_offset, node.saved_dim1, node.saved_dim2)
+        return grad_self, grad_src
+
+
+class AsStridedScatterBackward0(_Node):
+    """Of as_strided_scatter."""
+    __slots__ = ("saved_self_geometry", "saved_size", "saved_stride", "saved_storage_offset")
+
+    def keep(node, self, src, size, stride, storage_offset):
+        node.saved_self_geometry = _geometry(self)
+        node.saved_size = tuple(size) if type(size) is list else size
+        node.saved_stride = tuple(stride) if type(stride) is list else stride
+        node.saved_storage_offset = storage_offset
+
+    def backward(node, grad):
+        to_self, to_src = node.edges
+        grad_self = grad_src = None
+        if to_self is not None:
+            self_geometry = node.saved_self_geometry
+            size = node.saved_size
+            stride = node.saved_stride
+            storage_offset = node.saved_storage_offset
+            grad_self = strided_scatter_backward(grad, self_geometry, size, stride, storage_offset)
+        if to_src is not None:
+            self_geometry = node.saved_self_geometry
+            size = node.saved_size
+            stride = node.saved_stride
+            storage_offset = node.saved_storage_offset
+            grad_src = as_strided_of(grad, self_geometry, size, stride, storage_offset)
+        return grad_self, grad_src

@@ -3,23 +3,61 @@
 
 from ...autograd.formulas import permute_backward, sum_to_size
 from ...autograd.node import Node as _Node
-from ...makers.rows import counts, impl, passes, tracks
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, passes, refuses_out, tracks
 from ...native import view as native
 from .. import operators as _operators
 
 
 def install() -> None:
     impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
+    impl(_operators.view_copy, "CompositeExplicitAutograd", native.view_copy, ViewBackward0)
+    impl(
+        _operators.view_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.view_copy),
+        counts, refuses_out,
+    )
     impl(_operators.view_dtype, "CompositeExplicitAutograd", native.view_dtype, passes)
+    impl(
+        _operators.view_copy_dtype, "CompositeExplicitAutograd", _forms.copy(_operators.view_dtype),
+        passes,
+    )
+    impl(
+        _operators.view_copy_dtype_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.view_copy_dtype), counts, refuses_out,
+    )
     impl(_operators.reshape, "CompositeImplicitAutograd", native.reshape)
     impl(
         _operators._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
         ReshapeAliasBackward0,
     )
+    impl(
+        _operators._reshape_alias_copy, "CompositeExplicitAutograd",
+        _forms.copy(_operators._reshape_alias), ReshapeAliasBackward0,
+    )
+    impl(
+        _operators._reshape_alias_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators._reshape_alias_copy), counts, refuses_out,
+    )
     impl(_operators.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
+    impl(
+        _operators.permute_copy, "CompositeExplicitAutograd", _forms.copy(_operators.permute),
+        PermuteBackward0,
+    )
+    impl(
+        _operators.permute_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.permute_copy), counts, refuses_out,
+    )
     impl(
         _operators.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
         TransposeBackward0,
+    )
+    impl(
+        _operators.transpose_copy_int, "CompositeExplicitAutograd",
+        _forms.copy(_operators.transpose_int), TransposeBackward0,
+    )
+    impl(
+        _operators.transpose_copy_int_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.transpose_copy_int), counts, refuses_out,
     )
     impl(
         _operators.transpose_, "CompositeExplicitAutograd", native.transpose_, counts,
@@ -27,19 +65,56 @@ def install() -> None:
     )
     impl(_operators.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
     impl(_operators.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
+    impl(_operators.t_copy, "CompositeExplicitAutograd", _forms.copy(_operators.t), TBackward0)
+    impl(
+        _operators.t_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.t_copy), counts,
+        refuses_out,
+    )
     impl(_operators.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
     impl(_operators.mT, "CompositeImplicitAutograd", native.mT)
     impl(_operators.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
+    impl(
+        _operators.expand_copy, "CompositeExplicitAutograd", _forms.copy(_operators.expand),
+        ExpandBackward0,
+    )
+    impl(
+        _operators.expand_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.expand_copy),
+        counts, refuses_out,
+    )
     impl(_operators.expand_as, "CompositeImplicitAutograd", native.expand_as)
     impl(_operators.view_as, "CompositeImplicitAutograd", native.view_as)
     impl(_operators.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
+    impl(
+        _operators.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_operators.squeeze),
+        SqueezeBackward0,
+    )
+    impl(
+        _operators.squeeze_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.squeeze_copy), counts, refuses_out,
+    )
     impl(
         _operators.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks,
         SqueezeBackward1,
     )
     impl(
+        _operators.squeeze_copy_dim, "CompositeExplicitAutograd",
+        _forms.copy(_operators.squeeze_dim), SqueezeBackward1,
+    )
+    impl(
+        _operators.squeeze_copy_dim_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.squeeze_copy_dim), counts, refuses_out,
+    )
+    impl(
         _operators.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
         SqueezeBackward2,
+    )
+    impl(
+        _operators.squeeze_copy_dims, "CompositeExplicitAutograd",
+        _forms.copy(_operators.squeeze_dims), SqueezeBackward2,
+    )
+    impl(
+        _operators.squeeze_copy_dims_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.squeeze_copy_dims), counts, refuses_out,
     )
     impl(
         _operators.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3,
@@ -57,6 +132,14 @@ def install() -> None:
         UnsqueezeBackward0,
     )
     impl(
+        _operators.unsqueeze_copy, "CompositeExplicitAutograd", _forms.copy(_operators.unsqueeze),
+        UnsqueezeBackward0,
+    )
+    impl(
+        _operators.unsqueeze_copy_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.unsqueeze_copy), counts, refuses_out,
+    )
+    impl(
         _operators.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts,
         UnsqueezeBackward1,
     )
@@ -65,7 +148,46 @@ def install() -> None:
     impl(_operators.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
     impl(_operators.movedim_int, "CompositeImplicitAutograd", native.movedim)
     impl(_operators.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
+    impl(
+        _operators.alias_copy, "CompositeExplicitAutograd", _forms.copy(_operators.alias),
+        AliasBackward0,
+    )
+    impl(
+        _operators.alias_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.alias_copy),
+        counts, refuses_out,
+    )
     impl(_operators.detach, "CompositeExplicitAutograd", native.detach, passes)
+    impl(
+        _operators.detach_copy, "CompositeExplicitAutograd", _forms.copy(_operators.detach), passes,
+    )
+    impl(
+        _operators.detach_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.detach_copy),
+        counts, refuses_out,
+    )
+    impl(_operators.moveaxis_intlist, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.moveaxis_int, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.swapdims, "CompositeImplicitAutograd", native.swapaxes)
+    impl(_operators.swapdims_, "CompositeImplicitAutograd", native.swapaxes_)
+    impl(_operators.swapaxes_, "CompositeImplicitAutograd", native.swapaxes_)
+    impl(_operators.adjoint, "CompositeImplicitAutograd", native.adjoint)
+    impl(_operators.mH, "CompositeImplicitAutograd", native.adjoint)
+    impl(_operators.ravel, "CompositeImplicitAutograd", native.ravel)
+    impl(_operators.broadcast_to, "CompositeImplicitAutograd", native.broadcast_to)
+    impl(_operators.atleast_1d, "CompositeImplicitAutograd", native.atleast_1d)
+    impl(_operators.atleast_1d_Sequence, "CompositeImplicitAutograd", native.atleast_1d_each)
+    impl(_operators.atleast_2d, "CompositeImplicitAutograd", native.atleast_2d)
+    impl(_operators.atleast_2d_Sequence, "CompositeImplicitAutograd", native.atleast_2d_each)
+    impl(_operators.atleast_3d, "CompositeImplicitAutograd", native.atleast_3d)
+    impl(_operators.atleast_3d_Sequence, "CompositeImplicitAutograd", native.atleast_3d_each)
+    impl(
+        _operators._unsafe_view, "CompositeExplicitAutograd", native._unsafe_view,
+        UnsafeViewBackward0,
+    )
+    impl(
+        _operators._unsafe_view_out, "CompositeExplicitAutograd",
+        _forms.out(_operators._unsafe_view), counts, refuses_out,
+    )
+    impl(_operators.lift_fresh, "CompositeImplicitAutograd", native.lift_fresh)
 
 
 class ViewBackward0(_Node):
@@ -209,3 +331,8 @@ class AliasBackward0(_Node):
 
     def backward(node, grad):
         return (grad,)
+
+
+class UnsafeViewBackward0(ViewBackward0):
+    """Of _unsafe_view."""
+    __slots__ = ()

@@ -5,14 +5,18 @@ from ...autograd.formulas import where
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import bind, counts, refuses_out
+from ...makers.rows import bind, counts, forwards, impl, refuses_out
 from ...native import where as native
 from .. import operators as _operators
 
 
 def install() -> None:
+    impl(_operators.where, "CompositeImplicitAutograd", native.where)
     bind(_operators.where_self, native.functional, "where", WhereBackward0)
     bind(_operators.where_self_out, native.out, "where", counts, refuses_out)
+    forwards(_operators.where_ScalarSelf, _operators.where_self)
+    forwards(_operators.where_ScalarOther, _operators.where_self)
+    forwards(_operators.where_Scalar, _operators.where_self)
 
 
 class WhereBackward0(_Node):

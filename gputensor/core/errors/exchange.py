@@ -17,21 +17,18 @@ class ExchangeError(GpuTensorError, BufferError):
 
 
 def unsupported_index(index: Any) -> IndexRangeError:
-    """The one sentence about advanced indexing."""
+    """The one sentence about what an index is made of."""
     what = index.text if type(index) is Got else describe(index)
     return IndexRangeError(
-        "index: 'index' must be made of ints, slices, None, at most one Ellipsis, at most one "
-        f"bool, and 0-d tensors of a bool or integer dtype but uint8 (got {what}); lists, arrays, "
-        "masks and longer tensors are not supported"
+        "index: 'index' must be made of ints, slices, None, bools, at most one Ellipsis, and "
+        f"tensors, arrays, ranges or lists of ints or bools (got {what})"
     )
 
 
 def too_many_indices(tensor: Any, count: int) -> IndexRangeError:
     geometry = tensor._geometry
-    return IndexRangeError(
-        f"index: 'index' must have at most {geometry.ndim} ints and slices (got {count} for "
-        f"{describe(tensor)})"
-    )
+    most = f"at most {geometry.ndim} ints, slices and indices"
+    return IndexRangeError(f"index: 'index' must have {most} (got {count} for {describe(tensor)})")
 
 
 def cannot_assign(value: Any) -> ArgumentTypeError:

@@ -47,6 +47,12 @@ def kernel_finding(sentence: str) -> KernelError:
     return KernelError(sentence)
 
 
+def library_failed(op: str, error: Exception) -> KernelError:
+    """What a library that an operator calls raised; the error itself is the cause."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return KernelError(f"{op}: a library failed: {words}")
+
+
 def is_of_a_kernel(found: Any) -> bool:
     """For `__tracebackhide__`: pytest shows a kernel's fault at its launch, not behind it."""
     return isinstance(found.value, KernelError)

@@ -284,3 +284,13 @@ def byte_condition(condition: Any) -> str:
 def target_out_of_range(op: str, target: int, classes: int) -> GpuTensorError:
     rule = f"hold classes in [0, {classes - 1}], or ignore_index"
     return must(op, "target", rule, Got(str(target)), kind=IndexRangeError)
+
+
+def index_out_of_range(op: str, index: int, dim: int, size: int, wraps: bool) -> GpuTensorError:
+    rule = f"be in [{-size if wraps else 0}, {size - 1}] at dimension {dim}"
+    return must(op, "index", rule, Got(str(index)), kind=IndexRangeError)
+
+
+def byte_mask(index: Any) -> str:
+    """Text of a warning."""
+    return f"index: 'index' must be bool where it is a mask (got {describe(index)}); use .bool()"

@@ -17,6 +17,24 @@ def argmin(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
     _store(out, np.argmin(_known(x), axis), axis, keepdims)
 
 
+def max(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool) -> None:
+    _select(x, np.argmax(_known(x), axis), axis, values, out, keepdims)
+
+
+def min(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool) -> None:
+    _select(x, np.argmin(_known(x), axis), axis, values, out, keepdims)
+
+
+def _select(
+    x: np.ndarray, found: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool
+) -> None:
+    """The places, and the elements there."""
+    _store(out, found, axis, keepdims)
+    places = np.expand_dims(found, axis)
+    chosen = np.take_along_axis(np.atleast_1d(x), places, axis)
+    values[...] = chosen.reshape(values.shape)
+
+
 def _known(x: np.ndarray) -> np.ndarray:
     """bf16 is searched as f32, which keeps its order: not all ml_dtypes types know NaN there."""
     return np.atleast_1d(x.astype(np.float32) if x.dtype.kind == "V" else x)

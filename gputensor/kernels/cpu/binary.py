@@ -8,7 +8,7 @@ Source   rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,8 @@ from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, flo
 from ...core.number_range import in_64_bits
 from . import cast
 from .pointwise import (
-    Input, Loop, arithmetic, float32_ufunc, number_position, rounded, through_float32, typed,
-    with_number,
+    Input, Loop, arithmetic, computed, float32_ufunc, number_position, rounded, through_float32,
+    typed, with_number,
 )  # fmt: skip
 
 
@@ -123,13 +123,116 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
             if np.count_nonzero(b) != b.size and np.size(a):
-                raise errors.division_by_zero("div")
+                raise errors.division_by_zero(op)
         elif not b:
-            raise errors.division_by_zero("div")
+            raise errors.division_by_zero(op)
         return loop(a, b, out)
 
     position = number_position(inputs)
     return checked if position is None else with_number(op, checked, position, common)
+
+
+def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    if common.category == FLOATING:
+        return through_float32(op, ufunc, inputs, common, out)
+    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+
+
+def _remainder(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    """Floats as PyTorch, whose zeros have the sign of self."""
+    if common.category == FLOATING:
+        return _function(op, _floating_remainder, inputs, common, out)
+    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+
+
+def _floating_remainder(a: Any, b: Any) -> Any:
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+
+
+# --- functions of arrays --------------------------------------------------------------------------
+
+
+def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    loop = computed(function, inputs, common, out)
+    return lambda a, b, out=None: loop(a, b, out)
+
+
+def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """A ufunc that has loops for 16-bit floats, which must not go through f32."""
+    return typed(ufunc, inputs, common, common, out)
+
+
+def _heaviside(x: Any, values: Any) -> Any:
+    return np.where(x == 0, values, (x > 0).astype(values.dtype))
+
+
+def _logaddexp(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    if common.is_complex:
+        return _function(op, _complex_logaddexp, inputs, common, out)
+    return through_float32(op, ufunc, inputs, common, out)
+
+
+def _complex_logaddexp(a: Any, b: Any) -> Any:
+    """From the operand of the larger real part. Source: ATen/native/cpu/LogAddExp.h."""
+    is_first = a.real >= b.real
+    low, high = np.where(is_first, b, a), np.where(is_first, a, b)
+    infinite = np.isinf(low.real) & (low.real == high.real)
+    made = high + np.log1p(np.exp(low - high))
+    both = np.log(np.exp(low) + np.exp(high))
+    return np.where(infinite, np.where(high.real < 0, low, both), made)
+
+
+# --- powers ---------------------------------------------------------------------------------------
+
+
+def _pow(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    if common.category == INTEGER:
+        return _function(op, _integer_power, inputs, common, out)
+    return through_float32(op, ufunc, inputs, common, out)
+
+
+def _integer_power(a: Any, b: Any) -> Any:
+    """Negative exponents give 0 but for 1 and -1, where NumPy refuses them."""
+    negative = b < 0
+    if not np.any(negative):
+        return np.power(a, b)
+    inverse = np.where(a == -1, 1 - 2 * (b & 1), a == 1).astype(np.result_type(a, b))
+    return np.where(negative, inverse, np.power(a, np.where(negative, 0, b)))
+
+
+# Exponents that are no powers to compute. Source: ATen/native/cpu/PowKernel.cpp.
+_QUICK: dict[Any, Any] = {
+    2: np.square, 3: lambda x: x * x * x, 0.5: np.sqrt, -0.5: lambda x: 1 / np.sqrt(x),
+    -1: np.reciprocal, -2: lambda x: 1 / (x * x),
+}  # fmt: skip
+
+
+def _pow_number(
+    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    general = through_float32(op, ufunc, inputs, common, out)
+    quick = {
+        power: typed(f, inputs[:1], common, common, out)
+        if isinstance(f, np.ufunc) and common not in (float16, bfloat16)
+        else _of_one(computed(f, inputs[:1], common, out))
+        for power, f in _QUICK.items()
+        if power == 2 or common.category >= FLOATING
+    }
+
+    def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
+        found = quick.get(b)
+        return general(a, b, out) if found is None else found(a, out)
+
+    return loop
+
+
+def _of_one(loop: Loop) -> Loop:
+    return lambda x, out=None: loop(x, out)
 
 
 # --- threshold_backward ---------------------------------------------------------------------------
@@ -163,15 +266,35 @@ def _entered(x: Any, common: dtype, compute: dtype) -> Any:
     return (x.astype(compute.np) if x.dtype.kind in "iu" else x).astype(common.np)
 
 
-LOOPS = {
+LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "add": (arithmetic, np.add),
     "add_alpha": (_scaled, np.add),
+    "atan2": (through_float32, np.arctan2),
+    "bitwise_and": (arithmetic, np.bitwise_and),
+    "bitwise_left_shift": (arithmetic, np.left_shift),
+    "bitwise_or": (arithmetic, np.bitwise_or),
+    "bitwise_right_shift": (arithmetic, np.right_shift),
+    "bitwise_xor": (arithmetic, np.bitwise_xor),
+    "copysign": (through_float32, np.copysign),
     "div": (_true, np.true_divide),
     "div_floor": (_floor, np.floor_divide),
     "div_trunc": (_trunc, np.floor_divide),
+    "fmax": (_extremum, np.fmax),
+    "fmin": (_extremum, np.fmin),
+    "fmod": (_fmod, np.fmod),
+    "gcd": (_bare, np.gcd),
+    "heaviside": (_function, _heaviside),
+    "hypot": (through_float32, np.hypot),
+    "lcm": (_bare, np.lcm),
+    "logaddexp": (_logaddexp, np.logaddexp),
+    "logaddexp2": (through_float32, np.logaddexp2),
     "maximum": (_extremum, np.maximum),
     "minimum": (_extremum, np.minimum),
     "mul": (arithmetic, np.multiply),
+    "nextafter": (_bare, np.nextafter),
+    "pow": (_pow, np.power),
+    "pow_number": (_pow_number, np.power),
+    "remainder": (_remainder, np.remainder),
     "sub": (arithmetic, np.subtract),
     "sub_alpha": (_scaled, np.subtract),
     "threshold_backward": (_threshold, np.less_equal),

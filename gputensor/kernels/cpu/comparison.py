@@ -18,6 +18,9 @@ LOOPS = {
     "ge": np.greater_equal,
     "gt": np.greater,
     "le": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
     "lt": np.less,
     "ne": np.not_equal,
 }

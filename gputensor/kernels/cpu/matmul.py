@@ -2,7 +2,8 @@
 
 Types    f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly,
          modulo their width; bool: any of all pairs.
-Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 0 gives zeros.
+Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 0 gives zeros. All
+         three may have a dimension of products before these.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def addmm(
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """BLAS, whose result is row-major: a column-major `out` takes the transposed product."""
+    """BLAS, whose result is row-major: a column-major `out` takes the transposed product. Several
+    products are NumPy's matmul, which copies what BLAS cannot take."""
+    if a.ndim > 2:
+        return np.matmul(a, b, out)
     if out.flags.c_contiguous:
         return _dot(a, b, out)
     if out.flags.f_contiguous:

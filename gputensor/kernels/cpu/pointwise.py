@@ -107,3 +107,46 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
             return lambda a, b, out=None: loop(a, number(b, to), out)
         return lambda a, b, out=None: loop(number(a, to), b, out)
     return loop
+
+
+# --- functions of arrays --------------------------------------------------------------------------
+
+
+def computed(
+    function: Callable[..., Any], inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    """The loop `(*inputs, *params, out)` of a function over arrays, for families that are not hot.
+
+    The function gets all inputs in the common dtype, f16 and bf16 in f32, and numbers and params as
+    scalars of that dtype; it gives a new array, which is rounded once. `out` is always given, None
+    where NumPy may allocate.
+    """
+    n_inputs, compute = len(inputs), (float32 if common in _HALF else common).np
+    to = common.np
+
+    def loop(*values: Any) -> Any:
+        *given, out = values
+        entered = [
+            entered_in(x, to, compute) if k < n_inputs else _param(x, compute)
+            for k, x in enumerate(given)
+        ]
+        made = np.asarray(function(*entered))
+        if made.dtype != to:
+            made = made.astype(to)
+        if out is None:
+            return made
+        cast.convert_into(out, made)
+        return out
+
+    return loop
+
+
+def entered_in(x: Any, common: np.dtype, compute: np.dtype) -> Any:
+    """An input as what is computed in; an array of another dtype is rounded to the common one."""
+    if not isinstance(x, np.ndarray):
+        return cast.number(x, compute)
+    return cast.convert(cast.convert(x, common), compute)
+
+
+def _param(x: Any, compute: np.dtype) -> Any:
+    return cast.number(x, compute) if isinstance(x, (bool, int, float, complex)) else x

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype
-from . import cast
+from ...runtime import cpu
+from . import cast, quiet
 
 # (array, axes, dtype, out, keepdims), as np.ufunc.reduce, so that a bare one can be a loop.
 Loop = Callable[..., Any]
@@ -34,10 +35,91 @@ LOOPS = {
     "any": np.logical_or.reduce,
 }
 
-OPS = (*LOOPS, "mean", "sum")
+OPS = (*LOOPS, "mean", "nansum", "prod", "sum")
 
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
+    """`bind_whole`, in blocks where the input is known to be large."""
+    loop = bind_whole(op, given, compute, out, numel)
+    is_half = given.category == FLOATING and given.itemsize == 2
+    if numel is None or numel < (_HALVES_FROM if is_half else _BLOCKS_FROM):
+        return loop
+    if op in LOOPS:
+        one = _widened(loop) if is_half and out is given else loop
+        return _in_blocks(one, one, loop, out.np)
+    ends = {"nansum": "sum"}.get(op, op)
+    whole = bind_whole(ends, compute, compute, out)
+    if op == "mean":
+        sums = bind_whole("sum", given, compute, compute)
+        return _in_blocks(loop, sums, _divided(compute.np, numel), compute.np)
+    return _in_blocks(loop, bind_whole(op, given, compute, compute), whole, compute.np)
+
+
+# Elements from which on a reduction is cut into blocks of so many, for two threads; those of 16-bit
+# floats are cast into the cache. Functions of the sizes alone, and so is the order of a sum.
+_BLOCKS_FROM, _HALVES_FROM, _BLOCK = 1 << 21, 1 << 17, 1 << 16
+# Blocks that are worth a thread.
+_PER_THREAD = 6
+
+
+def _in_blocks(kept: Loop, block: Loop, whole: Loop, part: np.dtype) -> Loop:
+    """A reduction in blocks of the slowest axis: `kept` of a block where that axis stays; else
+    `block`, and `whole` of what the blocks leave behind."""
+
+    def loop(
+        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        reduced = range(array.ndim) if axes is None else axes
+        shape, strides = array.shape, array.strides
+        axis = max(range(array.ndim), key=lambda d: abs(strides[d]) if shape[d] > 1 else -1)
+        rows = max(_BLOCK * shape[axis] // array.size, 1)
+        count, stays = -(-shape[axis] // rows), axis not in reduced
+        lead: tuple[slice, ...] = (slice(None),) * axis
+        to: tuple[slice, ...] = (slice(None),) * (
+            axis if keepdims else axis - sum([d < axis for d in reduced])
+        )
+        parts = None if stays else np.empty((count, *out.shape), part)
+
+        def work(first: int, last: int) -> None:
+            for number in range(first, last):
+                piece = slice(number * rows, (number + 1) * rows)
+                if parts is None:
+                    quiet.run(kept, array[(*lead, piece)], axes, None, out[(*to, piece)], keepdims)
+                else:
+                    into = parts[number, ...]
+                    quiet.run(block, array[(*lead, piece)], axes, None, into, keepdims)
+
+        cpu.parallel_for(0, count, _PER_THREAD, work)
+        if parts is not None:
+            whole(parts, (0,), None, out, False)
+        return out
+
+    return loop
+
+
+def _divided(compute: np.dtype, numel: int) -> Loop:
+    """The mean of `numel` elements from sums of their blocks."""
+
+    def loop(array: np.ndarray, axes: Any, unused: None, out: Any, keepdims: bool) -> Any:
+        total = sum_in_blocks(array, axes, compute, None, keepdims)
+        return np.true_divide(total, numel / out.size, out, casting="unsafe")
+
+    return loop
+
+
+def _widened(loop: Loop) -> Loop:
+    """An extreme of 16-bit floats, looked for in f32."""
+
+    def wide(
+        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        out[...] = loop(array.astype(np.float32), axes, None, None, keepdims)
+        return out
+
+    return wide
+
+
+def bind_whole(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray.
 
     With `numel`, the elements of the input where the caller knows them, a small sum is the bare
@@ -46,14 +128,18 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op in LOOPS:
         return LOOPS[op]
     if given.category == COMPLEX and compute.category != COMPLEX:
-        loop = bind(op, given.to_real, compute, out, numel)  # NumPy would warn at each call
+        loop = bind_whole(op, given.to_real, compute, out, numel)  # NumPy would warn at each call
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
-        whole = bind(op, compute, compute, out, numel)  # C's cast says nothing of NaN
+        whole = bind_whole(op, compute, compute, out, numel)  # C's cast says nothing of NaN
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
         return _mean(compute.np, out.np)
-    assert op == "sum", op
+    if op == "prod":
+        return _prod(compute.np)
+    if op == "nansum" and given.category == FLOATING:
+        plain = _sum(compute.np)
+        return _skipping_nan(plain)
     if numel is not None and numel <= _CHAIN and given is compute is out:
         return np.add.reduce
     return _sum(compute.np)
@@ -64,6 +150,29 @@ def _sum(compute: np.dtype) -> Loop:
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
         return sum_in_blocks(array, axes, compute, out, keepdims)
+
+    return loop
+
+
+def _skipping_nan(plain: Loop) -> Loop:
+    """A sum that looks for NaN where it has come out as one."""
+
+    def loop(array: np.ndarray, *args: Any) -> Any:
+        found = plain(array, *args)
+        if not np.isnan(found).any():
+            return found
+        return plain(np.where(np.isnan(array), array.dtype.type(0), array), *args)
+
+    return loop
+
+
+def _prod(compute: np.dtype) -> Loop:
+    reduce: Any = np.multiply.reduce
+
+    def loop(
+        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        return reduce(array, axes, compute, out, keepdims)
 
     return loop
 

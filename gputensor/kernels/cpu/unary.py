@@ -5,33 +5,140 @@ Types    computes in the common dtype; f16 and bf16 in f32, rounded once. abs of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...core.dtype import dtype
-from .pointwise import Input, Loop, typed
-
-LOOPS = {
-    "abs": np.absolute,
-    "conj_physical": np.conjugate,
-    "exp": np.exp,
-    "neg": np.negative,
-    "sqrt": np.sqrt,
-}
-OPS = (*LOOPS, "relu")
+from ..._generated.loops import LOOPS as DTYPES
+from ...core.dtype import COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32
+from ...core.dtype_rules import RULES
+from .pointwise import Input, Loop, rounded, typed
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(x, out=None)` of `op` for these dtypes."""
-    if op == "conj_physical" and not common.is_complex:
+    if op in _COPIES and common.category < _COPIES[op]:
         return _copied
     if op == "relu":
         return _relu(inputs, common, out)
-    result = common.to_real if op == "abs" else common
-    loop = typed(LOOPS[op], inputs, common, result, out)
+    said, function = RULES[DTYPES["unary"][op]], LOOPS[op]
+    result = bool_ if said.gives_bool else common.to_real if said.gives_real else common
+    if not isinstance(function, np.ufunc):
+        return _composed(function, inputs, common, result, out)
+    loop = typed(function, inputs, common, result, out)
     return _around_stride_fault(loop) if op == "neg" else loop
+
+
+def _composed(
+    function: Loop, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
+) -> Loop:
+    """A loop of several ufuncs, which is called in the dtype that is computed in."""
+    compute = float32 if common in (float16, bfloat16) else common
+    if compute is common is inputs[0] and out is result:
+        return function
+    at, to = compute.np, result.np
+
+    def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        return rounded(np.asarray(function(x.astype(at))), to, out)
+
+    return loop
+
+
+# --- what NumPy lacks: (x, out=None), of arrays in the dtype that is computed in ------------------
+
+
+def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    if x.dtype.kind == "c":
+        return np.arctan2(x.imag, x.real, out)
+    found = np.where(x < 0, x.dtype.type(math.pi), np.where(np.isnan(x), x, x.dtype.type(0)))
+    return _into(found, out)
+
+
+def _degrees(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    return np.multiply(x, 180 / math.pi, out)
+
+
+def _frac(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    return np.subtract(x, np.trunc(x), out)
+
+
+def _is_negative_infinity(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    return np.equal(x, -math.inf, out)
+
+
+def _is_positive_infinity(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    return np.equal(x, math.inf, out)
+
+
+def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    """NumPy's of complex numbers cancels where they are small."""
+    if x.dtype.kind != "c":
+        return np.log1p(x, out)
+    re, im = x.real, x.imag
+    is_small = (np.abs(re) < 0.5) & (np.abs(im) < 0.5)
+    size = np.where(is_small, np.log1p(re * (2 + re) + im * im) / 2, np.log(np.hypot(1 + re, im)))
+    found = np.empty_like(x)
+    found.real, found.imag = size, np.arctan2(im, 1 + re)
+    return _into(found, out)
+
+
+def _radians(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    return np.multiply(x, math.pi / 180, out)
+
+
+def _rsqrt(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    root = np.sqrt(x, out)
+    return np.divide(1, root, root if out is None and isinstance(root, np.ndarray) else out)
+
+
+def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    if x.dtype.kind != "c":
+        return _sign(x, out)
+    size = np.abs(x)
+    return _into(x / np.where(size == 0, 1, size), out)
+
+
+def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    y = np.negative(x, np.empty_like(x) if out is None else out)
+    np.exp(y, y)
+    np.add(y, 1, y)
+    return np.divide(1, y, y)
+
+
+def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    """0 of NaN too."""
+    found = np.empty_like(x) if out is None else out
+    return np.subtract(x > 0, x < 0, found, dtype=found.dtype)
+
+
+def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    return np.signbit(x, out) if x.dtype.kind == "f" else np.less(x, 0, out)
+
+
+def _sinc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    angle = x * x.dtype.type(math.pi)
+    return _into(np.where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
+
+
+def _erf(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    from scipy.special import erf
+
+    return erf(x, out)
+
+
+def _erfc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    from scipy.special import erfc
+
+    return erfc(x, out)
+
+
+def _into(found: Any, out: np.ndarray | None) -> Any:
+    if out is None:
+        return found
+    np.copyto(out, found, casting="unsafe")
+    return out
 
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -64,3 +171,60 @@ def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         return x.copy("K")
     np.copyto(out, x)
     return out
+
+
+LOOPS: dict[str, Any] = {
+    "abs": np.absolute,
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "angle": _angle,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "bitwise_not": np.invert,
+    "ceil": np.ceil,
+    "conj_physical": np.conjugate,
+    "cos": np.cos,
+    "cosh": np.cosh,
+    "deg2rad": _radians,
+    "erf": _erf,
+    "erfc": _erfc,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "frac": _frac,
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
+    "isneginf": _is_negative_infinity,
+    "isposinf": _is_positive_infinity,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": _log1p,
+    "log2": np.log2,
+    "logical_not": np.logical_not,
+    "neg": np.negative,
+    "rad2deg": _degrees,
+    "reciprocal": np.reciprocal,
+    "round": np.rint,
+    "rsqrt": _rsqrt,
+    "sgn": _sgn,
+    "sigmoid": _sigmoid,
+    "sign": _sign,
+    "signbit": _signbit,
+    "sin": np.sin,
+    "sinc": _sinc,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "trunc": np.trunc,
+}
+OPS = (*LOOPS, "relu")
+# Loops that copy what is below a category.
+_COPIES = {
+    "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
+    "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,
+}  # fmt: skip

@@ -18,12 +18,18 @@ struct argmin {
   template <class T> static DEVICE bool is_beyond(T a, T b) { return a < b; }
 };
 
+// With the elements themselves.
+struct max : argmax {};
+struct min : argmin {};
+
 }  // namespace op
 
-// argreduce_launch.py packs it. from: null, or the indices to look at, `count` for each row.
+// argreduce_launch.py packs it. values: null, or where the elements go. from: null, or the indices
+// to look at, `count` for each row.
 template <int MAX_DIMS> struct argreduce_params {
   static constexpr int dims = MAX_DIMS;
   i64* out;
+  char* values;
   const char* in;
   const i64* from;
   i64 along_bytes;
@@ -31,7 +37,7 @@ template <int MAX_DIMS> struct argreduce_params {
   u32 lane_bits, slot_bits;  // threads per row and rows per block, powers of two
   u32 lanes_are_adjacent, is_partial, ndim;
   divider segments;
-  dimension<2> dim[MAX_DIMS];
+  dimension<3> dim[MAX_DIMS];
 };
 
 // An element and its index; -1 for none.
@@ -65,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const u32 lane = p.lanes_are_adjacent ? t & (lanes - 1) : t >> p.slot_bits;
   const u32 row = group * slots + (p.lanes_are_adjacent ? t >> p.lane_bits : t & (slots - 1));
   const u32 apart = p.lanes_are_adjacent ? 1 : slots;
-  i64 out_offset = 0;
+  i64 out_offset = 0, value_offset = 0;
   const char* in = p.in;
   u32 index = row < p.rows ? row : 0;
 #pragma unroll(DIMS <= 8 ? DIMS : 1)
@@ -74,7 +80,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u32 rest = quotient_of(index, p.dim[d].by);
     const u32 coordinate = index - rest * p.dim[d].by.size;
     out_offset += coordinate * p.dim[d].stride_bytes[0];
-    in += coordinate * p.dim[d].stride_bytes[1];
+    value_offset += coordinate * p.dim[d].stride_bytes[1];
+    in += coordinate * p.dim[d].stride_bytes[2];
     index = rest;
   }
   best_t best = {cast<acc_t>(0u), -1};
@@ -103,5 +110,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     p.out[(u64)row * p.segments.size + segment] = best.index;
   } else {
     *(i64*)((char*)p.out + out_offset) = best.index;
+    if (p.values) {
+      *(scalar_t*)(p.values + value_offset) = *(const scalar_t*)(in + best.index * p.along_bytes);
+    }
   }
 }

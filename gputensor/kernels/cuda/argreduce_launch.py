@@ -1,4 +1,5 @@
-"""Launch plans of argmax and argmin: one launch, or two where few rows are long."""
+"""Launch plans of argmax, argmin, max and min along a dimension: one launch, or two where few rows
+are long."""
 
 from __future__ import annotations
 
@@ -17,11 +18,15 @@ from .softmax_launch import ADJACENT, PER_LANE, bits_for
 # reduce_launch's do.
 _PER_SEGMENT = 1 << 14
 _BLOCKS = 1024
-_PARAMS = Struct("<3Qq8I4I").pack
+_PARAMS = Struct("<4Qq8I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, (out, in) pointers) over the plan of a reduction of one dimension."""
+    """callable(device_index, pointers) over the plan of a reduction of one dimension.
+
+    Pointers: the indices, as the plan's output lies; of max and min the values, in the same order;
+    in.
+    """
     n = layout.n_reduced
     strides: list[Sizes] = [s or () for s in layout.stride_bytes]
     out_strides, in_strides = strides
@@ -33,7 +38,14 @@ def bind(family: str, op: str, layout: Any) -> Any:
         rule = "have fewer than 2**31 elements"
         raise errors.must(op, "self", rule, errors.Got(str(layout.shape)))
     along = in_strides[0] if n else 0
-    return ArgReduce(op, layout.dtypes[1], count, along, kept, [out_strides[n:], in_strides[n:]])
+    walks = [out_strides[n:], _values(out_strides[n:], layout.dtypes), in_strides[n:]]
+    return ArgReduce(op, layout.dtypes[1], count, along, kept, walks)
+
+
+def _values(indices: Sizes, types: Any) -> Sizes:
+    """Strides of the values that lie in the order of the indices."""
+    to, of = types
+    return tuple([by // to.itemsize * of.itemsize for by in indices])
 
 
 class ArgReduce:
@@ -52,7 +64,7 @@ class ArgReduce:
         dims = launch.dims_for(op, kept)
         self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
         self.dims = launch.pack_dims(kept, walks, dims)
-        self.is_adjacent = not kept or along <= walks[1][0]
+        self.is_adjacent = not kept or along <= walks[2][0]
         slots = 0 if self.is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
         self.lane_bits = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - slots)
         self.slot_bits = bits_for(THREADS) - self.lane_bits
@@ -63,18 +75,20 @@ class ArgReduce:
         self.functions: dict[int, Any] = {}
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
-        out, x = operands
+        out, *rest, x = operands
+        values = rest[0] if rest else 0
         if self.segments == 1:
-            self._launch(device_index, out, x, 0, self.count, self.count, 1)
+            self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
             return
         # Dropped when this returns: memory comes back to its own stream only, behind the launches.
         workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
-        self._launch(device_index, workspace.ptr, x, 0, self.count, self.per_segment, self.segments)
-        self._launch(device_index, out, x, workspace.ptr, self.segments, self.segments, 1)
+        parts, segments = workspace.ptr, self.segments
+        self._launch(device_index, parts, 0, x, 0, self.count, self.per_segment, segments)
+        self._launch(device_index, out, values, x, parts, segments, segments, 1)
 
     def _launch(
-        self, device_index: int, out: int, x: int, given: int, count: int, per_segment: int,
-        segments: int,
+        self, device_index: int, out: int, values: int, x: int, given: int, count: int,
+        per_segment: int, segments: int,
     ) -> None:  # fmt: skip
         cuda = runtime.cuda()
         function = self.functions.get(device_index)
@@ -83,7 +97,7 @@ class ArgReduce:
             self.functions[device_index] = function
         groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
         params = _PARAMS(
-            out, x, given, self.along, self.rows, count, per_segment, self.lane_bits,
+            out, values, x, given, self.along, self.rows, count, per_segment, self.lane_bits,
             self.slot_bits, self.is_adjacent, segments > 1, self.ndim, *divider(segments),
         ) + self.dims  # fmt: skip
         stream = cuda.current_stream(device_index)

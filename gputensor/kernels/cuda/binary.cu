@@ -17,12 +17,67 @@
 // add_alpha, which also serves sub with an alpha, whose sign launch.py turns.
 namespace op {
 
+// Named apart from the functors, whose names would hide the C library's.
+template <class T> DEVICE typename real_of<T>::type angle_of(T z) {
+  if constexpr (sizeof(T) == 8) {
+    return ::atan2f(z.im, z.re);
+  } else {
+    return ::atan2(z.im, z.re);
+  }
+}
+
+template <class T> DEVICE T exp_of(T z) {
+  const auto size = math_exp(z.re);
+  return T{size * math_cos(z.im), size * math_sin(z.im)};
+}
+
 struct add {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return plus(a, b); }
 };
 
 struct add_alpha {  // signless
   template <class T> static DEVICE T of(T a, T b, T alpha) { return plus(a, times(alpha, b)); }
+};
+
+struct atan2 {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if constexpr (sizeof(T) == 4) {
+      return ::atan2f(a, b);
+    } else {
+      return ::atan2(a, b);
+    }
+  }
+};
+
+struct bitwise_and {  // signless
+  template <class T> static DEVICE T of(T a, T b, T) { return a & b; }
+};
+
+// By all bits, or a negative number, nothing of the element is left but its sign.
+struct bitwise_left_shift {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    typedef typename unsigned_of<T>::type U;
+    return b < 0 || b >= (T)(8 * sizeof(T)) ? 0 : (T)((U)a << b);
+  }
+};
+
+struct bitwise_or {  // signless
+  template <class T> static DEVICE T of(T a, T b, T) { return a | b; }
+};
+
+struct bitwise_right_shift {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if (b < 0 || b >= (T)(8 * sizeof(T))) return a < 0 ? -1 : 0;
+    return a >> b;
+  }
+};
+
+struct bitwise_xor {  // signless
+  template <class T> static DEVICE T of(T a, T b, T) { return a ^ b; }
+};
+
+struct copysign {
+  template <class T> static DEVICE T of(T a, T b, T) { return math_copysign(a, b); }
 };
 
 struct div {
@@ -63,6 +118,95 @@ struct div_trunc {
   }
 };
 
+struct fmax {
+  template <class T> static DEVICE T of(T a, T b, T) { return a >= b || is_nan(b) ? a : b; }
+};
+
+struct fmin {
+  template <class T> static DEVICE T of(T a, T b, T) { return a <= b || is_nan(b) ? a : b; }
+};
+
+struct fmod {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if constexpr (is_real<T>) {
+      return math_fmod(a, b);
+    } else if constexpr (is_signed_integer<T>) {
+      return b == 0 || b == -1 ? 0 : a % b;
+    } else {
+      return b == 0 ? 0 : a % b;
+    }
+  }
+};
+
+template <class T> DEVICE T common_divisor(T a, T b) {
+  typedef typename unsigned_of<T>::type U;
+  U x = (U)(a < 0 ? negative(a) : a), y = (U)(b < 0 ? negative(b) : b);
+  while (y != 0) {
+    const U rest = x % y;
+    x = y, y = rest;
+  }
+  return (T)x;
+}
+
+struct gcd {
+  template <class T> static DEVICE T of(T a, T b, T) { return common_divisor(a, b); }
+};
+
+struct heaviside {
+  template <class T> static DEVICE T of(T x, T values, T) { return x == 0 ? values : (T)(x > 0); }
+};
+
+struct hypot {
+  template <class T> static DEVICE T of(T a, T b, T) { return math_hypot(a, b); }
+};
+
+struct lcm {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    const T divisor = common_divisor(a, b);
+    if (divisor == 0) return 0;
+    const T multiple = times((T)(a / divisor), b);
+    return multiple < 0 ? negative(multiple) : multiple;
+  }
+};
+
+// The logarithm of 1 + exp(x) for x whose real part is not positive.
+template <class T> DEVICE T log_of_sum(T x) {
+  if constexpr (is_complex<T>) {
+    const auto size = math_exp(x.re);
+    const T sum = {1 + size * math_cos(x.im), size * math_sin(x.im)};
+    return T{math_log(math_hypot(sum.re, sum.im)), angle_of(sum)};
+  } else if constexpr (sizeof(T) == 4) {
+    return ::log1pf(math_exp(x));
+  } else {
+    return ::log1p(math_exp(x));
+  }
+}
+
+// Source: ATen/native/cpu/BinaryOpsKernel.cpp, logaddexp_kernel; LogAddExp.h for complex numbers.
+struct logaddexp {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if constexpr (is_complex<T>) {
+      const T high = a.re >= b.re ? a : b, low = a.re >= b.re ? b : a;
+      if (low.re == high.re && low.re - low.re != 0 && low.re == low.re) {
+        if (high.re < 0) return low;
+        return T{high.re, angle_of(plus(op::exp_of(low), op::exp_of(high)))};
+      }
+      return plus(high, log_of_sum(minus(low, high)));
+    } else {
+      if (a == b && a - a != 0) return a;
+      return (a > b ? a : b) + log_of_sum(-math_abs(a - b));
+    }
+  }
+};
+
+struct logaddexp2 {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if (a == b && a - a != 0) return a;
+    const T high = a > b ? a : b, apart = math_abs(a - b);
+    return high + log_of_sum(apart * (T)-0.6931471805599453) * (T)1.4426950408889634;
+  }
+};
+
 struct maximum {
   template <class T> static DEVICE T of(T a, T b, T) { return a > b || is_nan(a) ? a : b; }
 };
@@ -73,6 +217,91 @@ struct minimum {
 
 struct mul {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return times(a, b); }
+};
+
+struct nextafter {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if constexpr (sizeof(T) == 4) {
+      return ::nextafterf(a, b);
+    } else {
+      return ::nextafter(a, b);
+    }
+  }
+};
+
+// Powers of integers wrap; negative exponents give 0 but for 1 and -1.
+template <class T> DEVICE T integer_power(T a, T b) {
+  if constexpr (is_signed_integer<T>) {
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+  }
+  T made = 1;
+  for (; b != 0; b >>= 1, a = times(a, a)) {
+    if (b & 1) made = times(made, a);
+  }
+  return made;
+}
+
+template <class T> DEVICE T power(T a, T b) {
+  if constexpr (is_complex<T>) {
+    typedef typename T::part part;
+    if (b.re == 0 && b.im == 0) return T{1, 0};
+    if (a.re == 0 && a.im == 0) {
+      if (b.re > 0 && b.im == 0) return T{0, 0};
+      const part nan = (a.re + a.im) / (a.re + a.im);
+      return T{nan, nan};
+    }
+    if (b.im == 0 && b.re == 1) return a;
+    if (b.im == 0 && b.re == 2) return times(a, a);
+    if (b.im == 0 && b.re == 3) return times(a, times(a, a));
+    const part size = math_log(math_hypot(a.re, a.im)), turn = angle_of(a);
+    const part scale = math_exp(b.re * size - b.im * turn), angle = b.im * size + b.re * turn;
+    return T{scale * math_cos(angle), scale * math_sin(angle)};
+  } else if constexpr (is_integer<T>) {
+    return integer_power(a, b);
+  } else if constexpr (sizeof(T) == 4) {
+    return ::powf(a, b);
+  } else {
+    return ::pow(a, b);
+  }
+}
+
+struct pow {
+  template <class T> static DEVICE T of(T a, T b, T) { return power(a, b); }
+};
+
+// The exponent is one number for all elements. Source: ATen/native/cpu/PowKernel.cpp.
+struct pow_number {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if constexpr (is_real<T>) {
+      if (b == (T)2) return a * a;
+      if (b == (T)3) return a * a * a;
+      if (b == (T)0.5) return math_sqrt(a);
+      if (b == (T)-0.5) return 1 / math_sqrt(a);
+      if (b == (T)-1) return 1 / a;
+      if (b == (T)-2) return 1 / (a * a);
+    } else if constexpr (is_complex<T>) {
+      if (b.im == 0 && b.re == (typename T::part)0.5) return complex_root(a);
+      if (b.im == 0 && b.re == (typename T::part)-1) return quotient(T{1, 0}, a);
+      if (b.im == 0 && b.re == (typename T::part)-2) return quotient(T{1, 0}, times(a, a));
+      if (b.im == 0 && b.re == (typename T::part)-0.5) return quotient(T{1, 0}, complex_root(a));
+    }
+    return power(a, b);
+  }
+};
+
+struct remainder {
+  template <class T> static DEVICE T of(T a, T b, T) {
+    if constexpr (is_real<T>) {
+      const T rest = math_fmod(a, b);
+      return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+    } else if constexpr (is_signed_integer<T>) {
+      if (b == 0 || b == -1) return 0;
+      const T rest = a % b;
+      return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+    } else {
+      return b == 0 ? 0 : a % b;
+    }
+  }
 };
 
 struct sub {  // signless
@@ -132,7 +361,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) binary_contiguous(const co
 #endif
 
 #if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) binary_strided(const strided_call p) {
+extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
+binary_strided(const strided_call p) {
   const u32 first = first_element();
   if (first >= p.numel) return;
   i64 offset[3][STRIDED_UNROLL];

@@ -23,7 +23,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
     operands: a pointer each, outputs first; a Python number where stride_bytes is None.
     scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) ·
     fill (value) · arange (start, step) · linspace (start, end, steps) · eye (columns) ·
-    uniform (seed, counter of the first element).
+    random (seed, counter of the first element, the distribution's two parameters).
     copy also has op "pack": operands (dst, src, scale, bias), the last two each a pointer to f32 or
     up to 16 numbers, one a channel; stride_bytes[2] is the stride of a table of f32 by channel.
     range and random count a layout's elements with dimension 0 fastest, so theirs must not have

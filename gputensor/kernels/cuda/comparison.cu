@@ -30,6 +30,18 @@ struct le {
   template <class T> static DEVICE bool of(T a, T b) { return a <= b; }
 };
 
+struct logical_and {  // signless
+  template <class T> static DEVICE bool of(T a, T b) { return nonzero(a) && nonzero(b); }
+};
+
+struct logical_or {  // signless
+  template <class T> static DEVICE bool of(T a, T b) { return nonzero(a) || nonzero(b); }
+};
+
+struct logical_xor {  // signless
+  template <class T> static DEVICE bool of(T a, T b) { return nonzero(a) != nonzero(b); }
+};
+
 struct lt {
   template <class T> static DEVICE bool of(T a, T b) { return a < b; }
 };

@@ -1,19 +1,19 @@
 // out[m, n] = sum over k of a[m, k] * b[k, n], or beta * self + alpha * that     family: matmul
-// Shapes   any strides (in bytes) of all operands.
+// Shapes   any strides (in bytes) of all operands; any number of such products in one launch.
 // Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers,
 //          true where a sum of products of bools is not 0).
-// Launch   one-dimensional, a block per tile of 64 x 64; 256 threads, 4 x 4 outputs each.
+// Launch   a block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each.
 // Order    k ascending with fused multiply-add in one accumulator: same bits for every tile shape.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
 
-// launch.py packs it (`matmul`). stride_bytes: of rows, then of columns.
+// matmul_launch.py packs it. stride_bytes: of rows, of columns, then of products.
 struct matmul_params {
   char* out;
   const char* a;
   const char* b;
-  i64 out_stride_bytes[2], a_stride_bytes[2], b_stride_bytes[2];
+  i64 out_stride_bytes[3], a_stride_bytes[3], b_stride_bytes[3];
   u32 m, n, k, unused;
   divider column_tiles;
 };
@@ -21,7 +21,7 @@ struct matmul_params {
 // As matmul_params, with what is added: beta * self, unless self is null.
 struct addmm_params : matmul_params {
   const char* self;
-  i64 self_stride_bytes[2];
+  i64 self_stride_bytes[3];
   value_slot beta, alpha;
 };
 
@@ -39,7 +39,7 @@ struct mm {
       return plus(times(a, b), sum);
     }
   }
-  template <class scalar, class T> static DEVICE T finish(const params&, u32, u32, T sum) {
+  template <class scalar, class T> static DEVICE T finish(const params&, u32, u32, u32, T sum) {
     return sum;
   }
 };
@@ -47,10 +47,11 @@ struct mm {
 struct addmm : mm {
   typedef addmm_params params;
   template <class scalar, class T>
-  static DEVICE T finish(const params& p, u32 row, u32 column, T sum) {
+  static DEVICE T finish(const params& p, u32 product, u32 row, u32 column, T sum) {
     const T scaled = times(number<T>(p.alpha), sum);
     if (!p.self) return scaled;
-    const char* at = p.self + row * p.self_stride_bytes[0] + column * p.self_stride_bytes[1];
+    const char* at = p.self + product * p.self_stride_bytes[2] + row * p.self_stride_bytes[0] +
+                     column * p.self_stride_bytes[1];
     return plus(scaled, times(number<T>(p.beta), cast<T>(*(const scalar*)at)));
   }
 };
@@ -68,6 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::O
   __shared__ acc_t a[DEPTH][TILE], b[DEPTH][TILE];
   const u32 tile_row = quotient_of(blockIdx.x, p.column_tiles);
   const u32 row = tile_row * TILE, column = (blockIdx.x - tile_row * p.column_tiles.size) * TILE;
+  const char* of_a = p.a + blockIdx.y * p.a_stride_bytes[2];
+  const char* of_b = p.b + blockIdx.y * p.b_stride_bytes[2];
   const u32 x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
   // Neighbouring threads read along the operand's shorter stride.
   const bool a_by_rows = p.a_stride_bytes[1] <= p.a_stride_bytes[0];
@@ -87,11 +90,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::O
       const u32 b_deep = b_by_rows ? deep : along, b_column = b_by_rows ? far : across;
       acc_t from_a = cast<acc_t>(0u), from_b = cast<acc_t>(0u);
       if (depth + a_deep < p.k && row + a_row < p.m) {
-        from_a = cast<acc_t>(*(const scalar_t*)(p.a + (row + a_row) * p.a_stride_bytes[0] +
+        from_a = cast<acc_t>(*(const scalar_t*)(of_a + (row + a_row) * p.a_stride_bytes[0] +
                                                 (depth + a_deep) * p.a_stride_bytes[1]));
       }
       if (depth + b_deep < p.k && column + b_column < p.n) {
-        from_b = cast<acc_t>(*(const scalar_t*)(p.b + (depth + b_deep) * p.b_stride_bytes[0] +
+        from_b = cast<acc_t>(*(const scalar_t*)(of_b + (depth + b_deep) * p.b_stride_bytes[0] +
                                                 (column + b_column) * p.b_stride_bytes[1]));
       }
       a[a_deep][a_row] = from_a;
@@ -110,14 +113,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_strided(const op::O
     }
     __syncthreads();
   }
+  char* out = p.out + blockIdx.y * p.out_stride_bytes[2];
 #pragma unroll
   for (u32 i = 0; i < EACH; ++i) {
 #pragma unroll
     for (u32 j = 0; j < EACH; ++j) {
       const u32 at_row = row + y + i * SIDE, at_column = column + x + j * SIDE;
       if (at_row < p.m && at_column < p.n) {
-        *(scalar_t*)(p.out + at_row * p.out_stride_bytes[0] + at_column * p.out_stride_bytes[1]) =
-            cast<scalar_t>(op::OP::finish<scalar_t>(p, at_row, at_column, sum[i][j]));
+        *(scalar_t*)(out + at_row * p.out_stride_bytes[0] + at_column * p.out_stride_bytes[1]) =
+            cast<scalar_t>(op::OP::finish<scalar_t>(p, blockIdx.y, at_row, at_column, sum[i][j]));
       }
     }
   }

@@ -1,7 +1,12 @@
-"""The launches of mm and addmm: a block per tile of 64 x 64 outputs, any strides."""
+"""The launches of mm and addmm: a block per tile of 64 x 64 outputs, any strides, any number of
+products at once.
+
+Strides are (row, column) or (row, column, product), in elements.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from struct import Struct
 from typing import Any
@@ -9,14 +14,14 @@ from typing import Any
 from ... import runtime
 from ...core import errors
 from ...core.dtype import dtype
+from ...core.geometry import Sizes
 from . import launch, module, numbers, variants
 from .division import divider
 
 TILE = 64
-_PARAMS = Struct("<3Q6q4I4I")
-
-
-_ADDED = Struct("<Q2q").pack
+_PARAMS = Struct("<3Q9q4I4I")
+_ADDED = Struct("<Q3q")
+_MOST_PRODUCTS = 65535  # blocks of a grid along y
 
 
 class Matmul:
@@ -32,38 +37,46 @@ class Matmul:
 
     def __call__(
         self, device_index: int, out: int, a: int, b: int, m: int, n: int, k: int,
-        a_strides: tuple[int, int], b_strides: tuple[int, int], out_strides: tuple[int, int],
+        a_strides: Sizes, b_strides: Sizes, out_strides: Sizes, count: int = 1,
     ) -> None:  # fmt: skip
-        self._launch(device_index, (out, a, b), (m, n, k), (out_strides, a_strides, b_strides), b"")
+        strides = (out_strides, a_strides, b_strides)
+        self._launch(device_index, (out, a, b), (m, n, k), strides, count, b"")
 
     def _launch(
         self, device_index: int, pointers: tuple[int, int, int], sizes: tuple[int, int, int],
-        strides: tuple[tuple[int, int], ...], rest: bytes,
+        strides: tuple[Sizes, ...], count: int, rest: bytes,
     ) -> None:  # fmt: skip
-        if sizes[0] == 0 or sizes[1] == 0:
+        if sizes[0] == 0 or sizes[1] == 0 or count == 0:
             return
         function = module.function("matmul", self.entry, self.defines, device_index)
-        blocks, params = self.plan(pointers, sizes, strides)
         cuda = runtime.cuda()
-        cuda.launch(
-            function, (blocks, 1, 1), (launch.THREADS, 1, 1), 0,
-            cuda.current_stream(device_index), params + rest,
-        )  # fmt: skip
+        stream = cuda.current_stream(device_index)
+        for first in range(0, count, _MOST_PRODUCTS):
+            moved = [p + first * self.in_bytes(s)[2] for p, s in zip(pointers, strides)]
+            blocks, params = self.plan(moved, sizes, strides)
+            grid = (blocks, min(count - first, _MOST_PRODUCTS), 1)
+            more = rest if not first else self.moved(rest, first)
+            cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
+
+    def moved(self, rest: bytes, first: int) -> bytes:
+        """The parameters behind those of mm for the products from `first` on."""
+        return rest
 
     def plan(
-        self, pointers: tuple[int, int, int], sizes: tuple[int, int, int],
-        strides: tuple[tuple[int, int], ...],
-    ) -> tuple[int, bytes]:  # fmt: skip
-        """(blocks, parameters); pointers and strides of out, a, b, sizes m, n, k."""
+        self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
+    ) -> tuple[int, bytes]:
+        """(blocks of a product, parameters); pointers and strides of out, a, b, sizes m, n, k."""
         m, n, k = sizes
-        if max(sizes) >= 1 << 31:
-            raise errors.must(self.op, "self", "have sizes below 2**31", errors.Got(str(sizes)))
         columns = launch.blocks_for(n, TILE)
-        in_bytes = [by * self.itemsize for pair in strides for by in pair]
-        return (
-            columns * launch.blocks_for(m, TILE),
-            _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns)),
-        )
+        tiles = columns * launch.blocks_for(m, TILE)
+        if max(*sizes, tiles) >= 1 << 31:
+            raise errors.must(self.op, "self", "have sizes below 2**31", errors.Got(str(sizes)))
+        in_bytes = [by for three in strides for by in self.in_bytes(three)]
+        return tiles, _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns))
+
+    def in_bytes(self, strides: Sizes) -> list[int]:
+        """Of rows, columns and products."""
+        return [by * self.itemsize for by in (*strides, 0)[:3]]
 
 
 class Addmm(Matmul):
@@ -77,44 +90,35 @@ class Addmm(Matmul):
         self.number = numbers.arithmetic(variants.arithmetic(of), of, is_rounded=False)
 
     def __call__(  # type: ignore[override]
-        self,
-        device_index: int,
-        out: int,
-        a: int,
-        b: int,
-        m: int,
-        n: int,
-        k: int,
-        a_strides: tuple[int, int],
-        b_strides: tuple[int, int],
-        out_strides: tuple[int, int],
-        added: int,
-        added_strides: tuple[int, int],
-        beta: Any,
-        alpha: Any,
-    ) -> None:
+        self, device_index: int, out: int, a: int, b: int, m: int, n: int, k: int,
+        a_strides: Sizes, b_strides: Sizes, out_strides: Sizes, added: int, added_strides: Sizes,
+        beta: Any, alpha: Any, count: int = 1,
+    ) -> None:  # fmt: skip
         rest = self.added(added, added_strides, beta, alpha)
         strides = (out_strides, a_strides, b_strides)
-        self._launch(device_index, (out, a, b), (m, n, k), strides, rest)
+        self._launch(device_index, (out, a, b), (m, n, k), strides, count, rest)
 
-    def added(self, pointer: int, strides: tuple[int, int], beta: Any, alpha: Any) -> bytes:
+    def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
         """The parameters behind those of mm."""
-        in_bytes = [by * self.itemsize for by in strides]
-        added = _ADDED(pointer if beta != 0 else 0, *in_bytes)
+        added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
         return added + self.number(beta) + self.number(alpha)
+
+    def moved(self, rest: bytes, first: int) -> bytes:
+        pointer, *by = _ADDED.unpack_from(rest)
+        pointer += first * by[2] if pointer else 0
+        return _ADDED.pack(pointer, *by) + rest[_ADDED.size :]
 
 
 @cache
 def mm(of: dtype) -> Matmul:
     """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
-    out_strides), the first three pointers; strides are (row, column) in elements.
-    """
+    out_strides, count of products), the first three pointers."""
     return Matmul(of)
 
 
 @cache
 def addmm(of: dtype) -> Addmm:
-    """addmm of one dtype: as `mm`, and behind it the pointer and strides of what is added, beta
-    and alpha. With beta 0 that pointer is not read.
+    """addmm of one dtype: as `mm`, and before the count the pointer and strides of what is added,
+    beta and alpha. With beta 0 that pointer is not read.
     """
     return Addmm(of)

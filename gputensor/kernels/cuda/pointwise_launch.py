@@ -1,6 +1,7 @@
 """Launch plans of the families that visit each element once.
 
-These are unary, binary, comparison, where, fill, and copies that are too small for copy_launch.py.
+These are unary, binary, comparison, where, fill, copies that are too small for copy_launch.py, and
+every family whose functors say what they take (include/computed.cuh).
 
 A layout is contiguous if all its operands are numbers or one dense run of one dtype; what is left
 is strided. Those entries look at the pointers for their alignment. A layout that is large enough
@@ -20,15 +21,23 @@ from . import launch, numbers, pointwise_plan, variants
 from .division import divider
 from .launch import Operands
 
-# Inputs and scalars of a family: what its parameters have value slots for.
+# Inputs and scalars of a family, where it is not each functor's to say: what its parameters have
+# value slots for.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
 }  # fmt: skip
-_PLANNED = frozenset(("unary", "binary", "comparison", "where"))
+# What moves or casts elements, and does not compute.
+_MOVING = frozenset(("where", "fill", "copy"))
+_UNPLANNED = frozenset(("fill", "copy"))
 _CODES = Struct("<IiiI4i").pack
 _ROWS = Struct("<IIII4I4Iii").pack
 _TURNED = Struct("<II4I4Iii").pack
+
+
+def slots(family: str, op: str) -> tuple[int, int]:
+    """Inputs and scalars of a call."""
+    return _INPUTS.get(family) or variants.takes(family)[op]
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -109,7 +118,7 @@ def _by_address(
     one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
 ) -> Any:
     """`one`, or what chooses between it and the kernels for large layouts."""
-    if family not in _PLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
+    if family in _UNPLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
     sizes = [d.itemsize for d in layout.dtypes]
     pointers = tuple([k for k, s in enumerate(strides) if s is not None])
@@ -136,7 +145,7 @@ def planned(
     common = layout.common_dtype
     scalar, types = _types(family, functor, common, tuple(layout.dtypes))
     packers = _packers(family, op, plan.layout, scalar, common, walk.strides)
-    values = [numbers.EMPTY] * sum(_INPUTS[family])
+    values = [numbers.EMPTY] * sum(slots(family, op))
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -207,15 +216,14 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
     functor = "add_alpha" if op == "sub_alpha" else op  # self + (-alpha) * other
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
-    if family in ("unary", "binary", "comparison"):
+    if family not in _MOVING:
         if not variants.has(family, functor, common):
             raise errors.no_cuda_kernel(op, common)
         layout_name, scalar = _computed(family, functor, common, dtypes, shape, strides)
     else:
         layout_name, scalar = _moved(family, common, dtypes, shape, strides)
     packers = _packers(family, op, layout_name, scalar, common, strides)
-    n_values = sum(_INPUTS[family])
-    values = [numbers.EMPTY] * n_values
+    values = [numbers.EMPTY] * sum(slots(family, op))
     numel, given = launch.product(shape), 0
     for slot, source, _ in packers:
         given |= 1 << slot if source >= 0 else 0
@@ -281,7 +289,7 @@ def _packers(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
     """Which value slots a call fills, and how: see launch.Launch."""
-    n_inputs, _ = _INPUTS[family]
+    n_inputs, n_scalars = slots(family, op)
     if family == "fill":
         return [(0, ~0, numbers.stored(common))]
     if family == "where":
@@ -301,6 +309,9 @@ def _packers(
     elif op.endswith("_alpha"):
         pack = numbers.arithmetic(computes_in, common, is_rounded=False, op=name, arg="alpha")
         found.append((n_inputs, ~0, numbers.negated(pack, common) if op == "sub_alpha" else pack))
+    elif family not in _INPUTS:
+        pack = numbers.arithmetic(computes_in, common, is_rounded=False, op=name)
+        found += [(n_inputs + k, ~k, pack) for k in range(n_scalars)]
     return found
 
 
@@ -313,5 +324,6 @@ def _number(
         if layout_name != "CAST":
             return numbers.stored(common)
     # Beside f16 and bf16 arithmetic takes a number as f32; a comparison rounds it, as NumPy does.
-    arg = ("condition", "self", "other")[k + (family != "where")]
-    return numbers.arithmetic(computes_in, common, is_rounded=family != "binary", op=name, arg=arg)
+    arg = ("condition", "self", "other", "third input")[k + (family != "where")]
+    is_rounded = family in ("comparison", "where")
+    return numbers.arithmetic(computes_in, common, is_rounded=is_rounded, op=name, arg=arg)

@@ -112,6 +112,19 @@ struct mean : sum {
   }
 };
 
+// Segments of it are combined by `sum`: a NaN among them is one.
+struct nansum : sum {
+  template <class acc, class scalar> static DEVICE acc take(scalar x) {
+    const acc taken = cast<acc>(x);
+    return is_nan(taken) ? cast<acc>(0u) : taken;
+  }
+};
+
+struct prod : sum {
+  template <class acc> static DEVICE acc identity() { return cast<acc>(1u); }
+  template <class acc> static DEVICE acc combine(acc a, acc b) { return times(a, b); }
+};
+
 }  // namespace op
 
 // reduce_launch.py packs it. data: out, or the partial results; in. count: units of an output's

@@ -25,6 +25,8 @@ _BLOCKS = 1024
 # Outputs that lie side by side in a block, for 128 bytes of f32 in a row.
 _ADJACENT = 32
 # What a stage leaves behind; EITHER: results unless it has more than one segment.
+# What combines partial results, where that is another operator.
+_ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
 
@@ -183,8 +185,9 @@ class Reduce:
         dims, itemsize = launch.dims_for(op, kept), row_bytes // product(kept)
         name = _layout((rows,), (row_bytes,), kept, tuple(in_walk), itemsize)
         self.last = Stage(
-            variants.define(op, partial, name, dims), kept, (out_walk, tuple(in_walk)), (rows,),
-            (row_bytes,), PACK_BYTES // itemsize, name == "ROWS", codes, count, RESULTS,
+            variants.define(_ENDS.get(op, op), partial, name, dims), kept,
+            (out_walk, tuple(in_walk)), (rows,), (row_bytes,), PACK_BYTES // itemsize,
+            name == "ROWS", codes, count, RESULTS,
         )  # fmt: skip
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
@@ -209,7 +212,7 @@ class Reduce:
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
     """(type, whether elements are cast to it); unconverted where they would only be widened."""
     natural = variants.reduce_scalar(op, given)
-    if op not in ("sum", "mean"):
+    if not variants.converts(op):
         if natural is None:
             raise errors.no_cuda_kernel(op, given)
         return natural, False

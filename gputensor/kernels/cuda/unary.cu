@@ -6,9 +6,11 @@
 // Launch   one-dimensional; a block owns blockDim.x * (4 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers  f16 and bf16 are computed in f32 and rounded once; exp is each device's own.
+// Numbers  f16 and bf16 are computed in f32 and rounded once; what is no root or rounding is each
+//          device's own.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
+#include "functions.cuh"
 #include "launch.cuh"
 #include "rows.cuh"
 #include "turned.cuh"
@@ -29,30 +31,354 @@ struct abs {
   }
 };
 
+struct acos {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_acos(x);
+    } else {
+      return math_acos(x);
+    }
+  }
+};
+
+struct acosh {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_acosh(x);
+    } else {
+      return math_acosh(x);
+    }
+  }
+};
+
+struct angle {
+  template <class T> static DEVICE typename real_of<T>::type of(T x) {
+    if constexpr (is_complex<T>) {
+      return math_atan2(x.im, x.re);
+    } else {
+      return x < 0 ? PI<T> : is_nan(x) ? x : 0;
+    }
+  }
+};
+
+struct asin {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_asin(x);
+    } else {
+      return math_asin(x);
+    }
+  }
+};
+
+struct asinh {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return over_i(complex_asin(times_i(x)));
+    } else {
+      return math_asinh(x);
+    }
+  }
+};
+
+struct atan {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return over_i(complex_atanh(times_i(x)));
+    } else {
+      return math_atan(x);
+    }
+  }
+};
+
+struct atanh {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_atanh(x);
+    } else {
+      return math_atanh(x);
+    }
+  }
+};
+
+struct bitwise_not {  // signless
+  template <class T> static DEVICE T of(T x) { return ~x; }
+};
+
+struct ceil {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_real<T>) {
+      return math_ceil(x);
+    } else {
+      return x;
+    }
+  }
+};
+
 struct conj_physical {
   template <class T> static DEVICE T of(T x) { return T{x.re, -x.im}; }
+};
+
+struct cos {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_cosh(times_i(x));
+    } else {
+      return math_cos(x);
+    }
+  }
+};
+
+struct cosh {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_cosh(x);
+    } else {
+      return math_cosh(x);
+    }
+  }
+};
+
+struct deg2rad {
+  template <class T> static DEVICE T of(T x) { return x * (PI<T> / 180); }
+};
+
+struct erf {
+  template <class T> static DEVICE T of(T x) { return math_erf(x); }
+};
+
+struct erfc {
+  template <class T> static DEVICE T of(T x) { return math_erfc(x); }
 };
 
 struct exp {
   template <class T> static DEVICE T of(T x) {
     if constexpr (is_complex<T>) {
-      const auto size = math_exp(x.re);
-      if (x.im == 0) return T{size, x.im};
-      if (size == 0 && x.im - x.im != 0) return T{0, 0};  // exp(-inf + i*inf), exp(-inf + i*nan)
-      if (x.im - x.im != 0 && x.re - x.re != 0 && x.re > 0) return T{size, x.im - x.im};
-      return T{size * math_cos(x.im), size * math_sin(x.im)};
+      return complex_exp(x);
     } else {
       return math_exp(x);
     }
   }
 };
 
+struct exp2 {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_exp(multiplied(x, LN2<typename T::part>));
+    } else {
+      return math_exp2(x);
+    }
+  }
+};
+
+struct expm1 {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_expm1(x);
+    } else {
+      return math_expm1(x);
+    }
+  }
+};
+
+struct floor {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_real<T>) {
+      return math_floor(x);
+    } else {
+      return x;
+    }
+  }
+};
+
+struct frac {
+  template <class T> static DEVICE T of(T x) { return x - math_trunc(x); }
+};
+
+struct isfinite {
+  template <class T> static DEVICE bool of(T x) {
+    if constexpr (is_complex<T>) {
+      return is_finite(x.re) && is_finite(x.im);
+    } else {
+      return is_finite(x);
+    }
+  }
+};
+
+struct isinf {
+  template <class T> static DEVICE bool of(T x) {
+    if constexpr (is_complex<T>) {
+      return is_infinite(x.re) || is_infinite(x.im);
+    } else {
+      return is_infinite(x);
+    }
+  }
+};
+
+struct isnan {
+  template <class T> static DEVICE bool of(T x) { return is_nan(x); }
+};
+
+struct isneginf {
+  template <class T> static DEVICE bool of(T x) { return x < 0 && is_infinite(x); }
+};
+
+struct isposinf {
+  template <class T> static DEVICE bool of(T x) { return x > 0 && is_infinite(x); }
+};
+
+struct log {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_log(x);
+    } else {
+      return math_log(x);
+    }
+  }
+};
+
+struct log10 {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return multiplied(complex_log(x), 1 / LN10<typename T::part>);
+    } else {
+      return math_log10(x);
+    }
+  }
+};
+
+struct log1p {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_log1p(x);
+    } else {
+      return math_log1p(x);
+    }
+  }
+};
+
+struct log2 {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return multiplied(complex_log(x), 1 / LN2<typename T::part>);
+    } else {
+      return math_log2(x);
+    }
+  }
+};
+
+struct logical_not {  // signless
+  template <class T> static DEVICE bool of(T x) { return !nonzero(x); }
+};
+
 struct neg {  // signless
   template <class T> static DEVICE T of(T x) { return negative(x); }
 };
 
+struct rad2deg {
+  template <class T> static DEVICE T of(T x) { return x * (180 / PI<T>); }
+};
+
+struct reciprocal {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return one_over(x);
+    } else {
+      return 1 / x;
+    }
+  }
+};
+
 struct relu {
   template <class T> static DEVICE T of(T x) { return x > 0 || is_nan(x) ? x : 0; }
+};
+
+struct round {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_real<T>) {
+      return math_rint(x);
+    } else {
+      return x;
+    }
+  }
+};
+
+struct rsqrt {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return one_over(complex_root(x));
+    } else {
+      return 1 / math_sqrt(x);
+    }
+  }
+};
+
+struct sigmoid {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return one_over(plus(T{1, 0}, complex_exp(negative(x))));
+    } else {
+      return 1 / (1 + math_exp(-x));
+    }
+  }
+};
+
+struct sign {
+  template <class T> static DEVICE T of(T x) { return (T)((x > 0) - (x < 0)); }
+};
+
+struct sgn {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      const typename T::part size = math_hypot(x.re, x.im);
+      return size == 0 ? T{0, 0} : T{x.re / size, x.im / size};
+    } else {
+      return sign::of(x);
+    }
+  }
+};
+
+struct signbit {
+  template <class T> static DEVICE bool of(T x) {
+    if constexpr (is_real<T>) {
+      return has_sign(x);
+    } else {
+      return x < 0;
+    }
+  }
+};
+
+struct sin {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return over_i(complex_sinh(times_i(x)));
+    } else {
+      return math_sin(x);
+    }
+  }
+};
+
+struct sinc {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      if (!nonzero(x)) return T{1, 0};
+      const T angle = multiplied(x, PI<typename T::part>);
+      return quotient(sin::of(angle), angle);
+    } else {
+      const T angle = x * PI<T>;
+      return x == 0 ? 1 : math_sin(angle) / angle;
+    }
+  }
+};
+
+struct sinh {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_sinh(x);
+    } else {
+      return math_sinh(x);
+    }
+  }
 };
 
 struct sqrt {
@@ -61,6 +387,36 @@ struct sqrt {
       return complex_root(x);
     } else {
       return math_sqrt(x);
+    }
+  }
+};
+
+struct tan {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return over_i(complex_tanh(times_i(x)));
+    } else {
+      return math_tan(x);
+    }
+  }
+};
+
+struct tanh {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_complex<T>) {
+      return complex_tanh(x);
+    } else {
+      return math_tanh(x);
+    }
+  }
+};
+
+struct trunc {
+  template <class T> static DEVICE T of(T x) {
+    if constexpr (is_real<T>) {
+      return math_trunc(x);
+    } else {
+      return x;
     }
   }
 };
@@ -76,7 +432,8 @@ typedef contiguous_params<2, 1> contiguous_call;
 typedef strided_params<2, 1, DIMS> strided_call;
 
 #if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS) unary_contiguous(const contiguous_call p) {
+extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
+unary_contiguous(const contiguous_call p) {
   constexpr int PACK = 16 / sizeof(scalar_t), PACKS = UNARY_PACKS;
   const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
   if (first + tile <= p.numel && all_aligned(p.data)) {
@@ -104,17 +461,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) unary_contiguous(const con
 #endif
 
 #if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) unary_strided(const strided_call p) {
+extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
+unary_strided(const strided_call p) {
   const u32 first = first_element();
   if (first >= p.numel) return;
   i64 offset[2][STRIDED_UNROLL];
   locate(p, first, blockDim.x, offset);
   acc_t x[STRIDED_UNROLL];
   read_input(p, 1, 0, offset[1], x);
-  decltype(op::OP::of(acc_t())) result[STRIDED_UNROLL];
+  typedef decltype(op::OP::of(acc_t())) result_t;
+  result_t result[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) result[k] = op::OP::of(x[k]);
-  write_common(p, offset[0], elements_left(first, p.numel), result);
+  if constexpr (same<result_t, bool>) {
+    store(p.data[0], offset[0], elements_left(first, p.numel), p.code[0], result);
+  } else {
+    write_common(p, offset[0], elements_left(first, p.numel), result);
+  }
 }
 #endif
 

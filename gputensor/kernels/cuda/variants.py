@@ -24,12 +24,16 @@ FEW_DIMS, MANY_DIMS = 8, 64
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in ALL}
-_SIGNLESS = re.compile(r"struct (\w+) \{  // signless")
+_SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
+_TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
 
 
 FAMILIES = tuple(LOOPS)
+
+# Words of reductions that combine integers as int64.
+_WHOLE = ("sums", "sums_real", "products")
 
 # Texts of the copy family whose variants copy_plan.py names as they are needed.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
@@ -60,7 +64,8 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
     """True where the result is of the dtype that is computed in, besides a comparison's."""
-    gives_another = RULES[LOOPS[family][op]].gives_real and of.is_complex
+    said = RULES[LOOPS[family][op]]
+    gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another
 
 
@@ -77,10 +82,22 @@ def signless(family: str) -> frozenset[str]:
     return frozenset(_SIGNLESS.findall(text))
 
 
+@cache
+def takes(family: str) -> dict[str, tuple[int, int]]:
+    """Inputs and scalars of the functors that say so themselves, for include/computed.cuh."""
+    text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
+    return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
+
+
 def number_dtype(scalar: str, common: dtype) -> dtype:
     """The dtype as which a kernel of type `scalar` reads a number: its own where it is signless.
     Such a kernel extends elements without their sign, and so must a number beside them be."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
+
+
+def converts(op: str) -> bool:
+    """Whether a reduction converts elements to the dtype it combines them in."""
+    return LOOPS["reduce"][op] in (*_WHOLE, "floating_only")
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
@@ -88,7 +105,7 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
     if not has("reduce", op, of):
         return None
     name = _NAME[of]
-    if op == "sum":
+    if LOOPS["reduce"][op] in _WHOLE:
         return "i64" if name == "u64" else name  # sums wrap at 64 bits
     if name == "b8":
         return "u8"
@@ -184,8 +201,10 @@ def _reduce(family: str) -> list[Defines]:
     for op in LOOPS[family]:
         scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
         listed += [define(op, name, layout) for name in scalars for layout in layouts]
-    listed += [define("sum", name, "CAST") for name in ("i64", "f32", "f64", "c64", "c128")]
-    return listed + [define("mean", name, "CAST") for name in ("f32", "f64", "c64", "c128")]
+    for op in filter(converts, LOOPS[family]):
+        whole = ("i64",) if LOOPS[family][op] in _WHOLE else ()
+        listed += [define(op, name, "CAST") for name in ("f32", "f64", "c64", "c128", *whole)]
+    return listed
 
 
 def _matmul(family: str) -> list[Defines]:
@@ -200,14 +219,33 @@ def _range(family: str) -> list[Defines]:
     return [define(op, name, "STRIDED") for op, name in dict.fromkeys(scalars)]
 
 
+@cache
+def whole() -> frozenset[str]:
+    """Random numbers that integers and bool can be filled with: their functors are marked."""
+    text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
+    return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
+
+
+def random_scalar(of: dtype) -> str:
+    """The type that random numbers of dtype `of` are stored as."""
+    return of.short if of.is_floating_point else word(of)
+
+
 def _random(family: str) -> list[Defines]:
-    floats = [d.short for d in ALL if d.is_floating_point]
-    return [define("uniform", s, layout) for layout in ("CONTIGUOUS", "STRIDED") for s in floats]
+    takes = [(op, d) for op in LOOPS[family] for d in ALL if not d.is_complex]
+    pairs = [(op, random_scalar(d)) for op, d in takes if d.is_floating_point or op in whole()]
+    return [define(op, scalar, "CONTIGUOUS") for op, scalar in dict.fromkeys(pairs)]
 
 
 def _argreduce(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
     return [define(op, _NAME[d], "STRIDED") for op, d in takes]
+
+
+def _scan(family: str) -> list[Defines]:
+    takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
+    runs = [(op, d) for op, d in takes if d.category or LOOPS[family][op] != "running"]
+    return [define(op, _NAME[d], "STRIDED") for op, d in runs]
 
 
 def _softmax(family: str) -> list[Defines]:
@@ -226,7 +264,28 @@ def _loss(family: str) -> list[Defines]:
     return [define(op, s, layout) for op in layouts for layout in layouts[op] for s in floats]
 
 
+def _indexed(family: str) -> list[Defines]:
+    """With one index tensor, and with several."""
+    listed = []
+    for op in LOOPS[family]:
+        scalars = list(WORDS.values())
+        if op not in ("gather", "scatter"):
+            is_ordered = op in ("scatter_amax", "scatter_amin")
+            takes = [d for d in ALL if d.itemsize >= 4 and not (d.is_complex and is_ordered)]
+            scalars = [contiguous_scalar(family, op, d) for d in takes]
+        asked = [(s, n) for s in dict.fromkeys(scalars) for n in ("1", "8")]
+        listed += [define(op, s, "STRIDED") | {"INDICES": n} for s, n in asked]
+    return [v for v in listed if (v["OP"], v["SCALAR"]) != ("scatter_multiply", "c128")]
+
+
+def _nonzero(family: str) -> list[Defines]:
+    layouts = {"nonzero": ("PARTS",), "nonzero_count": ("ELEMENTS", "SUMS")}
+    return [define(op, "u8", layout) for op in LOOPS[family] for layout in layouts[op]]
+
+
 _LISTS = {
+    "gather": _indexed, "scatter": _indexed, "nonzero": _nonzero,
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
-    "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "loss": _loss,
+    "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
+    "loss": _loss,
 }  # fmt: skip

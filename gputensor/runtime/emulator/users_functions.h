@@ -4,7 +4,6 @@
 
 // --- math ----------------------------------------------------------------------------------------
 
-GPUTENSOR_MATH1(y0) GPUTENSOR_MATH1(y1)
 #define GPUTENSOR_ROUND_TO(T, name)                                                                \
   extern "C" T name(double) noexcept;                                                              \
   extern "C" T name##f(float) noexcept;                                                            \

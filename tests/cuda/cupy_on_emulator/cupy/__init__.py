@@ -10,6 +10,7 @@ and stream are CuPy's. Types of arguments are checked against the real CuPy by f
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -62,10 +63,6 @@ def _as(kind: type[Exception], call: Any, *arguments: Any) -> Any:
         return call(*arguments)
     except GpuTensorError as error:
         raise kind(719, f": {error}") from error
-
-
-class ndarray:
-    """Nothing is one of these."""
 
 
 # --- streams and events ---------------------------------------------------------------------------
@@ -260,6 +257,98 @@ def _memset_async(ptr: int, value: int, size: int, stream: int) -> None:
     emulator.memset_async(ptr, value, size, emulator.current_device(), _handle(stream))
 
 
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+class UnownedMemory:
+    """Somebody's memory, kept by its owner."""
+
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
+        self.ptr, self.size, self._owner, self.device_id = ptr, size, owner, device_id
+
+
+class MemoryPointer:
+    def __init__(self, mem: Any, offset: int) -> None:
+        self.mem, self.ptr = mem, mem.ptr + offset
+
+
+class ndarray(np.ndarray):
+    """Emulated memory as NumPy sees it. Work of the device that was queued before it was made is
+    done, and what NumPy does to it is done at once: an order that a GPU may choose."""
+
+    memory: MemoryPointer | None = None
+
+    def __new__(cls, shape: Any, dtype: Any, memptr: MemoryPointer, strides: Any = None) -> ndarray:
+        assert memptr.mem.device_id in (-1, emulator.current_device()), "the wrong device"
+        _as(CUDARuntimeError, emulator.synchronize, emulator.current_device())
+        size = memptr.mem.size
+        room = (ctypes.c_char * size).from_address(memptr.ptr) if size else b""
+        made = np.ndarray.__new__(cls, shape, dtype, room, 0, strides)
+        made.memory = memptr
+        return made
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        mem = _holder(self).memory.mem
+        return types.SimpleNamespace(mem=mem, ptr=self.ctypes.data if self.size else mem.ptr)
+
+
+def _holder(x: Any) -> Any:
+    """The array of the device that x is a view of; something else for one of the host."""
+    while isinstance(x, ndarray) and x.memory is None:
+        x = x.base
+    return x
+
+
+@contextlib.contextmanager
+def _using_allocator(allocator: Any = None) -> Any:
+    before, _local.allocator = getattr(_local, "allocator", None), allocator
+    try:
+        yield
+    finally:
+        _local.allocator = before
+
+
+def asarray(x: Any) -> Any:
+    return x if isinstance(_holder(x), ndarray) else _placed(np.asarray(x))
+
+
+def _placed(x: Any) -> Any:
+    """What NumPy made, moved to memory of the device."""
+    if isinstance(x, tuple):
+        return tuple([_placed(part) for part in x])
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return x
+    dense = np.ascontiguousarray(x).reshape(np.shape(x))
+    made = ndarray(dense.shape, dense.dtype, _local.allocator(dense.nbytes))
+    made[...] = dense
+    return made
+
+
+class _Part(types.ModuleType):
+    """A part of NumPy whose results lie on the device."""
+
+    def __init__(self, name: str, of: Any) -> None:
+        super().__init__(name)
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        return _on_device(getattr(self._of, name))
+
+
+def _on_device(found: Any) -> Any:
+    if not callable(found) or isinstance(found, type):
+        return found
+    return lambda *args, **named: _placed(found(*args, **named))
+
+
+linalg, fft = _Part("cupy.linalg", np.linalg), _Part("cupy.fft", np.fft)
+
+
+def __getattr__(name: str) -> Any:
+    return _on_device(getattr(np, name))
+
+
 # --- kernels --------------------------------------------------------------------------------------
 
 _functions: weakref.WeakValueDictionary[int, _Function] = weakref.WeakValueDictionary()
@@ -419,6 +508,7 @@ cuda.__dict__.update(
     runtime=_runtime, driver=_driver, nvrtc=_Nvrtc(), is_available=lambda: True, Stream=Stream,
     Event=Event, Memory=Memory, Module=Module, get_current_stream=_current_stream,
     get_elapsed_time=lambda begin, end: begin.of.elapsed_time(end.of),
-    alloc_pinned_memory=_alloc_pinned_memory,
+    alloc_pinned_memory=_alloc_pinned_memory, UnownedMemory=UnownedMemory,
+    MemoryPointer=MemoryPointer, using_allocator=_using_allocator,
 )  # fmt: skip
 sys.modules["cupy.cuda"] = cuda

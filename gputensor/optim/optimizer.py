@@ -1,9 +1,6 @@
-"""`gt.optim`: SGD and Adam, as `torch.optim` has them, written over the operators that users call.
+"""What all optimizers have: groups of parameters, a state for each, steps in place, unrecorded.
 
-An optimizer holds the tensors that it steps, and a state for each of them that has had a gradient.
-Steps are made in place and are not recorded. A package of its own rather than a part of an example,
-because the names are PyTorch's, and resuming needs `state_dict` to be trusted.
-Source: torch/optim/optimizer.py, sgd.py and adam.py, the loops over single tensors.
+Source: torch/optim/optimizer.py.
 """
 
 from __future__ import annotations
@@ -13,14 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ._generated.functions import maximum, view_as_real, zeros_like
-from .autograd import enable_grad, no_grad
-from .core import errors
-from .core.arguments import flag, number as plain_number
-from .dispatch.refusal import declares, is_iterable
-from .tensor.tensor import Tensor
-
-__all__ = ["SGD", "Adam", "Optimizer"]
+from ..autograd import enable_grad, no_grad
+from ..core import errors
+from ..core.arguments import flag, number as plain_number
+from ..dispatch.refusal import declares, is_iterable
+from ..tensor.tensor import Tensor
 
 Group = dict[str, Any]
 State = dict[str, Any]
@@ -184,106 +178,3 @@ def _like(name: str, value: Any, p: Tensor) -> Any:
     if name == "step":
         return int(value.item())  # PyTorch counts steps in a tensor
     return value.detach().to(device=p.device, dtype=p.dtype, copy=True)
-
-
-class SGD(Optimizer):
-    """Gradient descent: p -= lr * v, where v is the gradient, or with momentum an average of it.
-
-    Args:
-        momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the gradient.
-        weight_decay: this part of the parameter is added to its gradient.
-        nesterov: step along grad + momentum * v.
-        maximize: step the other way.
-    """
-
-    def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0, dampening: float = 0,
-        weight_decay: float = 0, nesterov: bool = False, *, maximize: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(params, {
-            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-            "nesterov": nesterov, "maximize": maximize,
-        })  # fmt: skip
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        self._number("dampening", group["dampening"])
-        if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
-            raise self._must("nesterov", "come with a momentum and no dampening", group["nesterov"])
-
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        momentum = group["momentum"]
-        if group["weight_decay"]:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        if momentum:
-            state = self.state.setdefault(p, {})
-            average = state.get("momentum_buffer")
-            if average is None:
-                average = state["momentum_buffer"] = grad.detach().clone()
-            else:
-                average.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-            grad = grad.add(average, alpha=momentum) if group["nesterov"] else average
-        rate = group["lr"]
-        if isinstance(rate, Tensor):
-            p.sub_(grad * rate)
-        else:
-            p.add_(grad, alpha=-rate)
-
-
-class Adam(Optimizer):
-    """Adam: a step of lr along the average gradient, over the root of its average square.
-
-    Args:
-        betas: how much the two averages keep at each step.
-        eps: added to the root.
-        weight_decay: this part of the parameter is added to its gradient.
-        amsgrad: over the root of the largest average square so far.
-        maximize: step the other way.
-        decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
-    """
-
-    def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
-        maximize: bool = False, decoupled_weight_decay: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-            "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
-        })  # fmt: skip
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        betas = group["betas"]
-        if not isinstance(betas, (list, tuple)) or len(betas) != 2:
-            raise self._must("betas", "be two numbers", betas, errors.ArgumentTypeError)
-        for beta in betas:
-            if not 0 <= self._number("betas", beta) < 1:
-                raise self._must("betas", "be in [0, 1)", tuple(group["betas"]))
-
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        state = self.state.setdefault(p, {})
-        if not state:
-            state["step"] = 0
-            state["exp_avg"], state["exp_avg_sq"] = zeros_like(p), zeros_like(p)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros_like(p)
-        state["step"] += 1
-        lr, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
-        if decay and group["decoupled_weight_decay"]:
-            p.mul_(1 - lr * decay)
-        elif decay:
-            grad = grad.add(p, alpha=decay)
-        average, square = state["exp_avg"], state["exp_avg_sq"]
-        largest = state.get("max_exp_avg_sq")
-        if p.is_complex():
-            p, grad, average, square = [view_as_real(x) for x in (p, grad, average, square)]
-            largest = None if largest is None else view_as_real(largest)
-        average.add_(grad - average, alpha=1 - beta1)
-        square.mul_(beta2).add_((grad * (1 - beta2)).mul_(grad))
-        if largest is not None:
-            largest.copy_(maximum(largest, square))
-            square = largest
-        step_size = lr / (1 - beta1 ** state["step"])
-        root = square.sqrt().div_((1 - beta2 ** state["step"]) ** 0.5).add_(group["eps"])
-        p.add_((average * -step_size).div_(root))

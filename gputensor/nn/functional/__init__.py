@@ -7,17 +7,40 @@ and must be left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
-from ..core.arguments import flag, real
-from ..core.dtype import dtype as _dtype
-from ..iterator.broadcast import broadcast_sizes
-from ..structured import arguments
-from ..tensor.tensor import Tensor
+from ..._generated import calls, functions
+from ...core import errors
+from ...core.arguments import flag, real
+from ...core.dtype import dtype as _dtype
+from ...iterator.broadcast import broadcast_sizes
+from ...structured import arguments
+from ...tensor.tensor import Tensor
+from . import activation, normalization, pooling, tables
+from .activation import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .tables import *  # noqa: F403
 
-__all__ = ["cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "softmax"]
+# Functions of gt, under the same names and with the same arguments.
+_OF_GT = (
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+)  # fmt: skip
+
+__all__ = [
+    "bilinear", "channel_shuffle", "cross_entropy", "fold", "linear", "log_softmax", "mse_loss",
+    "nll_loss", "pad", "pixel_shuffle", "pixel_unshuffle", "relu", "softmax", "unfold",
+    *activation.__all__, *normalization.__all__, *pooling.__all__, *tables.__all__,
+    *_OF_GT,
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_GT:
+        return getattr(functions, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -31,6 +54,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     _tensors("linear", input=input, weight=weight, bias=bias)
     return calls.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 for each feature k of the result, plus bias."""
+    _tensors("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
+    return calls.bilinear(input1, input2, weight, bias)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -120,6 +149,58 @@ def mse_loss(
     if reduction == "sum":
         return total
     return total / calls.sum(weight.expand(each.shape))
+
+
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    """With elements before and after each of the last dimensions, the last one first.
+
+    Args:
+        pad: how many, (before, after) for each dimension; negative numbers cut.
+        mode: "constant", "reflect", "replicate" or "circular".
+        value: of mode "constant", 0 unless given.
+    """
+    _tensors("pad", input=input)
+    return calls.pad(input, pad, mode, value)
+
+
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """The windows of each plane as columns: (N, C, H, W) to (N, C kh kw, L)."""
+    _tensors("unfold", input=input)
+    return calls.im2col(input, kernel_size, dilation, padding, stride)
+
+
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:  # fmt: skip
+    """Columns added up where `unfold` takes them from: (N, C kh kw, L) to (N, C, H, W)."""
+    _tensors("fold", input=input)
+    return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Channels spread over the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
+    _tensors("pixel_shuffle", input=input)
+    return calls.pixel_shuffle(input, upscale_factor)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The plane gathered into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
+    _tensors("pixel_unshuffle", input=input)
+    return calls.pixel_unshuffle(input, downscale_factor)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels of groups taken in turn, one from each group."""
+    _tensors("channel_shuffle", input=input)
+    return calls.channel_shuffle(input, groups)
 
 
 # Operands that may not be left out, where they are not input and target.

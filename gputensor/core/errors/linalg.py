@@ -1,0 +1,25 @@
+"""Matrices that cannot be factorised."""
+
+from __future__ import annotations
+
+from .base import GpuTensorError
+
+
+class LinAlgError(GpuTensorError, RuntimeError):
+    """A matrix is singular, or not positive-definite, or an iteration did not converge."""
+
+
+# Parts of an operator's name -> what LAPACK's `info` says.
+_REASONS = {
+    "cholesky": "is not positive-definite (the leading minor of order {} is not positive)",
+    "lstsq": "did not converge (failed to converge: {})",
+}
+
+
+def not_solvable(api_name: str, info: int, number: int | None) -> LinAlgError:
+    """number: which of a batch. Source: _linalg_check_errors."""
+    op = api_name.removeprefix("torch.")
+    found = [text for part, text in _REASONS.items() if part in op]
+    reason = (found or ["is singular (the diagonal element {} is zero)"])[0].format(info)
+    which = "A" if number is None else f"A[{number}]"
+    return LinAlgError(f"{op}: {which} {reason}")

@@ -1,0 +1,33 @@
+"""Several results under names: `gt.max(x, 0).values`, as torch.return_types has them."""
+
+from __future__ import annotations
+
+import functools
+from operator import itemgetter
+from typing import Any
+
+
+class Results(tuple[Any, ...]):
+    """A tuple whose places have names; made of all results at once."""
+
+    __slots__ = ()
+    fields: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = ",\n".join(f"{name}={value!r}" for name, value in zip(self.fields, self))
+        return f"gputensor.return_types.{type(self).__name__}(\n{shown})"
+
+    def __reduce__(self) -> Any:
+        return _remade, (type(self).__name__, " ".join(self.fields), tuple(self))
+
+
+@functools.cache
+def named(op: str, fields: str) -> type[Results]:
+    """The type of an operator's results. fields: their names, in order."""
+    names = tuple(fields.split())
+    places: dict[str, Any] = {name: property(itemgetter(n)) for n, name in enumerate(names)}
+    return type(op, (Results,), {"__slots__": (), "fields": names, **places})
+
+
+def _remade(op: str, fields: str, results: tuple[Any, ...]) -> Results:
+    return named(op, fields)(results)

@@ -1,0 +1,17 @@
+"""Discrete Fourier transforms: `gt.fft.rfft(x)`, as torch.fft has them.
+
+The functions are operators, and load with their families: rows of native_functions.yaml that say
+`python_module: fft`.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+from typing import TYPE_CHECKING
+
+from .dispatch.families import lazy_module as _lazy
+
+if TYPE_CHECKING:
+    from ._generated.fft import *  # noqa: F403
+
+_sys.modules[__name__] = _lazy(globals())

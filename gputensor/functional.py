@@ -1,0 +1,177 @@
+"""Functions of `gt` that take other arguments than their operators, as torch.functional has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._generated import calls
+from .core import errors
+from .structured import arguments
+from .tensor.tensor import Tensor
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Sums of products by the subscripts of the equation, two operands at a time from the left.
+
+    The operands may stand in one list, and `einsum(a, [0, 1], b, [1, 2], [0, 2])` numbers the
+    subscripts instead of spelling them.
+
+        >>> gt.einsum("ij,kj->ik", gt.ones(2, 3), gt.ones(4, 3)).shape
+        gputensor.Size([2, 4])
+    """
+    if not operands:
+        raise errors.must("einsum", "operands", "hold a tensor at least", 0)
+    if isinstance(equation, Tensor):
+        equation, operands = _spelled((equation, *operands))
+    given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
+    if not isinstance(equation, str):
+        raise errors.wrong_type("einsum", "equation", "be a text", equation)
+    return calls.einsum(equation, _all_tensors("einsum", "operands", given), None)
+
+
+def _spelled(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation of operands with lists of numbers behind them."""
+    operands, lists = given[0 : len(given) - len(given) % 2 : 2], given[1::2]
+    terms = [_letters(numbers) for numbers in lists]
+    result = "->" + _letters(given[-1]) if len(given) % 2 else ""
+    return ",".join(terms) + result, operands
+
+
+def _letters(numbers: Any) -> str:
+    if not isinstance(numbers, (list, tuple)):
+        raise errors.wrong_type("einsum", "operands", "have a list of subscripts each", numbers)
+    found = []
+    for number in numbers:
+        if number is not ... and not 0 <= arguments.integer("einsum", "subscript", number) < 52:
+            raise errors.must("einsum", "subscript", "be in [0, 51]", number)
+        letter = number if number is ... else chr(ord("A" if number < 26 else "a") + number % 26)
+        found.append("..." if letter is ... else letter)
+    return "".join(found)
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
+    """Sums of products over dimensions: the last `dims` of a with the first of b, or two lists.
+
+    >>> gt.tensordot(gt.ones(2, 3, 4), gt.ones(3, 4, 5)).shape
+    gputensor.Size([2, 5])
+    """
+    a, b = _all_tensors("tensordot", "a and b", (a, b))
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(a.ndim, b.ndim):
+            rule = f"be in [0, {min(a.ndim, b.ndim)}]"
+            raise errors.must("tensordot", "dims", rule, dims)
+        first, second = tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
+    else:
+        try:
+            one, other = dims
+        except (TypeError, ValueError):
+            rule = "be an int or two lists of dimensions"
+            raise errors.must("tensordot", "dims", rule, dims) from None
+        first = arguments.ints("tensordot", "dims", one)
+        second = arguments.ints("tensordot", "dims", other)
+    if out is None:
+        return calls.tensordot(a, b, first, second)
+    return calls.tensordot_out(a, b, first, second, out)
+
+
+def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
+    """The product of several matrices, in the order that takes the fewest multiplications."""
+    given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
+    found = _all_tensors("chain_matmul", "matrices", given)
+    return calls.chain_matmul(found) if out is None else calls.chain_matmul_out(found, out)
+
+
+def _all_tensors(op: str, arg: str, given: Sequence[Any]) -> tuple[Tensor, ...]:
+    for x in given:
+        if not isinstance(x, Tensor):
+            raise errors.wrong_type(op, arg, "be tensors", x)
+    return tuple(given)
+
+
+# --- any number of tensors, or a list of them -----------------------------------------------------
+
+
+def _listed(op: str, tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    return _all_tensors(op, "tensors", given)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: each 1-d tensor along a dimension of its own, expanded along the
+    others; with indexing "xy" the first two dimensions are swapped.
+
+    >>> x, y = gt.meshgrid(gt.arange(2), gt.arange(3))
+    >>> y.tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    return calls.meshgrid_indexing(_listed("meshgrid", tensors), indexing)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """Views of the tensors in the sizes to which all broadcast."""
+    return calls.broadcast_tensors(_listed("broadcast_tensors", tensors))
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """Matrices along the diagonal of one, zeros elsewhere."""
+    return calls.block_diag(_listed("block_diag", tensors))
+
+
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All tuples of an element of each 1-d tensor, as rows."""
+    return calls.cartesian_prod(_listed("cartesian_prod", tensors))
+
+
+def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+    """Each tensor with at least 1 dimension; of a single one, itself and no tuple."""
+    found = _listed("atleast_1d", tensors)
+    return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
+
+
+def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+    """Each tensor with at least 2 dimensions, the new ones first."""
+    found = _listed("atleast_2d", tensors)
+    return calls.atleast_2d(found[0]) if _is_one(tensors) else calls.atleast_2d_Sequence(found)
+
+
+def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
+    """Each tensor with at least 3 dimensions; one of 1 dimension gets one before and one behind."""
+    found = _listed("atleast_3d", tensors)
+    return calls.atleast_3d(found[0]) if _is_one(tensors) else calls.atleast_3d_Sequence(found)
+
+
+def _is_one(tensors: tuple[Any, ...]) -> bool:
+    return len(tensors) == 1 and isinstance(tensors[0], Tensor)
+
+
+# --- as many results as are asked for -------------------------------------------------------------
+
+
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The different elements in order, or the different slices of dim; with return_inverse where
+    each element is among them, with return_counts how often each is there.
+
+    >>> gt.unique(gt.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    (x,) = _all_tensors("unique", "input", (input,))
+    return x.unique(sorted, return_inverse, return_counts, dim)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """Elements without those that equal the one before them, or slices of dim.
+
+    >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
+    (x,) = _all_tensors("unique_consecutive", "input", (input,))
+    return x.unique_consecutive(return_inverse, return_counts, dim)

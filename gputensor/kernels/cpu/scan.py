@@ -1,0 +1,80 @@
+"""out[r, c] = op over x[r, 0 .. c] along one axis.                                  family: scan
+
+Types    f16, bf16 run in f32; f32 and c64 in f64 and c128, as PyTorch's do on the CPU.
+Numbers  cummax and cummin give the last of equal elements, and NaN from the first one on;
+         sums begin at 0.0, so that -0.0 alone gives 0.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_WIDER = {
+    np.dtype(np.float16): np.float32, np.dtype(np.float32): np.float64,
+    np.dtype(np.complex64): np.complex128,
+}  # fmt: skip
+
+
+def cumsum(x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    _accumulate(np.add, 0, x, axis, out)
+
+
+def cumprod(x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    _accumulate(np.multiply, 1, x, axis, out)
+
+
+def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    if x.dtype.kind in "iub":
+        ufunc.accumulate(x, axis, out.dtype, out)
+        return
+    found = ufunc.accumulate(x, axis, _computed(x.dtype))
+    out[...] = ufunc(found, start, out=found)
+
+
+def _computed(of: np.dtype) -> Any:
+    return np.float32 if of.kind == "V" else _WIDER.get(of, of)
+
+
+def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    if x.dtype.kind != "c":
+        wide = x.astype(_computed(x.dtype))
+        out[...] = np.logaddexp.accumulate(wide, axis)
+        return
+    rows, to = np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0)
+    so_far = rows[0].astype(np.complex128)
+    to[0] = so_far
+    for place in range(1, len(rows)):
+        so_far = _log_add_exp(so_far, rows[place].astype(np.complex128))
+        to[place] = so_far
+
+
+def _log_add_exp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of complex numbers; the one of the larger real part is taken off first."""
+    swaps = (a.real > b.real) | np.isnan(a)
+    low, high = np.where(swaps, b, a), np.where(swaps, a, b)
+    gone = np.isneginf(low.real) & np.isneginf(high.real)
+    both = np.isposinf(low.real) & np.isposinf(high.real)
+    usual = high + np.log1p(np.exp(low - high))
+    found = np.where(both, np.log(np.exp(low) + np.exp(high)), usual)
+    found = np.where(gone, low, found)
+    return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), found)
+
+
+def cummax(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
+    _extremes(np.maximum, x, axis, values, out)
+
+
+def cummin(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
+    _extremes(np.minimum, x, axis, values, out)
+
+
+def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
+    if x.dtype.kind == "V":
+        x = x.astype(np.float32)
+    found = ufunc.accumulate(x, axis)
+    values[...] = found
+    is_new = (x == found) | (x != x)
+    places = np.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
+    np.maximum.accumulate(np.where(is_new, places, 0), axis, out=out)

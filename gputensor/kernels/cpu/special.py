@@ -1,0 +1,175 @@
+"""out[i] = op(x[i]) or op(a[i], b[i]).                                              family: special
+
+Types    f32 and f64 as SciPy computes them; f16 and bf16 in f32, rounded once.
+Source   SciPy, and the recurrences of the orthogonal polynomials (Abramowitz and Stegun, 22.7);
+         values at the edges are PyTorch's, aten/src/ATen/native/Math.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import dtype
+from .pointwise import Input, Loop, computed
+
+# p_(k+1) from (x, k, p_k, p_(k-1)).
+Step = Callable[[Any, int, Any, Any], Any]
+
+
+def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+    """The loop `(*inputs, *params, out)` of `op` for these dtypes."""
+    function = LOOPS[op]
+
+    def in_their_order(*given: Any) -> Any:
+        """NumPy's `where` gives rows; what the loop allocates lies as the inputs do."""
+        made = np.asarray(function(*given))
+        like = next((x for x in given if np.shape(x) == made.shape), made)
+        if made.ndim < 2 or like is made:
+            return made
+        laid = np.empty_like(like, made.dtype)
+        laid[...] = made
+        return laid
+
+    return computed(in_their_order, inputs, common, out)
+
+
+def _scipy(name: str) -> Callable[..., Any]:
+    def of(*x: Any) -> Any:
+        from scipy import special
+
+        return getattr(special, name)(*x)
+
+    return of
+
+
+_gammaln, _zeta, _psi, _airy = map(_scipy, ("gammaln", "zeta", "psi", "airy"))
+
+
+def _airy_ai(x: Any) -> Any:
+    return np.where(np.isfinite(x), _airy(x)[0], np.nan)
+
+
+def _digamma(x: Any) -> Any:
+    at_pole = np.where(np.isfinite(x) & (x < 0) & (x == np.floor(x)), np.nan, _psi(x))
+    at_pole = np.where(x == -np.inf, np.nan, at_pole)
+    return np.where(x == 0, np.copysign(np.inf, -x), at_pole)
+
+
+def _polygamma(x: Any, n: Any) -> Any:
+    from scipy import special
+
+    if n == 0:
+        return _digamma(x)
+    if n == 1:
+        with_reflection = np.pi**2 / np.sin(np.pi * (x - np.trunc(x))) ** 2 - _zeta(2.0, 1 - x)
+        return np.where((x < 0) & (x != np.floor(x)), with_reflection, _zeta(2.0, x))
+    sign = -1.0 if n % 2 == 0 else 1.0
+    return sign * special.gamma(np.float64(n) + 1).astype(x.dtype) * _zeta_of(n + 1, x)
+
+
+def _zeta_of(x: Any, q: Any) -> Any:
+    """SciPy has no values for q < 0, where integer x have some: terms are summed up to q > 0."""
+    x, q = np.broadcast_arrays(x, q)
+    is_left = (q < 0) & (q != np.floor(q)) & (x > 1) & (x == np.floor(x)) & (q > -(2.0**20))
+    whole = np.where(is_left, np.ceil(-q), 0)
+    made = np.asarray(_zeta(x, np.where(is_left, q + whole, q)))
+    for k in range(int(np.max(whole, initial=0))):
+        made = made + np.where(k < whole, (q + k) ** -x, 0)
+    made = np.where((x > 1) & (q <= 0) & (q == np.floor(q)), np.inf, made)
+    made = np.where((x > 1) & (q < 0) & (q != np.floor(q)) & ~is_left, np.nan, made)
+    return np.where(x == 1, np.inf, np.where(x < 1, np.nan, made)).astype(x.dtype)
+
+
+def _spherical_j0(x: Any) -> Any:
+    return np.where(x == 0, 1, np.where(np.isinf(x), 0, np.sin(x) / x))
+
+
+def _entr(x: Any) -> Any:
+    return np.where(x > 0, -x * np.log(x), np.where(x == 0, 0, np.where(x < 0, -np.inf, x)))
+
+
+def _times_log(log: Any) -> Callable[..., Any]:
+    """The second operand's NaN stays, where the first one is 0 too."""
+    return lambda a, b: np.where(np.isnan(b), b, np.where(a == 0, 0, a * log(b)))
+
+
+def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
+    """p_n(x), n being cut to a whole number; of negative n 0. p_0 is 1, p_1 is `first`."""
+
+    def of(x: Any, n: Any) -> Any:
+        x, n = np.broadcast_arrays(x, n)
+        degree = np.where(np.isfinite(n), np.trunc(n), -1)
+        before, here = np.ones_like(x), first(x)
+        made = np.where(degree < 0, 0, np.where(degree == 0, before, here))
+        left = degree > 1
+        k = 1
+        while left.any():
+            before, here = here, step(x, k, here, before)
+            k += 1
+            made = np.where(left & ((degree == k) | np.isnan(here)), here, made)
+            left &= (degree > k) & ~np.isnan(here)
+        return made.astype(x.dtype)
+
+    return of
+
+
+def _chebyshev(first: Callable[[Any], Any], is_shifted: bool = False) -> Callable[..., Any]:
+    plain = _polynomial(first, lambda x, k, p, q: 2 * x * p - q)
+    return (lambda x, n: plain(2 * x - 1, n)) if is_shifted else plain
+
+
+_CHEBYSHEV: dict[str, Callable[[Any], Any]] = {
+    "t": lambda x: x, "u": lambda x: 2 * x, "v": lambda x: 2 * x - 1, "w": lambda x: 2 * x + 1,
+}  # fmt: skip
+
+LOOPS: dict[str, Callable[..., Any]] = {
+    "airy_ai": _airy_ai,
+    "bessel_j0": _scipy("j0"),
+    "bessel_j1": _scipy("j1"),
+    "bessel_y0": _scipy("y0"),
+    "bessel_y1": _scipy("y1"),
+    "chebyshev_polynomial_t": _chebyshev(_CHEBYSHEV["t"]),
+    "chebyshev_polynomial_u": _chebyshev(_CHEBYSHEV["u"]),
+    "chebyshev_polynomial_v": _chebyshev(_CHEBYSHEV["v"]),
+    "chebyshev_polynomial_w": _chebyshev(_CHEBYSHEV["w"]),
+    "digamma": _digamma,
+    "entr": _entr,
+    "erfcx": _scipy("erfcx"),
+    "erfinv": _scipy("erfinv"),
+    "hermite_polynomial_h": _polynomial(
+        lambda x: 2 * x, lambda x, k, p, q: 2 * (x * p - np.float32(k) * q)
+    ),
+    "hermite_polynomial_he": _polynomial(lambda x: x, lambda x, k, p, q: x * p - np.float32(k) * q),
+    "i0": _scipy("i0"),
+    "i0e": _scipy("i0e"),
+    "i1": _scipy("i1"),
+    "i1e": _scipy("i1e"),
+    "igamma": _scipy("gammainc"),
+    "igammac": _scipy("gammaincc"),
+    "laguerre_polynomial_l": _polynomial(
+        lambda x: 1 - x, lambda x, k, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1)
+    ),
+    "legendre_polynomial_p": _polynomial(
+        lambda x: x, lambda x, k, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1)
+    ),
+    "lgamma": lambda x: np.where(np.isinf(x), np.inf, _gammaln(x)),
+    "log_ndtr": _scipy("log_ndtr"),
+    "modified_bessel_k0": _scipy("k0"),
+    "modified_bessel_k1": _scipy("k1"),
+    "ndtr": _scipy("ndtr"),
+    "ndtri": _scipy("ndtri"),
+    "polygamma": _polygamma,
+    "scaled_modified_bessel_k0": _scipy("k0e"),
+    "scaled_modified_bessel_k1": _scipy("k1e"),
+    "shifted_chebyshev_polynomial_t": _chebyshev(_CHEBYSHEV["t"], True),
+    "shifted_chebyshev_polynomial_u": _chebyshev(_CHEBYSHEV["u"], True),
+    "shifted_chebyshev_polynomial_v": _chebyshev(_CHEBYSHEV["v"], True),
+    "shifted_chebyshev_polynomial_w": _chebyshev(_CHEBYSHEV["w"], True),
+    "spherical_bessel_j0": _spherical_j0,
+    "xlog1py": _times_log(np.log1p),
+    "xlogy": _times_log(np.log),
+    "zeta": _zeta_of,
+}

@@ -1,0 +1,50 @@
+"""Launch plans of families gather and scatter: an element a thread, where indices say."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from ...core import errors
+from ...core.geometry import Sizes
+from . import launch, variants
+from .launch import THREADS
+
+# Index tensors of one launch, by the bound on dimensions: the parameters must fit into 4 KiB.
+MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
+
+
+def bind(family: str, op: str, layout: Any) -> Any:
+    """callable(device_index, pointers) over the Walk that `layout` is."""
+    walks: list[Sizes] = list(layout.stride_bytes)
+    dims = launch.dims_for(op, layout.shape)
+    given = len(layout.bounds)
+    count = 1 if given == 1 else MOST_INDICES[dims]
+    if given > count:
+        rule = f"hold at most {count} index tensors on a CUDA device"
+        raise errors.must(layout.op, "indices", rule, errors.Got(str(given)))
+    of = layout.common_dtype
+    if op in ("gather", "scatter"):
+        scalar = variants.word(of)
+    else:
+        scalar = variants.contiguous_scalar(family, op, of)
+        if op == "scatter_multiply" and of.itemsize == 16:
+            raise errors.wrong_dtype(layout.op, "self", "have at most 8 bytes an element on a "
+                                     "CUDA device", errors.Got(of.short))  # fmt: skip
+    defines = variants.define(op, scalar, "STRIDED", dims)
+    defines["INDICES"] = "1" if given == 1 else "8"
+    missing = count - given
+    sizes = [size for size, _ in layout.bounds] + [0] * missing
+    alongs = [along for _, along in layout.bounds] + [0] * missing
+    padded = [*walks, *[(0,) * len(layout.shape)] * missing]
+
+    def one(shape: Sizes, before: int) -> Any:
+        numel = launch.product(shape)
+        tail = Struct(f"<{missing}Q{2 * count}q4I").pack(
+            *[0] * missing, *sizes, *alongs, numel, len(shape), given, layout.wraps
+        ) + launch.pack_dims(shape, padded, dims)
+        blocks = launch.blocks_for(numel, THREADS)
+        entry = f"{family}_strided"
+        return launch.Launch(family, entry, defines, blocks, THREADS, 2 + given, [], [], tail)
+
+    return launch.split(layout.shape, walks, one)

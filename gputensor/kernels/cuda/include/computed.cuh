@@ -1,0 +1,131 @@
+// Pointwise operators of one to three inputs and any scalars, as their functor says them:
+//
+//   struct leaky_relu : takes<1, 1> {
+//     template <class T> static DEVICE T of(T x, T slope) { return x > 0 ? x : x * slope; }
+//   };
+//
+// An input is a tensor or a number; the scalars of a call stand behind the inputs. All come in the
+// arithmetic type. The result is of that type too, and stored as the common dtype.
+#ifndef GPUTENSOR_COMPUTED
+#define GPUTENSOR_COMPUTED
+
+#include "contiguous.cuh"
+#include "launch.cuh"
+#include "rows.cuh"
+#include "turned.cuh"
+
+// variants.py reads it: how many values a call brings.
+template <int INPUTS, int SCALARS> struct takes {
+  static constexpr int inputs = INPUTS, scalars = SCALARS, values = INPUTS + SCALARS;
+};
+
+template <class F> using contiguous_call_of = contiguous_params<F::inputs + 1, F::values>;
+template <class F, int MAX_DIMS> using strided_call_of =
+    strided_params<F::inputs + 1, F::values, MAX_DIMS>;
+template <class F, int MAX_DIMS> using rows_call_of =
+    rows_params<F::inputs + 1, F::values, MAX_DIMS>;
+template <class F, int MAX_DIMS> using turned_call_of =
+    turned_params<F::inputs + 1, F::values, MAX_DIMS>;
+
+// What a functor makes of its values, the inputs first.
+template <class F, class T> DEVICE auto made_of(const T (&v)[F::values]) {
+  constexpr int N = F::values;
+  static_assert(N <= 6, "a functor takes up to six values");
+  if constexpr (N == 1) {
+    return F::of(v[0]);
+  } else if constexpr (N == 2) {
+    return F::of(v[0], v[1]);
+  } else if constexpr (N == 3) {
+    return F::of(v[0], v[1], v[2]);
+  } else if constexpr (N == 4) {
+    return F::of(v[0], v[1], v[2], v[3]);
+  } else if constexpr (N == 5) {
+    return F::of(v[0], v[1], v[2], v[3], v[4]);
+  } else {
+    return F::of(v[0], v[1], v[2], v[3], v[4], v[5]);
+  }
+}
+
+template <class F, class scalar_t> DEVICE void compute_contiguous(const contiguous_call_of<F>& p) {
+  typedef typename acc_of<scalar_t>::type acc_t;
+  constexpr int N = F::inputs, PACK = 16 / sizeof(scalar_t);
+  constexpr int PACKS = N == 1 ? UNARY_PACKS : BINARY_PACKS;
+  const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
+  acc_t given[F::values], v[F::values];
+#pragma unroll
+  for (int j = 0; j < F::values; ++j) v[j] = given[j] = number<acc_t>(p.value[j]);
+  if (first + tile <= p.numel && all_aligned(p.data)) {
+    pack<scalar_t, PACK> x[N][PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+      const u32 at = first + (k * blockDim.x + threadIdx.x) * PACK;
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        x[j][k] =
+            load_or_repeat<scalar_t, PACK>(p.data[j + 1], at, p.numbers >> j & 1, given[j]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          v[j] = element_or_number(x[j][k].at[e], p.numbers >> j & 1, given[j]);
+        }
+        x[0][k].at[e] = cast<scalar_t>(made_of<F>(v));
+      }
+      store_pack<scalar_t, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, x[0][k]);
+    }
+  } else {
+    const u32 end = first + tile < p.numel ? first + tile : p.numel;
+    for (u32 i = first + threadIdx.x; i < end; i += blockDim.x) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (!(p.numbers >> j & 1)) v[j] = cast<acc_t>(load_one<scalar_t>(p.data[j + 1], i));
+      }
+      store_one(p.data[0], i, cast<scalar_t>(made_of<F>(v)));
+    }
+  }
+}
+
+template <class F, class acc_t, int MAX_DIMS>
+DEVICE void compute_strided(const strided_call_of<F, MAX_DIMS>& p) {
+  constexpr int N = F::inputs;
+  const u32 first = first_element();
+  if (first >= p.numel) return;
+  i64 offset[N + 1][STRIDED_UNROLL];
+  locate(p, first, blockDim.x, offset);
+  acc_t x[N][STRIDED_UNROLL], result[STRIDED_UNROLL], v[F::values];
+#pragma unroll
+  for (int j = 0; j < N; ++j) read_input(p, j + 1, j, offset[j + 1], x[j]);
+#pragma unroll
+  for (int j = N; j < F::values; ++j) v[j] = number<acc_t>(p.value[j]);
+#pragma unroll
+  for (int k = 0; k < STRIDED_UNROLL; ++k) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) v[j] = x[j][k];
+    result[k] = made_of<F>(v);
+  }
+  write_common(p, offset[0], elements_left(first, p.numel), result);
+}
+
+// For walk_rows and walk_tiles.
+template <class F, class scalar_t, class P> struct computed_body : computed_inputs<scalar_t, P> {
+  typedef typename acc_of<scalar_t>::type acc_t;
+
+  static DEVICE void put(acc_t& slot, acc_t x) { slot = x; }
+  static DEVICE void put(acc_t&, nothing) {}
+
+  template <class B, class C> DEVICE scalar_t of(acc_t a, B b, C c) const {
+    acc_t v[F::values];
+    v[0] = a;
+    if constexpr (F::inputs > 1) put(v[1], b);
+    if constexpr (F::inputs > 2) put(v[2], c);
+#pragma unroll
+    for (int j = F::inputs; j < F::values; ++j) v[j] = number<acc_t>(this->p.value[j]);
+    return cast<scalar_t>(made_of<F>(v));
+  }
+};
+
+#endif

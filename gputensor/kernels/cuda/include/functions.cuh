@@ -1,0 +1,160 @@
+// Elementary functions of real and complex numbers, by names that do not depend on the width.
+//
+// Complex ones follow C99's branch cuts and signed zeros; beyond LARGE<T> the inverse ones are what
+// they tend to, which is also what they are at infinity.
+// Source   W. Kahan, Branch cuts for complex elementary functions, 1987.
+#ifndef GPUTENSOR_FUNCTIONS
+#define GPUTENSOR_FUNCTIONS
+
+#include "arithmetic.cuh"
+
+#define GPUTENSOR_REAL_FUNCTION(name)                \
+  DEVICE f32 math_##name(f32 x) { return name##f(x); } \
+  DEVICE f64 math_##name(f64 x) { return name(x); }
+GPUTENSOR_REAL_FUNCTION(acos)
+GPUTENSOR_REAL_FUNCTION(acosh)
+GPUTENSOR_REAL_FUNCTION(asin)
+GPUTENSOR_REAL_FUNCTION(asinh)
+GPUTENSOR_REAL_FUNCTION(atan)
+GPUTENSOR_REAL_FUNCTION(atanh)
+GPUTENSOR_REAL_FUNCTION(ceil)
+GPUTENSOR_REAL_FUNCTION(cosh)
+GPUTENSOR_REAL_FUNCTION(erf)
+GPUTENSOR_REAL_FUNCTION(erfc)
+GPUTENSOR_REAL_FUNCTION(exp2)
+GPUTENSOR_REAL_FUNCTION(expm1)
+GPUTENSOR_REAL_FUNCTION(log10)
+GPUTENSOR_REAL_FUNCTION(log1p)
+GPUTENSOR_REAL_FUNCTION(log2)
+GPUTENSOR_REAL_FUNCTION(rint)
+GPUTENSOR_REAL_FUNCTION(sinh)
+GPUTENSOR_REAL_FUNCTION(tan)
+GPUTENSOR_REAL_FUNCTION(tanh)
+#undef GPUTENSOR_REAL_FUNCTION
+DEVICE f32 math_atan2(f32 y, f32 x) { return atan2f(y, x); }
+DEVICE f64 math_atan2(f64 y, f64 x) { return atan2(y, x); }
+
+template <class T> constexpr T PI = (T)3.14159265358979323846;
+template <class T> constexpr T LN2 = (T)0.693147180559945309417;
+template <class T> constexpr T LN10 = (T)2.302585092994045684018;
+// 1 is lost beside the square root of this.
+template <class T> constexpr T LARGE = sizeof(T) == 4 ? (T)1e10 : (T)1e20;
+
+template <class T> DEVICE bool is_finite(T x) { return x - x == 0; }
+template <class T> DEVICE bool is_infinite(T x) { return x == x && !is_finite(x); }
+template <class T> DEVICE bool has_sign(T x) { return math_copysign((T)1, x) < 0; }
+
+template <class T> DEVICE complex_of<T> multiplied(complex_of<T> z, T by) {
+  return complex_of<T>{z.re * by, z.im * by};
+}
+
+template <class T> DEVICE complex_of<T> one_over(complex_of<T> z) {
+  return quotient(complex_of<T>{1, 0}, z);
+}
+
+template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
+  const T size = math_exp(z.re);
+  if (z.im == 0) return complex_of<T>{size, z.im};
+  if (size == 0 && !is_finite(z.im)) return complex_of<T>{0, 0};
+  if (!is_finite(z.im) && !is_finite(z.re) && z.re > 0) return complex_of<T>{size, z.im - z.im};
+  return complex_of<T>{size * math_cos(z.im), size * math_sin(z.im)};
+}
+
+// The logarithm of the modulus, exact to some ulp also where that is near 1 or overflows.
+template <class T> DEVICE T log_size(T re, T im) {
+  const T x = math_abs(re), y = math_abs(im), most = x > y ? x : y, least = x > y ? y : x;
+  if (most > LARGE<T>) return math_log(math_hypot(x / 4, y / 4)) + 2 * LN2<T>;
+  if (most > (T)0.5 && most < (T)1.5) {
+    return math_log1p((most - 1) * (most + 1) + least * least) / 2;
+  }
+  return math_log(math_hypot(x, y));
+}
+
+template <class T> DEVICE complex_of<T> complex_log(complex_of<T> z) {
+  return complex_of<T>{log_size(z.re, z.im), math_atan2(z.im, z.re)};
+}
+
+template <class T> DEVICE complex_of<T> complex_log1p(complex_of<T> z) {
+  const T x = z.re, y = z.im;
+  if (math_abs(x) > (T)0.5 || math_abs(y) > (T)0.5) return complex_log(complex_of<T>{1 + x, y});
+  return complex_of<T>{math_log1p(x * (2 + x) + y * y) / 2, math_atan2(y, 1 + x)};
+}
+
+template <class T> DEVICE complex_of<T> complex_expm1(complex_of<T> z) {
+  const T half = math_sin(z.im / 2);
+  return complex_of<T>{math_expm1(z.re) * math_cos(z.im) - 2 * half * half,
+                       math_exp(z.re) * math_sin(z.im)};
+}
+
+template <class T> DEVICE complex_of<T> complex_sinh(complex_of<T> z) {
+  if (z.im == 0) return complex_of<T>{math_sinh(z.re), z.im};
+  if (z.re == 0) return complex_of<T>{z.re, math_sin(z.im)};
+  return complex_of<T>{math_sinh(z.re) * math_cos(z.im), math_cosh(z.re) * math_sin(z.im)};
+}
+
+template <class T> DEVICE complex_of<T> complex_cosh(complex_of<T> z) {
+  if (z.im == 0) return complex_of<T>{math_cosh(z.re), z.re > 0 ? z.im : -z.im};
+  if (z.re == 0) return complex_of<T>{math_cos(z.im), z.re * math_sin(z.im)};
+  return complex_of<T>{math_cosh(z.re) * math_cos(z.im), math_sinh(z.re) * math_sin(z.im)};
+}
+
+template <class T> DEVICE complex_of<T> complex_tanh(complex_of<T> z) {
+  if (math_abs(z.re) > (sizeof(T) == 4 ? 11 : 22)) {
+    const T one = math_copysign((T)1, z.re);
+    if (!is_finite(z.im)) return complex_of<T>{one, math_copysign((T)0, z.im)};
+    const T decay = math_exp(-math_abs(z.re));
+    return complex_of<T>{one, 4 * math_sin(z.im) * math_cos(z.im) * decay * decay};
+  }
+  if (z.im == 0) return complex_of<T>{math_tanh(z.re), z.im};
+  const T t = math_tan(z.im), s = math_sinh(z.re), beta = 1 + t * t, size = 1 + beta * s * s;
+  return complex_of<T>{beta * math_sqrt(1 + s * s) * s / size, t / size};
+}
+
+// Circular functions are hyperbolic ones of i * z.
+template <class T> DEVICE complex_of<T> times_i(complex_of<T> z) { return {-z.im, z.re}; }
+template <class T> DEVICE complex_of<T> over_i(complex_of<T> z) { return {z.im, -z.re}; }
+
+template <class T> DEVICE bool is_large(complex_of<T> z) {
+  return math_abs(z.re) > LARGE<T> || math_abs(z.im) > LARGE<T>;
+}
+
+template <class T> DEVICE complex_of<T> complex_asin(complex_of<T> z) {
+  if (is_large(z)) {
+    return complex_of<T>{math_atan2(z.re, math_abs(z.im)),
+                         math_copysign(log_size(z.re, z.im) + LN2<T>, z.im)};
+  }
+  const complex_of<T> a = complex_root(complex_of<T>{1 - z.re, -z.im});
+  const complex_of<T> b = complex_root(complex_of<T>{1 + z.re, z.im});
+  return complex_of<T>{math_atan2(z.re, a.re * b.re - a.im * b.im),
+                       math_copysign(math_asinh(a.re * b.im - a.im * b.re), z.im)};
+}
+
+template <class T> DEVICE complex_of<T> complex_acos(complex_of<T> z) {
+  if (is_large(z)) {
+    return complex_of<T>{math_atan2(math_abs(z.im), z.re),
+                         -math_copysign(log_size(z.re, z.im) + LN2<T>, z.im)};
+  }
+  const complex_of<T> a = complex_root(complex_of<T>{1 - z.re, -z.im});
+  const complex_of<T> b = complex_root(complex_of<T>{1 + z.re, z.im});
+  return complex_of<T>{2 * math_atan2(a.re, b.re),
+                       -math_copysign(math_asinh(b.re * a.im - b.im * a.re), z.im)};
+}
+
+template <class T> DEVICE complex_of<T> complex_acosh(complex_of<T> z) {
+  const complex_of<T> w = complex_acos(z);  // is -i or i times the result
+  return has_sign(z.im) ? over_i(w) : times_i(w);
+}
+
+template <class T> DEVICE complex_of<T> complex_atanh(complex_of<T> z) {
+  const T x = math_abs(z.re), y = z.im;
+  if (is_large(z)) {
+    const T size = math_hypot(x, y);  // it tends to 1/z and half a turn
+    return complex_of<T>{math_copysign(is_finite(size) ? x / size / size : (T)0, z.re),
+                         math_copysign(PI<T> / 2, y)};
+  }
+  const T near = (1 - x) * (1 - x) + y * y;
+  return complex_of<T>{math_copysign(math_log1p(4 * x / near) / 4, z.re),
+                       math_atan2(2 * y, (1 - x) * (1 + x) - y * y) / 2};
+}
+
+#endif

@@ -1,0 +1,48 @@
+// A walk over operands, one of which is moved to the place that index tensors name.
+//
+// Note [Indices]: int64 each, with strides of their own over the walk. Each stands for a dimension
+// of `size` elements, `along_bytes` apart. One out of range is an assertion that fails on the
+// device: nothing is read or written there.
+#ifndef GPUTENSOR_INDEXED
+#define GPUTENSOR_INDEXED
+
+#include "strided.cuh"
+
+// gather_launch.py packs it. data: the operands, outputs first, then the indices.
+// Parameters have at most 4 KiB, so that many dimensions leave room for three indices.
+template <int MOST, int MAX_DIMS> struct indexed_params {
+  static constexpr int count = MAX_DIMS > 8 && MOST > 3 ? 3 : MOST;
+  static constexpr int operands = 2 + count;
+  char* data[operands];
+  i64 size[count], along_bytes[count];
+  u32 numel, ndim, indices, wraps;
+  dimension<operands> dim[MAX_DIMS];
+};
+
+// Addresses of both operands of the element; that of operand MOVED is where the indices say.
+template <int MOVED, class P> DEVICE void find_places(const P& p, u32 index, char* (&at)[2]) {
+  i64 offset[P::operands];
+#pragma unroll
+  for (int j = 0; j < P::operands; ++j) offset[j] = 0;
+  for (u32 d = 0; d < p.ndim; ++d) {
+    u32 coordinate = index;
+    if (d + 1 < p.ndim) {
+      index = quotient_of(coordinate, p.dim[d].by);
+      coordinate -= index * p.dim[d].by.size;
+    }
+#pragma unroll
+    for (int j = 0; j < P::operands; ++j) offset[j] += (i64)coordinate * p.dim[d].stride_bytes[j];
+  }
+#pragma unroll
+  for (int k = 0; k < P::count; ++k) {
+    if (k >= (int)p.indices) break;
+    i64 found = *(const i64*)(p.data[2 + k] + offset[2 + k]);
+    if (p.wraps && found < 0) found += p.size[k];
+    assert(0 <= found && found < p.size[k] && "an index is out of range");
+    offset[MOVED] += found * p.along_bytes[k];
+  }
+  at[0] = p.data[0] + offset[0];
+  at[1] = p.data[1] + offset[1];
+}
+
+#endif

@@ -1,0 +1,260 @@
+// Special functions of real numbers, in f64 for every dtype: what f32 gets is rounded once.
+#ifndef GPUTENSOR_SPECIAL
+#define GPUTENSOR_SPECIAL
+
+#include "arithmetic.cuh"
+#include "special_series.cuh"
+
+// What a thread's elements share instead of having it each.
+#ifdef __CUDA_ARCH__
+#define APART __device__ __noinline__
+#else
+#define APART __device__ inline
+#endif
+
+#define PI 3.141592653589793
+
+DEVICE f64 infinite() { return 1.7976931348623157e308 * 10; }
+DEVICE f64 not_a_number() { return infinite() - infinite(); }
+DEVICE bool is_finite(f64 x) { return x - x == 0; }
+
+// --- the error function and what is made of it ---------------------------------------------------
+
+// exp(x * x) without what is lost when x * x is rounded.
+DEVICE f64 exp_square(f64 x) {
+  const f64 square = x * x;
+  if (!is_finite(square)) return square;
+  return exp(square) * (1 + fma(x, x, -square));
+}
+
+DEVICE f64 scaled_erfc(f64 x) {
+  if (x < 8) return x < -27 ? infinite() : exp_square(x) * erfc(x);
+  f64 fraction = 0;  // Laplace's continued fraction, from its end
+  for (int k = 30; k > 0; --k) fraction = 0.5 * k / (x + fraction);
+  return 0.5641895835477563 / (x + fraction);  // 1 / sqrt(pi)
+}
+
+// y with erfc(y) = q, for 0 < q <= 1, by Newton's steps on the logarithm.
+DEVICE f64 inverse_erfc(f64 q) {
+  const f64 wanted = log(q);
+  f64 y = sqrt(-wanted);
+  for (int k = 0; k < 8; ++k) {
+    const f64 scaled = scaled_erfc(y);
+    y += (log(scaled) - y * y - wanted) * scaled * 0.886226925452758;  // sqrt(pi) / 2
+    if (y < 0) y = 0;
+  }
+  return y;
+}
+
+DEVICE f64 inverse_erf(f64 x) {
+  const f64 size = fabs(x);
+  if (!(size < 1)) return size == 1 ? x * infinite() : not_a_number();
+  // Winitzki's approximation, good to three digits, and Halley's steps.
+  const f64 part = log1p(-size * size), middle = 4.330746750799873 + part / 2;
+  f64 y = sqrt(fmax(sqrt(middle * middle - part / 0.147) - middle, 0.0));
+  for (int k = 0; k < 3; ++k) {
+    const f64 off = size > 0.5 ? (1 - size) - erfc(y) : erf(y) - size;
+    const f64 step = off * 0.886226925452758 * exp_square(y);
+    y -= step / (1 + y * step);
+  }
+  return copysign(y, x);
+}
+
+DEVICE f64 normal_below(f64 x) { return 0.5 * erfc(-x * 0.7071067811865476); }
+
+DEVICE f64 log_normal_below(f64 x) {
+  if (x < -1) return log(scaled_erfc(-x * 0.7071067811865476) / 2) - x * x / 2;
+  return log1p(-erfc(x * 0.7071067811865476) / 2);
+}
+
+DEVICE f64 normal_quantile(f64 p) {
+  if (!(p > 0 && p < 1)) return p == 0 ? -infinite() : p == 1 ? infinite() : not_a_number();
+  if (fabs(p - 0.5) < 0.4) return 1.4142135623730951 * inverse_erf(2 * p - 1);
+  const f64 size = 1.4142135623730951 * inverse_erfc(2 * (p < 0.5 ? p : 1 - p));
+  return p < 0.5 ? -size : size;
+}
+
+// --- the gamma function's family -----------------------------------------------------------------
+
+DEVICE f64 digamma_of(f64 x) {
+  if (x == 0) return copysign(infinite(), -x);
+  f64 made = 0;
+  if (x < 0) {
+    const f64 rest = x - trunc(x);
+    if (rest == 0 || !is_finite(x)) return not_a_number();
+    made = -PI / tan(PI * rest);
+    x = 1 - x;
+  }
+  while (x < 10) {
+    made -= 1 / x;
+    x += 1;
+  }
+  const f64 z = 1 / (x * x);
+  const f64 tail = z * (1. / 12 - z * (1. / 120 - z * (1. / 252 - z * (1. / 240 - z * (1. / 132 -
+                   z * (691. / 32760 - z * (1. / 12)))))));
+  return made + (is_finite(x) ? log(x) - 0.5 / x - tail : x);
+}
+
+// Hurwitz's zeta by Euler and Maclaurin.
+DEVICE f64 zeta_of(f64 x, f64 q) {
+  if (x == 1) return infinite();
+  if (x < 1) return not_a_number();
+  if (q <= 0) {
+    if (q == floor(q)) return infinite();
+    if (x != floor(x)) return not_a_number();
+  }
+  if (!is_finite(x) || q != q) return not_a_number();
+  f64 sum = 0;
+  int n = 0;
+  for (; n < 10 || q + n <= 10; ++n) {
+    const f64 term = pow(q + n, -x);
+    sum += term;
+    if (q + n > 0 && term <= sum * 1e-17) return sum;
+  }
+  const f64 w = q + n;
+  f64 power = pow(w, -x), factor = x;
+  sum += power * w / (x - 1) + power / 2;
+  // Bernoulli's numbers B_2k / (2k)!
+  const f64 b[] = {
+      0.08333333333333333, -0.001388888888888889, 3.306878306878307e-05, -8.267195767195768e-07,
+      2.08767569878681e-08, -5.284190138687493e-10, 1.3382536530684679e-11,
+      -3.3896802963225827e-13, 8.586062056277845e-15, -2.174868698558062e-16,
+  };
+  power /= w;
+  for (int k = 0; k < 10; ++k) {
+    sum += b[k] * factor * power;
+    factor *= (x + 2 * k + 1) * (x + 2 * k + 2);
+    power /= w * w;
+  }
+  return sum;
+}
+
+DEVICE f64 polygamma_of(f64 x, f64 n) {
+  if (n == 0) return digamma_of(x);
+  if (n == 1 && x < 0 && x != floor(x)) {
+    const f64 sine = sin(PI * (x - trunc(x)));
+    return PI * PI / (sine * sine) - zeta_of(2, 1 - x);
+  }
+  const f64 sign = fmod(n, 2.0) == 0 ? -1 : 1;
+  return sign * tgamma(n + 1) * zeta_of(n + 1, x);
+}
+
+// The regularised incomplete gamma function: by its series, the upper one by Lentz's fraction.
+DEVICE f64 gamma_part(f64 a, f64 x, bool is_upper) {
+  if (!(a >= 0) || !(x >= 0)) return not_a_number();
+  if (a == 0) return x == 0 ? not_a_number() : is_upper ? 0 : 1;
+  if (x == 0) return is_upper ? 1 : 0;
+  if (!is_finite(a)) return is_finite(x) ? (is_upper ? 1 : 0) : not_a_number();
+  if (!is_finite(x)) return is_upper ? 0 : 1;
+  if (is_upper && x < 1.1 && a < 1) {
+    // 1 - x^a / Gamma(a + 1), without its cancellation, less the series of what is left.
+    const f64 near = a * (-0.5772156649015329 + a * (0.8224670334241132 - a * 0.4006856343865314));
+    const f64 power = a * log(x) - (a < 1e-4 ? near : lgamma(1 + a));
+    f64 term = 1, sum = 0;
+    for (int n = 1; n < 40; ++n) sum += (term *= -x / n) / (a + n);
+    return -expm1(power) - exp(power) * a * sum;
+  }
+  const f64 front = exp(a * log(x) - x - lgamma(a));
+  if (x < 1 || x < a) {
+    f64 term = 1 / a, sum = term;
+    for (int n = 1; n < 4000 && term > sum * 1e-17; ++n) sum += term *= x / (a + n);
+    const f64 lower = sum * front;
+    return is_upper ? 1 - lower : lower;
+  }
+  f64 b = x + 1 - a, c = 1e300, d = 1 / b, h = d;
+  for (int n = 1; n < 4000; ++n) {
+    const f64 over = n * (a - n);
+    b += 2;
+    d = over * d + b;
+    c = b + over / c;
+    if (fabs(d) < 1e-300) d = 1e-300;
+    if (fabs(c) < 1e-300) c = 1e-300;
+    d = 1 / d;
+    h *= d * c;
+    if (fabs(d * c - 1) < 1e-16) break;
+  }
+  const f64 upper = h * front;
+  return is_upper ? upper : 1 - upper;
+}
+
+// --- Bessel and Airy functions -------------------------------------------------------------------
+
+DEVICE f64 scaled_i0(f64 x) {
+  const f64 size = fabs(x);
+  return size <= 8 ? i0_near(size / 4 - 1) : i0_far(16 / size - 1) / sqrt(size);
+}
+
+DEVICE f64 scaled_i1(f64 x) {
+  const f64 size = fabs(x);
+  const f64 made = size <= 8 ? i1_near(size / 4 - 1) * size : i1_far(16 / size - 1) / sqrt(size);
+  return copysign(made, x);
+}
+
+// exp(|x|) * scaled, where exp alone may be infinite.
+DEVICE f64 grown(f64 x, f64 scaled) {
+  const f64 half = exp(fabs(x) / 2);
+  return half * scaled * half;
+}
+
+DEVICE f64 i0_of(f64 x) { return grown(x, scaled_i0(x)); }
+DEVICE f64 i1_of(f64 x) { return grown(x, scaled_i1(x)); }
+
+DEVICE f64 k_of(f64 x, int order, bool is_scaled) {
+  if (!(x > 0)) return x == 0 ? infinite() : not_a_number();
+  if (x <= 2) {
+    const f64 t = x * x / 2 - 1;
+    const f64 made = order ? log(x / 2) * i1_of(x) + k1_near(t) / x
+                           : k0_near(t) - log(x / 2) * i0_of(x);
+    return is_scaled ? exp(x) * made : made;
+  }
+  const f64 t = 4 / x - 1;
+  const f64 made = (order ? k1_far(t) : k0_far(t)) / sqrt(x);
+  return is_scaled ? made : exp(-x) * made;
+}
+
+DEVICE f64 airy_of(f64 x) {
+  if (!is_finite(x)) return not_a_number();
+  const f64 size = fabs(x), z = size * sqrt(size) * (2. / 3);
+  if (x > 0 && z > 2) {
+    return airy_decay(4 / z - 1) * exp(-z) * 0.28209479177387814 / sqrt(sqrt(x));
+  }
+  if (x < 0 && z > 4) {
+    const f64 t = 8 / z - 1, phase = z - PI / 4;
+    return (cos(phase) * airy_cos(t) + sin(phase) * airy_sin(t)) * 0.5641895835477563 /
+           sqrt(sqrt(size));
+  }
+  // Maclaurin's series of the two solutions.
+  const f64 cube = x * x * x;
+  f64 f = 1, g = x, even = 1, odd = x;
+  for (int k = 1; k < 40; ++k) {
+    even *= cube / ((3 * k - 1) * (3 * k));
+    odd *= cube / ((3 * k) * (3 * k + 1));
+    f += even;
+    g += odd;
+  }
+  return 0.3550280538878172 * f - 0.2588194037928068 * g;
+}
+
+// --- orthogonal polynomials ----------------------------------------------------------------------
+
+// p_(k+1) = of(k, p_k, p_(k-1)), from p_0 = 1 and p_1.
+template <class F> DEVICE f64 recurrence(f64 n, f64 first, F of) {
+  if (!(n > -1)) return 0;  // degrees are cut off towards 0
+  const i64 last = (i64)n;
+  if (last == 0) return 1;
+  f64 before = 1, here = first;
+  for (i64 k = 1; k < last && here == here; ++k) {
+    const f64 next = of((f64)k, here, before);
+    before = here;
+    here = next;
+  }
+  return here;
+}
+
+// All four kinds of Chebyshev have one recurrence; they begin differently.
+DEVICE f64 chebyshev(f64 x, f64 n, f64 first) {
+  return recurrence(n, first, [x](f64, f64 p, f64 q) { return 2 * x * p - q; });
+}
+
+#undef PI
+#endif

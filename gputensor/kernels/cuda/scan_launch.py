@@ -1,0 +1,98 @@
+"""Launch plans of scans: one launch, or two where few rows are long."""
+
+from __future__ import annotations
+
+from functools import partial
+from struct import Struct
+from typing import Any
+
+from ... import runtime
+from ...core import errors
+from ...core.geometry import Sizes
+from . import launch, module, variants
+from .division import divider
+from .launch import THREADS, Operands
+from .softmax_launch import ADJACENT, bits_for
+
+# Neighbours that a lane takes at a time; ITEMS in scan.cu.
+ITEMS = 4
+# Elements of a row that are worth a segment of their own, and blocks that fill every GPU, as
+# reduce_launch's do. Constant, so that the order of a sum is the same on all of them.
+_PER_SEGMENT = 1 << 14
+_BLOCKS = 1024
+# Of what a segment comes to: a wide element and its place.
+_TOTAL_BYTES = 16
+_PARAMS = Struct("<3q8I4I").pack
+_POINTERS = Struct("<4Q").pack
+
+
+def bind(family: str, op: str, layout: Any) -> Any:
+    """callable(device_index, (out, in) or (out, places, in) pointers) over the Rows `layout`."""
+    count, rows = layout.shape[0], layout.shape[1:]
+    if count == 0 or launch.product(rows) == 0:
+        return launch.EmptyLaunch()
+    if count >= 1 << 31:
+        rule = "have fewer than 2**31 elements along dim"
+        raise errors.must(op, "self", rule, errors.Got(str(count)))
+    along = [s[0] for s in layout.stride_bytes]
+    strides = [s[1:] for s in layout.stride_bytes]
+    one = partial(Scan, op, layout.dtypes[0], count, along, strides)
+    return launch.split(rows, strides, lambda sizes, before: one(sizes))
+
+
+class Scan:
+    """The launches over one layout; two where rows are cut into segments."""
+
+    __slots__ = (
+        "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
+        "segments", "per_segment", "ndim", "functions",
+    )  # fmt: skip
+    family, entry = "scan", "scan_strided"
+
+    def __init__(
+        self, op: str, of: Any, count: int, along: list[int], strides: list[Sizes], rows: Sizes
+    ) -> None:
+        self.rows, self.count, self.ndim = launch.product(rows), count, len(rows)
+        dims = launch.dims_for(op, rows)
+        self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
+        three = [strides[0], strides[1] if len(strides) > 2 else (0,) * len(rows), strides[-1]]
+        self.along = (along[0], along[1] if len(along) > 2 else 0, along[-1])
+        self.dims = launch.pack_dims(rows, three, dims)
+        self.is_adjacent = not rows or along[-1] <= strides[-1][0]
+        slots = 0 if self.is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
+        self.lane_bits = min(bits_for(-(-count // ITEMS)), bits_for(THREADS) - slots)
+        self.slot_bits = bits_for(THREADS) - self.lane_bits
+        groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
+        self.segments = max(1, min(count // _PER_SEGMENT, _BLOCKS // groups))
+        self.per_segment = -(-count // self.segments)
+        self.segments = -(-count // self.per_segment)
+        self.functions: dict[int, Any] = {}
+
+    def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
+        out, *places, x = operands
+        pointers = (out, *(places or (0,)), x)
+        if self.segments == 1:
+            self._launch(device_index, pointers, 0, False)
+            return
+        # Dropped when this returns: memory comes back to its own stream only, behind the launches.
+        nbytes = self.rows * self.segments * _TOTAL_BYTES
+        workspace = runtime.cuda().allocate(nbytes, device_index)
+        self._launch(device_index, pointers, workspace.ptr, True)
+        self._launch(device_index, pointers, workspace.ptr, False)
+
+    def _launch(
+        self, device_index: int, pointers: tuple[int, ...], totals: int, writes_totals: bool
+    ) -> None:
+        cuda = runtime.cuda()
+        function = self.functions.get(device_index)
+        if function is None:
+            function = module.function(self.family, self.entry, self.defines, device_index)
+            self.functions[device_index] = function
+        groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
+        params = _POINTERS(*pointers, totals) + _PARAMS(
+            *self.along, self.rows, self.count, self.per_segment, self.lane_bits, self.slot_bits,
+            self.is_adjacent, writes_totals, self.ndim, *divider(self.segments),
+        ) + self.dims  # fmt: skip
+        stream = cuda.current_stream(device_index)
+        grid = (groups * self.segments, 1, 1)
+        cuda.launch(function, grid, (THREADS, 1, 1), 0, stream, params)

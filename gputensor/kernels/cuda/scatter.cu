@@ -1,0 +1,81 @@
+// out[place that the indices name for i] = op::OP of what is there and v[i]  family: scatter
+// Shapes   any strides, up to DIMS dimensions and INDICES index tensors.
+// Types    scatter: scalar_t is a word of the elements' size; the others: types of 32 bits or more.
+// Launch   one-dimensional, 256 threads, an element each.
+// Order    none: where indices repeat, which value stays, or is added first, may change. The words
+//          of a value are combined atomically; of a c128 the two parts one by one.
+// Numbers  an index out of range is an assertion that fails on the device.
+#include "arithmetic.cuh"
+#include "indexed.cuh"
+#include "launch.cuh"
+
+// Puts F::of(what is there, x) in the place of what is there.
+template <class F, class T> DEVICE void update(char* at, T x) {
+  if constexpr (sizeof(T) == 4) {
+    u32 seen = *(u32*)at, before;
+    do {
+      before = seen;
+      seen = atomicCAS((u32*)at, before, bits_as<u32>(F::of(bits_as<T>(before), x)));
+    } while (seen != before);
+  } else {
+    u64 seen = *(u64*)at, before;
+    do {
+      before = seen;
+      seen = atomicCAS((u64*)at, before, bits_as<u64>(F::of(bits_as<T>(before), x)));
+    } while (seen != before);
+  }
+}
+
+namespace op {
+
+struct scatter {
+  template <class T> static DEVICE void put(char* at, T x) { *(T*)at = x; }
+};
+
+struct scatter_add {  // signless
+  template <class T> static DEVICE T of(T a, T b) { return plus(a, b); }
+  template <class T> static DEVICE void put(char* at, T x) {
+    if constexpr (same<T, c128>) {
+      update<scatter_add>(at, x.re);
+      update<scatter_add>(at + 8, x.im);
+    } else {
+      update<scatter_add>(at, x);
+    }
+  }
+};
+
+struct scatter_amax {
+  template <class T> static DEVICE T of(T a, T b) { return is_nan(a) || a > b ? a : b; }
+  template <class T> static DEVICE void put(char* at, T x) { update<scatter_amax>(at, x); }
+};
+
+struct scatter_amin {
+  template <class T> static DEVICE T of(T a, T b) { return is_nan(a) || a < b ? a : b; }
+  template <class T> static DEVICE void put(char* at, T x) { update<scatter_amin>(at, x); }
+};
+
+struct scatter_multiply {  // signless
+  template <class T> static DEVICE T of(T a, T b) { return times(a, b); }
+  template <class T> static DEVICE void put(char* at, T x) { update<scatter_multiply>(at, x); }
+};
+
+}  // namespace op
+
+// ---- body ----
+#ifndef OP
+#define OP scatter
+#endif
+#ifndef INDICES
+#define INDICES 1
+#endif
+#include "defaults.cuh"
+typedef indexed_params<INDICES, DIMS> indexed_call;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    scatter_strided(const indexed_call p) {
+  const u32 index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= p.numel) return;
+  char* at[2];
+  find_places<0>(p, index, at);
+  op::OP::put(at[0], *(const scalar_t*)at[1]);
+}

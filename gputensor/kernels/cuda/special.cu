@@ -1,0 +1,342 @@
+// out[i] = op::OP(x[i]) or op::OP(a[i], b[i])                             family: special
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided: any strides.
+// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
+//          any dtypes by code, computed in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
+// Numbers  computed in f64 whatever the dtype, and rounded (include/special.cuh).
+#include "arithmetic.cuh"
+#include "computed.cuh"
+#include "special.cuh"
+
+namespace op {
+
+struct airy_ai : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return airy_of(x);
+  }
+};
+
+struct bessel_j0 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return is_finite(x) ? ::j0(x) : not_a_number();
+  }
+};
+
+struct bessel_j1 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return is_finite(x) ? ::j1(x) : not_a_number();
+  }
+};
+
+struct bessel_y0 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return x >= 0 && is_finite(x) ? ::y0(x) : not_a_number();
+  }
+};
+
+struct bessel_y1 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return x >= 0 && is_finite(x) ? ::y1(x) : not_a_number();
+  }
+};
+
+struct chebyshev_polynomial_t : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(a, b, a);
+  }
+};
+
+struct chebyshev_polynomial_u : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(a, b, 2 * a);
+  }
+};
+
+struct chebyshev_polynomial_v : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(a, b, 2 * a - 1);
+  }
+};
+
+struct chebyshev_polynomial_w : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(a, b, 2 * a + 1);
+  }
+};
+
+struct digamma : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return digamma_of(x);
+  }
+};
+
+struct entr : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return x > 0 ? -x * log(x) : x == 0 ? 0 : x < 0 ? -infinite() : x;
+  }
+};
+
+struct erfcx : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return scaled_erfc(x);
+  }
+};
+
+struct erfinv : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return inverse_erf(x);
+  }
+};
+
+struct hermite_polynomial_h : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return recurrence(b, 2 * a, [a](f64 k, f64 p, f64 q) { return 2 * (a * p - k * q); });
+  }
+};
+
+struct hermite_polynomial_he : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return recurrence(b, a, [a](f64 k, f64 p, f64 q) { return a * p - k * q; });
+  }
+};
+
+struct i0 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return i0_of(x);
+  }
+};
+
+struct i0e : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return scaled_i0(x);
+  }
+};
+
+struct i1 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return i1_of(x);
+  }
+};
+
+struct i1e : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return scaled_i1(x);
+  }
+};
+
+struct igamma : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return gamma_part(a, b, false);
+  }
+};
+
+struct igammac : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return gamma_part(a, b, true);
+  }
+};
+
+struct laguerre_polynomial_l : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return recurrence(
+        b, 1 - a, [a](f64 k, f64 p, f64 q) { return ((2 * k + 1 - a) * p - k * q) / (k + 1); });
+  }
+};
+
+struct legendre_polynomial_p : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return recurrence(
+        b, a, [a](f64 k, f64 p, f64 q) { return ((2 * k + 1) * a * p - k * q) / (k + 1); });
+  }
+};
+
+struct lgamma : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return is_finite(x) ? ::lgamma(x) : x * x;
+  }
+};
+
+struct log_ndtr : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return log_normal_below(x);
+  }
+};
+
+struct modified_bessel_k0 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return k_of(x, 0, false);
+  }
+};
+
+struct modified_bessel_k1 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return k_of(x, 1, false);
+  }
+};
+
+struct ndtr : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return normal_below(x);
+  }
+};
+
+struct ndtri : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return normal_quantile(x);
+  }
+};
+
+struct polygamma : takes<1, 1> {
+  template <class T> static DEVICE T of(T x, T n) { return (T)of_f64((f64)x, (f64)n); }
+  static APART f64 of_f64(f64 x, f64 n) {
+    return polygamma_of(x, n);
+  }
+};
+
+struct scaled_modified_bessel_k0 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return k_of(x, 0, true);
+  }
+};
+
+struct scaled_modified_bessel_k1 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return k_of(x, 1, true);
+  }
+};
+
+struct shifted_chebyshev_polynomial_t : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(2 * a - 1, b, 2 * a - 1);
+  }
+};
+
+struct shifted_chebyshev_polynomial_u : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(2 * a - 1, b, 4 * a - 2);
+  }
+};
+
+struct shifted_chebyshev_polynomial_v : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(2 * a - 1, b, 4 * a - 3);
+  }
+};
+
+struct shifted_chebyshev_polynomial_w : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return chebyshev(2 * a - 1, b, 4 * a - 1);
+  }
+};
+
+struct spherical_bessel_j0 : takes<1, 0> {
+  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
+  static APART f64 of_f64(f64 x) {
+    return x == 0 ? 1 : is_finite(x) ? sin(x) / x : x == x ? 0 : x;
+  }
+};
+
+struct xlog1py : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return b != b ? b : a == 0 ? 0 : a * log1p(b);
+  }
+};
+
+struct xlogy : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return b != b ? b : a == 0 ? 0 : a * log(b);
+  }
+};
+
+struct zeta : takes<2, 0> {
+  template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
+  static APART f64 of_f64(f64 a, f64 b) {
+    return zeta_of(a, b);
+  }
+};
+
+}  // namespace op
+
+// ---- body ----
+#ifndef OP
+#define OP i0
+#endif
+#include "defaults.cuh"
+typedef contiguous_call_of<op::OP> contiguous_call;
+typedef strided_call_of<op::OP, DIMS> strided_call;
+
+#if HAS_LAYOUT(CONTIGUOUS)
+extern "C" __global__ void __launch_bounds__(THREADS) special_contiguous(const contiguous_call p) {
+  compute_contiguous<op::OP, scalar_t>(p);
+}
+#endif
+
+#if HAS_LAYOUT(STRIDED)
+extern "C" __global__ void __launch_bounds__(THREADS) special_strided(const strided_call p) {
+  compute_strided<op::OP, acc_t, DIMS>(p);
+}
+#endif
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
+#ifndef TYPES
+#define TYPES scalar_t, scalar_t
+#endif
+#include "operand_defines.cuh"
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_call_of<op::OP, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+special_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, computed_body<op::OP, scalar_t, rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_call_of<op::OP, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+special_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, computed_body<op::OP, scalar_t, turned_call>{p}, shared);
+}
+#endif

@@ -1,0 +1,172 @@
+"""Factorisations of matrices and batches of them, for the bridge to libraries.
+
+Each function takes a `Library` and arrays. On the CPU LAPACK of SciPy, a call for each matrix, and
+NumPy's where that has batches; on a GPU CuPy's cuSOLVER. `info` is LAPACK's: 0, or which pivot
+failed; nothing raises for what values decide. Pivots count from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+
+
+def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
+    """`getrf` for the array's dtype."""
+    module = getattr(namespace.scipy("linalg"), of)
+    found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
+    return found
+
+
+def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
+    """`function` of the matrices of batches of one size: a tuple of what it returns, stacked;
+    matrices column by column, as LAPACK has them."""
+    np = namespace.np
+    batch = batches[0].shape[:-2]
+    if not batch:
+        return function(*batches)
+    flat = [x.reshape((-1, *x.shape[-2:])) for x in batches]
+    found = [function(*parts) for parts in zip(*flat)]
+    made = []
+    for parts in zip(*found):
+        first = np.asarray(parts[0])
+        if first.ndim == 2:
+            stacked = np.stack([x.T for x in parts])
+            made.append(stacked.reshape(batch + stacked.shape[1:]).swapaxes(-1, -2))
+        else:
+            stacked = np.stack([np.asarray(x) for x in parts])
+            made.append(stacked.reshape(batch + first.shape))
+    return tuple(made)
+
+
+def lu_factor(namespace: Any, a: Any) -> Any:
+    """LU, pivots, info."""
+    np = namespace.np
+
+    def on_host(x: Any) -> Any:
+        lu, pivots, info = routine(namespace, "getrf", x)(x)
+        return lu, (pivots + 1).astype(np.int32), np.int32(max(info, 0))
+
+    def on_gpu(x: Any) -> Any:
+        lu, pivots = namespace.scipy("linalg").lu_factor(x, check_finite=False)
+        is_zero = lu.diagonal() == 0
+        first = np.argmax(is_zero).astype(np.int32) + 1
+        return lu, (pivots + 1).astype(np.int32), np.where(is_zero.any(), first, 0).astype(np.int32)
+
+    return each(namespace, on_gpu if namespace.is_gpu else on_host, a)
+
+
+def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> Any:
+    """X of A X = B, or of A^T X = B; one size of batches."""
+
+    def one(lu: Any, pivots: Any, b: Any) -> Any:
+        if namespace.is_gpu:
+            solve = namespace.scipy("linalg").lu_solve
+            return (solve((lu, pivots[:, 0] - 1), b, int(transposed), check_finite=False),)
+        found, _ = routine(namespace, "getrs", lu)(lu, pivots[:, 0] - 1, b, trans=int(transposed))
+        return (found,)
+
+    return each(namespace, one, lu, pivots[..., None], b)[0]
+
+
+def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
+    """The factor and info. A GPU's cuSOLVER leaves NaN where it failed."""
+    np = namespace.np
+
+    def on_host(x: Any) -> Any:
+        found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
+        return found, np.int32(info)
+
+    if not namespace.is_gpu:
+        return each(namespace, on_host, a)
+    kept = np.triu(a).swapaxes(-1, -2).conj() if upper else np.tril(a)
+    found = np.linalg.cholesky(kept)
+    failed = ~np.isfinite(np.diagonal(found, 0, -2, -1)).all(-1)
+    return (found.swapaxes(-1, -2).conj() if upper else found), failed.astype(np.int32)
+
+
+def solve_triangular(
+    namespace: Any, a: Any, b: Any, upper: bool, left: bool, unitriangular: bool
+) -> Any:
+    """X of A X = B, or of X A = B."""
+
+    def one(a: Any, b: Any) -> Any:
+        trsm = routine(namespace, "trsm", a, "blas")
+        return (trsm(1, a, b, side=not left, lower=not upper, diag=unitriangular),)
+
+    def on_gpu(a: Any, b: Any) -> Any:
+        solve = namespace.scipy("linalg").solve_triangular
+        a, b = (a, b) if left else (a.T, b.T)
+        named = {"lower": upper != left, "unit_diagonal": unitriangular, "check_finite": False}
+        found = solve(a, b, **named)
+        return (found if left else found.T,)
+
+    return each(namespace, on_gpu if namespace.is_gpu else one, a, b)[0]
+
+
+def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
+    """LD, pivots, info. CuPy has none, so on a GPU this fails with its error."""
+    np = namespace.np
+    name = "hetrf" if hermitian and a.dtype.kind == "c" else "sytrf"
+
+    def one(x: Any) -> Any:
+        ld, pivots, info = routine(namespace, name, x)(x, lower=1)
+        # SciPy leaves LAPACK's numbering, from 1, negative for blocks of two
+        return np.tril(ld), pivots.astype(np.int32), np.int32(info)
+
+    return each(namespace, one, a)
+
+
+def ldl_solve(namespace: Any, ld: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
+    name = "hetrs" if hermitian and ld.dtype.kind == "c" else "sytrs"
+
+    def one(ld: Any, pivots: Any, b: Any) -> Any:
+        found, _ = routine(namespace, name, ld)(ld, pivots[:, 0], b, lower=1)
+        return (found,)
+
+    return each(namespace, one, ld, pivots[..., None], b)[0]
+
+
+def matrix_exp(namespace: Any, a: Any) -> Any:
+    expm = namespace.scipy("linalg").expm
+    return each(namespace, lambda x: (expm(x),), a)[0] if namespace.is_gpu else expm(a)
+
+
+def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
+    """Solution of all rows, rank, singular values; what a driver has not is zeros."""
+    np = namespace.np
+    m, n = a.shape[-2:]
+
+    def one(a: Any, b: Any) -> Any:
+        rows = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")
+        rows[:m] = b
+        rank, values = np.int64(0), np.zeros(min(m, n), a.real.dtype)
+        if driver == "gels":
+            _, found, _ = routine(namespace, "gels", a)(a, rows)
+        elif driver == "gelsy":
+            size = routine(namespace, "gelsy_lwork", a)(m, n, b.shape[1], rcond)[0]
+            pivots = np.zeros((n, 1), np.int32)
+            run = routine(namespace, "gelsy", a)
+            _, found, _, rank, _ = run(a, rows, pivots, rcond, int(size.real), 0, 0)
+        elif driver == "gelss":
+            _, found, values, rank, _, _ = routine(namespace, "gelss", a)(a, rows, rcond)
+        else:
+            found, values, rank = _gelsd(namespace, a, rows, rcond)
+        return found, np.int64(rank), values
+
+    return each(namespace, one, a, b)
+
+
+def _gelsd(namespace: Any, a: Any, rows: Any, rcond: float) -> Any:
+    m, n = a.shape
+    sizes = routine(namespace, "gelsd_lwork", a)(m, n, rows.shape[1], rcond)
+    run = routine(namespace, "gelsd", a)
+    if a.dtype.kind == "c":
+        work, real, whole, _ = sizes
+        found, values, rank, _ = run(a, rows, int(work.real), int(real), int(whole), rcond, 0, 0)
+    else:
+        work, whole, _ = sizes
+        found, values, rank, _ = run(a, rows, int(work), int(whole), rcond, 0, 0)
+    return found, values, rank

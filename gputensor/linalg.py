@@ -1,0 +1,17 @@
+"""Linear algebra: `gt.linalg.solve(a, b)`, as torch.linalg has it.
+
+The functions are operators, and load with their families: rows of native_functions.yaml that say
+`python_module: linalg`.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+from typing import TYPE_CHECKING
+
+from .dispatch.families import lazy_module as _lazy
+
+if TYPE_CHECKING:
+    from ._generated.linalg import *  # noqa: F403
+
+_sys.modules[__name__] = _lazy(globals())

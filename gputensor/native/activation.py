@@ -1,0 +1,191 @@
+"""Activations and their gradients: pointwise operators whose further arguments are numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import calls, functions
+from ..core import errors
+from ..core.arguments import number
+from ..dispatch.operator import Operator
+from ..iterator.config import UNARY
+from ..structured import elementwise, pointwise
+from ..structured.pointwise import Kernel, Rule
+from ..tensor.tensor import Tensor
+
+
+def rule(operator: Operator, loop: str) -> Rule:
+    return elementwise.rule(operator, "activation", loop)
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    return elementwise.functional(operator, rule(operator, loop))
+
+
+def inplace(operator: Operator, loop: str) -> Kernel:
+    return elementwise.inplace(operator, rule(operator, loop))
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    return elementwise.out(operator, rule(operator, loop))
+
+
+# --- gelu: `approximate` picks the loop -----------------------------------------------------------
+
+
+def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], Kernel]:
+    """A kernel whose argument `approximate` picks the loop, and does not come to it."""
+
+    def of(operator: Operator, loop: str) -> Kernel:
+        names = [argument.name for argument in operator.schema.arguments]
+        at = names.index("approximate")
+        config = UNARY.replace(arg_names=tuple(names[:at]))
+        loops = {"none": loop, "tanh": loop.replace("gelu", "gelu_tanh")}
+        made = {
+            mode: make(operator, pointwise.rule("activation", name, config, config))
+            for mode, name in loops.items()
+        }
+
+        def kernel(key_set: int, *args: Any) -> Tensor:
+            if args[at] not in made:
+                rule = "be 'none' or 'tanh'"
+                raise errors.must(operator.short_name, "approximate", rule, args[at])
+            return made[args[at]](key_set, *args[:at], *args[at + 1 :])
+
+        return kernel
+
+    return of
+
+
+def _into(operator: Operator, said: Rule) -> Kernel:
+    write = pointwise.write(operator, said)
+    return lambda key_set, self, out=None: write(self if out is None else out, (self,))
+
+
+mode_functional = _by_approximation(pointwise.functional)
+mode_inplace = mode_out = _by_approximation(_into)
+
+
+# --- softshrink: not away from zero ---------------------------------------------------------------
+
+
+def _shrinks(make: Callable[[Operator, Rule, Any], Kernel]) -> Callable[[Operator, str], Kernel]:
+    def prepare(operator: Operator, common: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+        found = elementwise.checked(operator, common, params)
+        if not found[0] >= 0:
+            raise errors.must(operator.short_name, "lambd", "not be negative", params["lambd"])
+        return found
+
+    return lambda operator, loop: make(operator, rule(operator, loop), prepare)
+
+
+shrink_functional, shrink_out = _shrinks(elementwise.functional), _shrinks(elementwise.out)
+
+
+# --- made of others -------------------------------------------------------------------------------
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def selu(key_set: int, self: Tensor) -> Tensor:
+    return calls.elu(self, _SELU_ALPHA, _SELU_SCALE, 1)
+
+
+def celu(key_set: int, self: Tensor, alpha: Any) -> Tensor:
+    if not number(alpha):
+        raise errors.must("celu", "alpha", "be a number other than 0", alpha)
+    return calls.elu(self, alpha, 1.0, 1.0 / alpha)
+
+
+def relu6(key_set: int, self: Tensor) -> Tensor:
+    return calls.hardtanh(self, 0, 6)
+
+
+def prelu(key_set: int, self: Tensor, weight: Tensor) -> Tensor:
+    """Source: ATen/native/Activation.cpp, prelu."""
+    shape, given = self._geometry, weight._geometry
+    if given.ndim > 1:
+        raise errors.must("prelu", "weight", "have at most one dimension", weight)
+    if given.dtype is not shape.dtype:
+        raise errors.wrong_dtype("prelu", "weight", f"be {shape.dtype.short}, as 'self' is", weight)
+    if given.numel != 1:
+        channels = shape.sizes[1] if shape.ndim > 1 else 1
+        if shape.ndim == 0 or channels != given.numel:
+            rule_ = f"have 1 element or one for each of {channels} channels"
+            raise errors.must("prelu", "weight", rule_, weight)
+    if shape.ndim != given.ndim or given.ndim:
+        sizes = [1] * shape.ndim
+        if shape.ndim:
+            sizes[1 if shape.ndim > 1 else 0] = given.numel
+        weight = calls.reshape(weight, sizes)
+    return calls._prelu_kernel(self, weight)
+
+
+def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
+    shape = self._geometry
+    if not shape.dtype.is_floating_point:
+        raise errors.wrong_dtype("glu", "self", "be floating", self)
+    if not shape.ndim:
+        raise errors.must("glu", "self", "have at least one dimension", self)
+    size = shape.sizes[_checked_dim(dim, shape.ndim)]
+    if size % 2:
+        raise errors.must("glu", "self", f"have an even size along dim {dim}", self)
+    first = calls.narrow(self, dim, 0, size // 2)
+    second = calls.narrow(self, dim, size // 2, size // 2)
+    return calls.mul_Tensor(first, calls.sigmoid(second))
+
+
+def _checked_dim(dim: int, ndim: int) -> int:
+    if not -ndim <= dim < ndim:
+        raise errors.dim_out_of_range("glu", dim, ndim)
+    return dim
+
+
+def log_sigmoid(key_set: int, self: Tensor) -> Tensor:
+    return calls.log_sigmoid_forward(self)[0]
+
+
+def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
+    """Source: ATen/native/cpu/Activation.cpp, log_sigmoid_cpu_kernel."""
+    if not self._geometry.dtype.is_floating_point:
+        raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
+    self = calls.contiguous(self)  # whose layout both results have
+    buffer = calls.exp(calls.neg(calls.abs(self)))
+    least = calls.hardtanh(self, -math.inf, 0)
+    return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer
+
+
+# --- rrelu ----------------------------------------------------------------------------------------
+
+
+def rrelu_with_noise(
+    key_set: int, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool,
+    generator: Any,
+) -> Tensor:  # fmt: skip
+    if not lower <= upper:
+        raise errors.must("rrelu_with_noise", "lower", f"be at most upper={upper}", lower)
+    if not training:
+        return calls.leaky_relu(calls.contiguous(self), (lower + upper) / 2)
+    slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
+    slope = functions.where(calls.le_Tensor(self, 0), slope, 1)
+    calls.copy_(noise, slope, False)
+    return calls.mul_Tensor(self, slope)
+
+
+def rrelu_with_noise_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, noise: Tensor, lower: Any, upper: Any,
+    training: bool, self_is_result: bool,
+) -> Tensor:  # fmt: skip
+    if training and upper - lower > 1e-6:
+        return calls.mul_Tensor(grad_output, noise)
+    slope = (lower + upper) / 2
+    return calls.leaky_relu_backward(grad_output, self, slope, self_is_result)
+
+
+def rrelu(
+    key_set: int, self: Tensor, lower: Any, upper: Any, training: bool, generator: Any
+) -> Tensor:
+    noise = calls.empty_like(self)
+    return calls.rrelu_with_noise(self, noise, lower, upper, training, generator)

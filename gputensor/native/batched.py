@@ -1,0 +1,175 @@
+"""Products of batches of matrices: bmm, baddbmm, and addbmm, which sums them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors, number_range
+from ..core.arguments import NUMBERS
+from ..core.device import CPU
+from ..core.dtype import BOOL, FLOATING
+from ..core.geometry import Geometry, contiguous_geometry
+from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes, strides_over
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..structured import library
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from .matmul import by_library, multiply, multiply_added
+
+
+def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> Geometry:
+    """The layout of a new result, after the operands were found to fit."""
+    a, b = batch1._geometry, batch2._geometry
+    for arg, x in ((first, batch1), (second, batch2)):
+        if x._geometry.ndim != 3:
+            raise errors.wrong_shape(op, arg, "be a batch of matrices, of 3 dimensions", x)
+    if batch1._device is not batch2._device:
+        raise errors.mixed_devices(op, batch1, first, batch2, second)
+    if a.dtype is not b.dtype:
+        raise errors.wrong_dtype(op, second, f"have {first}'s dtype {a.dtype.short}", batch2)
+    if (a.sizes[0], a.sizes[2]) != b.sizes[:2]:
+        rule = f"have {a.sizes[0]} matrices of {a.sizes[2]} rows, as {first} has columns"
+        raise errors.wrong_shape(op, second, rule, batch2)
+    return contiguous_geometry((*a.sizes[:2], b.sizes[2]), a.dtype)
+
+
+def _strides(geometry: Geometry) -> tuple[int, int, int]:
+    """As matmul_launch takes them: of rows, columns and products."""
+    product, row, column = geometry.strides
+    return row, column, product
+
+
+def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    shape = out._geometry
+    if shape.numel == 0 or out._device.type == "meta":
+        return out
+    if out._device is CPU:
+        run(stub.cpu("matmul").mm, a._get_array(), b._get_array(), out._get_array())
+        return out
+    count, m, n = shape.sizes
+    k = a._geometry.sizes[2]
+    if out._device.type != "cuda":  # a further device that multiplies matrices
+        if k == 0:
+            return calls.zero_(out)
+        for i in range(count):
+            part, x, y = [calls.select_int(t, 0, i) for t in (out, a, b)]
+            calls.copy_(part, calls.mm(x, y), False)
+    elif by_library(shape.dtype, count * m * n * k):
+        library.write("bmm", multiply, (out,), a, b)
+    else:
+        stub.cuda("matmul").mm(shape.dtype)(
+            out._device.index, out._address(), a._address() if k else 0, b._address() if k else 0,
+            m, n, k, _strides(a._geometry), _strides(b._geometry), _strides(shape), count,
+        )  # fmt: skip
+    return out
+
+
+def bmm(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
+    wanted = _check("bmm", "self", self, "mat2", mat2)
+    return _into(allocate(wanted, self._device), self, mat2)
+
+
+def bmm_out(key_set: int, self: Tensor, mat2: Tensor, out: Tensor) -> Tensor:
+    library.check_out("bmm", out, _check("bmm", "self", self, "mat2", mat2), self=self, mat2=mat2)
+    return _into(out, self, mat2)
+
+
+# --- baddbmm --------------------------------------------------------------------------------------
+
+
+def _check_added(
+    op: str, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any
+) -> Geometry:
+    wanted = _check(op, "batch1", batch1, "batch2", batch2)
+    sizes = wanted.sizes if op == "baddbmm" else wanted.sizes[1:]
+    given, element = self._geometry, wanted.dtype
+    if self._device is not batch1._device:
+        raise errors.mixed_devices(op, self, "self", batch1, "batch1")
+    if given.dtype is not element:
+        raise errors.wrong_dtype(op, "self", f"have batch1's dtype {element.short}", self)
+    if element.category == BOOL:
+        raise errors.wrong_dtype(op, "self", "not be bool", self)
+    if given.ndim > len(sizes) or broadcast_sizes(given.sizes, sizes) != sizes:
+        raise errors.wrong_shape(op, "self", f"broadcast to {list(sizes)}", self)
+    for arg, x in (("beta", beta), ("alpha", alpha)):
+        if type(x) not in NUMBERS:
+            raise errors.wrong_type(op, arg, "be a number", x)
+        if type(x) is float and element.category < FLOATING:
+            raise errors.must(op, arg, f"fit {element.short}, which the operands have", x)
+        number_range.check(op, arg, x, element)
+    return wanted
+
+
+def _added_into(
+    out: Tensor, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any
+) -> Tensor:
+    shape = out._geometry
+    if shape.numel == 0 or out._device.type == "meta":
+        return out
+    if out._device is CPU:
+        array = out._get_array()
+        added = array if out is self else self._get_array()
+        matrices = added, batch1._get_array(), batch2._get_array()
+        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
+        return out
+    if out._device.type != "cuda":
+        product = calls.bmm(batch1, batch2)
+        scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
+        made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
+        return calls.copy_(out, made, False)
+    (count, m, n), k = shape.sizes, batch1._geometry.sizes[2]
+    if by_library(shape.dtype, count * m * n * k):
+        library.write("baddbmm", multiply_added, (out,), self, batch1, batch2, beta, alpha)
+        return out
+    given = self._geometry
+    product_by, row_by, column_by = strides_over(given.sizes, given.strides, shape.sizes)
+    stub.cuda("matmul").addmm(shape.dtype)(
+        out._device.index, out._address(), batch1._address() if k else 0,
+        batch2._address() if k else 0, m, n, k, _strides(batch1._geometry),
+        _strides(batch2._geometry), _strides(shape), self._address(),
+        (row_by, column_by, product_by), beta, alpha, count,
+    )  # fmt: skip
+    return out
+
+
+def baddbmm(
+    key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    wanted = _check_added("baddbmm", self, batch1, batch2, beta, alpha)
+    return _added_into(allocate(wanted, batch1._device), self, batch1, batch2, beta, alpha)
+
+
+def baddbmm_(
+    key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    wanted = _check_added("baddbmm", self, batch1, batch2, beta, alpha)
+    if self._geometry.sizes != wanted.sizes:
+        rule = f"have the result's sizes {list(wanted.sizes)}"
+        raise errors.wrong_shape("baddbmm_", "self", rule, self)
+    overlap.check_out("baddbmm", self, batch1=batch1, batch2=batch2)
+    return _added_into(self, self, batch1, batch2, beta, alpha)
+
+
+def baddbmm_out(
+    key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any, out: Tensor
+) -> Tensor:
+    wanted = _check_added("baddbmm", self, batch1, batch2, beta, alpha)
+    read = {"batch1": batch1, "batch2": batch2} | ({} if out is self else {"self": self})
+    if out is self and out._geometry.sizes != wanted.sizes:
+        self = calls.clone(self, None)
+    library.check_out("baddbmm", out, wanted, **read)
+    return _added_into(out, self, batch1, batch2, beta, alpha)
+
+
+def addbmm(
+    key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """The products side by side are one product of longer rows, which is summed in its order."""
+    _check_added("addbmm", self, batch1, batch2, beta, alpha)
+    count, rows, inner = batch1._geometry.sizes
+    left = calls.reshape(calls.permute(batch1, (1, 0, 2)), (rows, count * inner))
+    right = calls.reshape(batch2, (count * inner, batch2._geometry.sizes[2]))
+    return calls.addmm(self, left, right, beta, alpha)

@@ -1,0 +1,326 @@
+"""Convolution in any number of dimensions: windows as a strided view, copied once, then a product.
+
+A transposed one is a plain one of the input with zeros between its elements and the weights turned
+round. f16 and bf16 are computed in f32 and rounded once. Source: aten/src/ATen/native/
+Convolution.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors, memory_format as formats
+from ..core.dtype import BOOL
+from ..structured import arguments
+from ..tensor.base import suggest_memory_format
+from ..tensor.tensor import Tensor
+from .norm import cast, wide
+
+Sizes = tuple[int, ...]
+Three = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> Sizes:
+    """A number for each dimension; one stands for all."""
+    found = arguments.ints(op, arg, value)
+    found = found * count if len(found) == 1 else found
+    if len(found) != count:
+        raise errors.must(op, arg, f"be one int or {count}", value)
+    if any(x < least for x in found):
+        raise errors.must(op, arg, f"be at least {least} everywhere", value)
+    return found
+
+
+def convolution(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    dilation: Any, transposed: bool, output_padding: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    op = "convolution"
+    count = weight._geometry.ndim - 2
+    _check(op, input, weight, bias, count, transposed, groups)
+    steps, gaps = (
+        per_dim(op, "stride", stride, count, 1), per_dim(op, "dilation", dilation, count, 1)
+    )  # fmt: skip
+    pads, more = per_dim(op, "padding", padding, count), [0] * count
+    x, w = wide(input), wide(weight)
+    if transposed:
+        more = list(per_dim(op, "output_padding", output_padding, count))
+        if any(m >= max(s, d) for m, s, d in zip(more, steps, gaps)):
+            rule = "be smaller than stride or dilation"
+            raise errors.must(op, "output_padding", rule, output_padding)
+        w = _turned_round(w, groups)
+        reach = [d * (k - 1) for d, k in zip(gaps, w._geometry.sizes[2:])]
+        low = [r - p for r, p in zip(reach, pads)]
+        x = _spread(x, low, [n + m for n, m in zip(low, more)], steps)
+        steps = (1,) * count
+    elif any(pads):
+        x = _spread(x, pads, pads, (1,) * count)
+    made = _correlate(op, input, x, w, steps, gaps, groups)
+    if bias is not None:
+        made = made + calls.reshape(wide(bias), (1, -1, *[1] * count))
+    return calls.contiguous(cast(made, input._geometry.dtype), _format(input, weight, count))
+
+
+def _check(
+    op: str, input: Tensor, weight: Tensor, bias: Tensor | None, count: int, transposed: bool,
+    groups: int,
+) -> None:  # fmt: skip
+    if count < 1 or input._geometry.ndim != count + 2:
+        rule = f"have weight's {weight._geometry.ndim} dimensions, at least 3"
+        raise errors.wrong_shape(op, "input", rule, input)
+    for arg, x in (("weight", weight), ("bias", bias)):
+        if x is not None and x._device is not input._device:
+            raise errors.mixed_devices(op, input, "input", x, arg)
+        if x is not None and x._geometry.dtype is not input._geometry.dtype:
+            raise errors.wrong_dtype(op, arg, f"have input's {input._geometry.dtype.short}", x)
+    if input._geometry.dtype.category == BOOL:
+        raise errors.wrong_dtype(op, "input", "not be bool", input)
+    channels, (outer, inner) = input._geometry.sizes[1], weight._geometry.sizes[:2]
+    if arguments.integer(op, "groups", groups) < 1 or outer % groups:
+        raise errors.must(op, "groups", f"be positive and divide weight's {outer}", groups)
+    wanted, made = (outer, inner * groups) if transposed else (inner * groups, outer)
+    if channels != wanted:
+        raise errors.wrong_shape(op, "input", f"have {wanted} channels", input)
+    if bias is not None and bias._geometry.sizes != (made,):
+        raise errors.wrong_shape(op, "bias", f"have sizes [{made}]", bias)
+
+
+def _format(input: Tensor, weight: Tensor, count: int) -> Any:
+    for x in (input, weight):
+        form = suggest_memory_format(x)
+        if form is not formats.contiguous_format:
+            return form
+    return formats.contiguous_format
+
+
+def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
+    """x with zeros between its elements and around them; fewer than none cut elements off."""
+    sizes = x._geometry.sizes
+    inner = [(n - 1) * s + 1 if n else 0 for n, s in zip(sizes[2:], steps)]
+    whole = [max(n + a + b, 0) for n, a, b in zip(inner, low, high)]
+    made = calls.new_zeros(x, (*sizes[:2], *whole))
+    to = made
+    for d, (a, s, n, size) in enumerate(zip(low, steps, sizes[2:], whole), 2):
+        first = max(0, -(a // s)) if a < 0 else 0  # of x's elements, those that are not cut off
+        last = min(n, (size - 1 - a) // s + 1) if size else 0
+        if first >= last:
+            return made
+        x = calls.slice_Tensor(x, d, first, last, 1)
+        to = calls.slice_Tensor(to, d, a + first * s, a + (last - 1) * s + 1, s)
+    calls.copy_(to, x)
+    return made
+
+
+def _turned_round(weight: Tensor, groups: int) -> Tensor:
+    """Weights of a transposed convolution as those of a plain one."""
+    outer, inner, *kernel = weight._geometry.sizes
+    each = calls.reshape(weight, (groups, outer // groups, inner, *kernel))
+    turned = calls.flip(calls.transpose_int(each, 1, 2), tuple(range(3, 3 + len(kernel))))
+    return calls.reshape(turned, (groups * inner, outer // groups, *kernel))
+
+
+def _correlate(
+    op: str, input: Tensor, x: Tensor, weight: Tensor, steps: Sizes, gaps: Sizes, groups: int
+) -> Tensor:
+    samples, _, *sizes = x._geometry.sizes
+    outer, inner, *kernel = weight._geometry.sizes
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, steps, gaps)]
+    if any(n < 1 for n in out):
+        rule = f"be as large as the kernel {list(kernel)} that dilation spreads, with its padding"
+        raise errors.wrong_shape(op, "input", rule, input)
+    result = (samples, outer, *out)
+    if not x._geometry.numel or not outer:
+        return calls.new_zeros(x, result)
+    count = len(kernel)
+    first, along, *strides = x._geometry.strides
+    view = calls.as_strided(
+        x, (samples, groups, inner, *kernel, *out),
+        (first, along * inner, along, *[s * d for s, d in zip(strides, gaps)],
+         *[s * n for s, n in zip(strides, steps)]),
+        x.storage_offset(),
+    )  # fmt: skip
+    taps, places = inner, 1
+    for k, n in zip(kernel, out):
+        taps, places = taps * k, places * n
+    columns = calls.reshape(view, (samples, groups, taps, places))
+    rows = calls.reshape(weight, (1, groups, outer // groups, taps))
+    if count and groups == 1:
+        columns, rows = calls.select_int(columns, 1, 0), calls.select_int(rows, 1, 0)
+    return calls.reshape(calls.matmul(rows, columns), result)
+
+
+# --- derivative -----------------------------------------------------------------------------------
+
+
+def convolution_backward(
+    key_set: int, grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any, stride: Any,
+    padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
+    output_mask: Any,
+) -> Three:  # fmt: skip
+    """Convolutions themselves: the input's is turned, the weights' one of the samples."""
+    op, count = "convolution_backward", weight._geometry.ndim - 2
+    steps, gaps = (per_dim(op, "stride", stride, count), per_dim(op, "dilation", dilation, count))
+    pads = per_dim(op, "padding", padding, count)
+    of_input = of_weight = of_bias = None
+    input, weight = _conj(input), _conj(weight)
+    kernel, given = weight._geometry.sizes[2:], input._geometry.sizes[2:]
+    if output_mask[0]:
+        out = grad_output._geometry.sizes[2:]
+        more = [0] * count
+        if not transposed:
+            more = [
+                n - ((m - 1) * s - 2 * p + d * (k - 1) + 1)
+                for n, m, s, p, d, k in zip(given, out, steps, pads, gaps, kernel)
+            ]
+        of_input = _of_input(
+            grad_output, weight, steps, pads, gaps, transposed, more, given, groups
+        )
+    if output_mask[1]:
+        x, g = (grad_output, input) if transposed else (input, grad_output)
+        of_weight = _of_weight(x, g, kernel, steps, pads, gaps, groups)
+    if output_mask[2]:
+        dims = (0, *range(2, count + 2))
+        of_bias = cast(calls.sum_dim_IntList(wide(grad_output), dims, False), input._geometry.dtype)
+    return of_input, of_weight, of_bias
+
+
+def _conj(x: Tensor) -> Tensor:
+    return calls._conj_physical(x) if x._geometry.dtype.is_complex else x
+
+
+def _of_input(
+    grad: Tensor, weight: Tensor, steps: Sizes, pads: Sizes, gaps: Sizes, transposed: bool,
+    more: list[int], given: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    """More than a step of it is left out at the end where strides passed over elements."""
+    fits = all(m < max(s, d) for m, s, d in zip(more, steps, gaps))
+    least = more if fits else [0] * len(more)
+    made = calls.convolution(grad, weight, None, steps, pads, gaps, not transposed, least, groups)
+    if not fits:
+        for d, m in enumerate(more, 2):
+            sizes = list(made._geometry.sizes)
+            sizes[d] = m
+            made = calls.cat([made, calls.new_zeros(made, sizes)], d)
+    for d, n in enumerate(given, 2):  # an output_padding of a step or more gives more windows
+        made = calls.slice_Tensor(made, d, 0, n, 1)
+    return made
+
+
+def _of_weight(
+    x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
+) -> Tensor:
+    """Channels of x are samples, and samples are channels; steps and gaps change places."""
+    samples, channels, *sizes = x._geometry.sizes
+    outer, *out = grad._geometry.sizes[1:]
+    inner, count = channels // groups, len(kernel)
+    spatial = tuple(range(3, 3 + count))
+    if not samples or not x._geometry.numel or not grad._geometry.numel:
+        return calls.new_zeros(x, (outer, inner, *kernel))
+    turned = calls.permute(calls.reshape(x, (samples, groups, inner, *sizes)), (2, 1, 0, *spatial))
+    as_input = calls.reshape(turned, (inner, groups * samples, *sizes))
+    turned = calls.permute(
+        calls.reshape(grad, (samples, groups, outer // groups, *out)), (1, 2, 0, *spatial)
+    )
+    as_weight = calls.reshape(turned, (outer, samples, *out))
+    zeros = (0,) * count
+    made = calls.convolution(as_input, as_weight, None, gaps, pads, steps, False, zeros, groups)
+    for d, k in enumerate(kernel, 2):
+        made = calls.slice_Tensor(made, d, 0, k, 1)
+    made = calls.reshape(made, (inner, groups, outer // groups, *kernel))
+    made = calls.permute(made, (1, 2, 0, *spatial))
+    return calls.reshape(made, (outer, inner, *kernel))
+
+
+# --- what users call ------------------------------------------------------------------------------
+
+
+def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
+    """input with a dimension of samples, and whether it had one."""
+    if input._geometry.ndim not in (count + 1, count + 2):
+        rule = f"have {count + 1} dimensions, or {count + 2} with samples"
+        raise errors.wrong_shape(op, "input", rule, input)
+    is_batched = input._geometry.ndim == count + 2
+    return (input if is_batched else calls.unsqueeze(input, 0)), is_batched
+
+
+def _conv(
+    count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    dilation: Any, groups: int, output_padding: Any = None,
+) -> Tensor:  # fmt: skip
+    transposed = output_padding is not None
+    op = f"conv_transpose{count}d" if transposed else f"conv{count}d"
+    x, is_batched = _batched(op, input, count)
+    if weight._geometry.ndim != count + 2:
+        raise errors.wrong_shape(op, "weight", f"have {count + 2} dimensions", weight)
+    if isinstance(padding, str):
+        x, padding = _named_padding(op, x, weight, stride, padding, dilation, count)
+    more = output_padding if transposed else (0,) * count
+    made = calls.convolution(
+        x, weight, bias, per_dim(op, "stride", stride, count, 1),
+        per_dim(op, "padding", padding, count), per_dim(op, "dilation", dilation, count, 1),
+        transposed, per_dim(op, "output_padding", more, count), groups,
+    )  # fmt: skip
+    return made if is_batched else calls.squeeze_dim(made, 0)
+
+
+def _named_padding(
+    op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
+) -> tuple[Tensor, Sizes]:
+    """Of `valid` and `same`, which has one element more at the end where it cannot be even."""
+    if padding == "valid":
+        return x, (0,) * count
+    if padding != "same":
+        raise errors.must(op, "padding", "be ints, 'valid' or 'same'", padding)
+    if any(s != 1 for s in per_dim(op, "stride", stride, count, 1)):
+        raise errors.must(op, "stride", "be 1 where padding is 'same'", stride)
+    gaps = per_dim(op, "dilation", dilation, count, 1)
+    reach = [d * (k - 1) for d, k in zip(gaps, weight._geometry.sizes[2:])]
+    for d, r in enumerate(reach, 2):
+        if r % 2:
+            sizes = list(x._geometry.sizes)
+            sizes[d] = 1
+            x = calls.cat([x, calls.new_zeros(x, sizes)], d)
+    return x, tuple([r // 2 for r in reach])
+
+
+def conv1d(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups, output_padding)
+
+
+def conv_transpose2d(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups, output_padding)
+
+
+def conv_transpose3d(
+    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups, output_padding)

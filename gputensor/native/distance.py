@@ -1,0 +1,193 @@
+"""Norms of vectors, and distances by them: linalg_vector_norm, norm, dist, renorm, cdist, pdist.
+
+f16 and bf16 are computed in f32 and rounded once; norms of complex numbers are real.
+Source: aten/src/ATen/native/LinearAlgebra.cpp, ReduceOps.cpp, Distance.cpp, TensorFactories.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.dtype import FLOATING, dtype
+from ..structured import arguments
+from ..tensor.tensor import Tensor
+
+# --- norms ----------------------------------------------------------------------------------------
+
+
+def _number(op: str, arg: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise errors.wrong_type(op, arg, "be a real number", value)
+    return float(value)
+
+
+def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    """Of real or complex numbers; f16 and bf16 in f32."""
+    given = self._geometry
+    if given.dtype.itemsize == 2:
+        wide = _norm(op, calls.to_dtype(self, dtypes.float32), p, dims, keepdim)
+        return calls.to_dtype(wide, given.dtype)
+    if given.numel == 0 and (p < 0 or math.isinf(p)):
+        if any(given.sizes[d] == 0 for d in dims):
+            rule = "name dimensions of non-zero size, as this norm has no value for no elements"
+            raise errors.must(op, "dim", rule, dims)
+    x = calls.abs(self) if given.dtype.is_complex else self
+    if not given.ndim:
+        return calls.to_dtype(x != 0, x._geometry.dtype) if p == 0 else calls.abs(x)
+    if p == 0:
+        return calls.sum_dim_IntList(x != 0, dims, keepdim, dtype=x._geometry.dtype)
+    if p == 2:
+        return calls.sqrt(calls.sum_dim_IntList(x * x, dims, keepdim))
+    size = x if given.dtype.is_complex else calls.abs(x)
+    if math.isinf(p):
+        return (calls.amax if p > 0 else calls.amin)(size, dims, keepdim)
+    if p == 1:
+        return calls.sum_dim_IntList(size, dims, keepdim)
+    return calls.sum_dim_IntList(size**p, dims, keepdim) ** (1 / p)
+
+
+def linalg_vector_norm(
+    key_set: int, self: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
+    dtype: dtype | None = None,
+) -> Tensor:  # fmt: skip
+    op, given = "linalg_vector_norm", self._geometry
+    if given.dtype.category < FLOATING:
+        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    p = _number(op, "ord", ord)
+    keepdim = arguments.boolean(op, "keepdim", keepdim)
+    if dtype is not None:
+        if dtype.category < FLOATING or dtype.is_complex != given.dtype.is_complex:
+            kind = "complex" if given.dtype.is_complex else "floating"
+            raise errors.wrong_dtype(op, "dtype", f"be {kind}, as self is", dtype)
+        self = calls.to_dtype(self, dtype)
+    return _norm(op, self, p, _dims(op, dim, given.ndim), keepdim)
+
+
+def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
+    dims = () if dim is None else arguments.dims(op, dim, ndim)
+    return (dims or tuple(range(ndim))) if ndim else ()
+
+
+def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None) -> Tensor:
+    if (of or self._geometry.dtype).category < FLOATING:
+        raise errors.wrong_dtype("norm", "self", "be floating or complex", self)
+    if of is not None and self._geometry.dtype.is_complex and not of.is_complex:
+        raise errors.wrong_dtype("norm", "dtype", "be complex, as self is", of)
+    x = self if of is None else calls.to_dtype(self, of)
+    return calls.linalg_vector_norm(x, 2 if p is None else p, dim, keepdim, dtype=None)
+
+
+def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
+    return _vector_norm(self, p, None, False, None)
+
+
+def norm_ScalarOpt_dtype(key_set: int, self: Tensor, p: Any, dtype: dtype) -> Tensor:
+    return _vector_norm(self, p, None, False, dtype)
+
+
+def norm_ScalarOpt_dim(
+    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool = False
+) -> Tensor:
+    return _vector_norm(self, p, dim, keepdim, None)
+
+
+def norm_ScalarOpt_dim_dtype(
+    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, dtype: dtype
+) -> Tensor:
+    return _vector_norm(self, p, dim, keepdim, dtype)
+
+
+def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+    return calls.norm_Scalar(calls.sub_Tensor(self, other), p)
+
+
+def renorm(key_set: int, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    given = self._geometry
+    if given.dtype.category < FLOATING:
+        raise errors.wrong_dtype("renorm", "self", "be floating or complex", self)
+    if given.ndim < 2:
+        raise errors.wrong_shape("renorm", "self", "have at least two dimensions", self)
+    if _number("renorm", "p", p) <= 0:
+        raise errors.must("renorm", "p", "be positive", p)
+    most = _number("renorm", "maxnorm", maxnorm)
+    if most < 0:
+        raise errors.must("renorm", "maxnorm", "not be negative", maxnorm)
+    axis = arguments.dim("renorm", dim, given.ndim)
+    others = tuple([d for d in range(given.ndim) if d != axis])
+    x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
+    size = calls.linalg_vector_norm(x, p, others, True, dtype=None)
+    made = x * calls.where_self(size > most, most / (size + 1e-7), 1.0)
+    made = calls.contiguous(made)
+    return made if made._geometry.dtype is given.dtype else calls.to_dtype(made, given.dtype)
+
+
+# --- distances ------------------------------------------------------------------------------------
+
+
+def _check_points(op: str, arg: str, x: Tensor, p: Any) -> None:
+    if x._geometry.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, arg, "be floating", x)
+    if x._geometry.ndim < 2:
+        raise errors.wrong_shape(op, arg, "have at least two dimensions", x)
+    if not _number(op, "p", p) >= 0:
+        raise errors.must(op, "p", "not be negative", p)
+
+
+def cdist(
+    key_set: int, x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None
+) -> Tensor:
+    _check_points("cdist", "x1", x1, p)
+    _check_points("cdist", "x2", x2, p)
+    columns = x1._geometry.sizes[-1]
+    if x2._geometry.sizes[-1] != columns:
+        raise errors.wrong_shape("cdist", "x2", f"have points of {columns} numbers, as x1", x2)
+    if compute_mode is not None and compute_mode not in (0, 1, 2):
+        raise errors.must("cdist", "compute_mode", "be 0, 1 or 2", compute_mode)
+    return calls._cdist_forward(x1, x2, p, compute_mode)
+
+
+# Points from which on products of matrices find their distances. Source: Distance.cpp.
+_MANY = 25
+
+
+def _cdist_forward(
+    key_set: int, x1: Tensor, x2: Tensor, p: float, compute_mode: int | None
+) -> Tensor:
+    first, second = x1._geometry.sizes[-2], x2._geometry.sizes[-2]
+    by_products = compute_mode == 1 or not compute_mode and (first > _MANY or second > _MANY)
+    if p == 2 and by_products and x1._geometry.sizes[-1] and first and second:
+        a, b = (
+            calls.sum_dim_IntList(x1 * x1, (-1,), True),
+            calls.sum_dim_IntList(x2 * x2, (-1,), True),
+        )
+        squares = calls.matmul(x1, x2.mT) * -2 + a + b.mT
+        return calls.sqrt(calls.where_self(squares < 0, 0.0, squares))
+    apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)
+    if not x1._geometry.sizes[-1]:
+        return calls.sum_dim_IntList(apart, (-1,), False)
+    return _norm("cdist", apart, float(p), (apart._geometry.ndim - 1,), False)
+
+
+def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
+    if self._geometry.ndim != 2:
+        raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
+    _check_points("pdist", "self", self, p)
+    return calls._pdist_forward(calls.contiguous(self), p)
+
+
+def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
+    """Of each row to those behind it: rows of the square of distances, one after another."""
+    rows, columns = self._geometry.sizes
+    behind = [
+        calls.slice_Tensor(self, 0, r + 1, rows, 1) - calls.select_int(self, 0, r)
+        for r in range(rows - 1)
+    ]
+    if not behind:
+        return calls.new_empty(self, (0,))
+    apart = calls.cat(behind, 0)
+    if not columns:
+        return calls.sum_dim_IntList(apart, (1,), False)
+    return _norm("pdist", apart, float(p), (1,), False)

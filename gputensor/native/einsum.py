@@ -1,0 +1,263 @@
+"""einsum, and what PyTorch computes as one: tensordot, bilinear, _trilinear.
+
+Two operands at a time become a batch of matrix products: dimensions that both have and the result
+keeps are the batch, those that end with them are summed in the product.
+Source: aten/src/ATen/native/Linear.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..structured import arguments
+from ..tensor.tensor import Tensor
+
+Sizes = tuple[int, ...]
+
+
+def _bad(rule: str, got: Any) -> Exception:
+    return errors.must("einsum", "equation", rule, got)
+
+
+def einsum(
+    key_set: int, equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None = None
+) -> Tensor:
+    if not tensors:
+        raise errors.must("einsum", "tensors", "hold a tensor at least", 0)
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise _bad(f"have {len(tensors)} terms, as there are operands", equation)
+    wide = 0  # dimensions of an ellipsis at most
+    parsed = []
+    for number, (term, x) in enumerate(zip(terms, tensors)):
+        labels = _labels(term, equation)
+        ndim, named = x._geometry.ndim, len(labels) - (... in labels)
+        if named > ndim or (named != ndim and ... not in labels):
+            rule = f"name {ndim} dimensions of operand {number}"
+            raise errors.wrong_shape("einsum", "equation", rule, x)
+        if ... in labels:
+            wide = max(wide, ndim - named)
+        parsed.append(labels)
+    rest = [f"...{i}" for i in range(wide)]
+    named_terms = [_spread(labels, x, rest) for labels, x in zip(parsed, tensors)]
+    flat = [name for labels in named_terms for name in labels]
+    if arrow:
+        result = [y for x in _labels(right, equation) for y in (rest if x is ... else [x])]
+        for name in result:
+            if result.count(name) > 1:
+                raise _bad(f"name {name!r} once in the result", equation)
+            if name not in flat and name not in rest:
+                raise _bad(f"name {name!r} in an operand, as in the result", equation)
+    else:
+        once = sorted([x for x in set(flat) - set(rest) if flat.count(x) == 1], key=_order)
+        result = [*rest, *once]
+    order = [*result, *sorted(set(flat) - set(result), key=_order)]
+    operands = [_aligned(x, labels, order) for x, labels in zip(tensors, named_terms)]
+    _check_sizes(operands, order, equation)
+    return _contracted(operands, len(result), path)
+
+
+def _order(label: str) -> tuple[bool, str]:
+    return label.islower(), label
+
+
+def _labels(term: str, equation: str) -> list[Any]:
+    """Letters of a term, and ... for an ellipsis."""
+    found: list[Any] = []
+    at = 0
+    while at < len(term):
+        if term.startswith("...", at) and ... not in found:
+            found.append(...)
+            at += 3
+        elif term[at].isascii() and term[at].isalpha():
+            found.append(term[at])
+            at += 1
+        else:
+            raise _bad("have letters, commas, one '->' and an ellipsis a term", equation)
+    return found
+
+
+def _spread(labels: list[Any], x: Tensor, rest: list[str]) -> list[str]:
+    """The labels with the ellipsis written out: its last dimensions are the last of all."""
+    count = x._geometry.ndim - (len(labels) - 1)
+    return [y for label in labels for y in (rest[len(rest) - count :] if label is ... else [label])]
+
+
+def _aligned(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
+    """The operand with a dimension for each label in order, diagonals taken."""
+    kept: list[str] = []
+    for label in labels:
+        if label in kept:
+            first = kept.index(label)
+            sizes = x._geometry.sizes
+            if sizes[first] != sizes[len(kept)]:
+                raise errors.wrong_shape("einsum", "operands", f"have one size for {label!r}", x)
+            x = calls.movedim_int(calls.diagonal(x, 0, first, len(kept)), -1, first)
+        else:
+            kept.append(label)
+    present = [label for label in order if label in kept]
+    x = calls.permute(x, tuple([kept.index(label) for label in present]))
+    for place, label in enumerate(order):
+        if label not in kept:
+            x = calls.unsqueeze(x, place)
+    return x
+
+
+def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> None:
+    for place, label in enumerate(order):
+        sizes = {x._geometry.sizes[place] for x in operands} - {1}
+        if len(sizes) > 1:
+            given = next(x for x in operands if x._geometry.sizes[place] == max(sizes))
+            raise errors.wrong_shape("einsum", "operands", f"have one size for {label!r}", given)
+
+
+def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
+    """All dimensions from `kept` on summed; two operands at a time, from left to right."""
+    ndim = operands[0]._geometry.ndim
+    steps = list(path) if path is not None else []
+    while len(operands) > 1:
+        i, j = (steps.pop(0), steps.pop(0)) if len(steps) > 1 else (0, 1)
+        if not 0 <= i < len(operands) or not 0 <= j < len(operands) or i == j:
+            rule = "name two of the operands that are left at a time"
+            raise errors.must("einsum", "path", rule, tuple(path or ()))
+        b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
+        summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
+        for d in summed:  # of one operand alone
+            if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
+                b = calls.sum_dim_IntList(b, (d,), True, None)
+            elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:
+                a = calls.sum_dim_IntList(a, (d,), True, None)
+        made = _sumproduct_pair(a, b, [d for d in summed if a._geometry.sizes[d] != 1])
+        if path is None:
+            operands.insert(0, made)
+        else:
+            operands.append(made)
+    found = operands[0]
+    rest = tuple(range(kept, ndim))
+    if any(found._geometry.sizes[d] != 1 for d in rest):
+        return calls.sum_dim_IntList(found, rest, False, None)
+    return calls.squeeze_dims(found, rest) if rest else found
+
+
+def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
+    """Products summed over dimensions, which stay with size 1. Source: sumproduct_pair."""
+    if not summed:
+        return calls.mul_Tensor(a, b)
+    groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}
+    for d in range(a._geometry.ndim):
+        in_a, in_b = a._geometry.sizes[d] != 1, b._geometry.sizes[d] != 1
+        if d in summed:
+            if in_a and in_b:
+                groups["sum"].append(d)
+            elif in_a:
+                a = calls.sum_dim_IntList(a, (d,), True, None)
+            elif in_b:
+                b = calls.sum_dim_IntList(b, (d,), True, None)
+        elif in_a and in_b:
+            groups["both"].append(d)
+        else:
+            groups["b" if in_b else "a"].append(d)
+    both, of_a, of_b, over = groups["both"], groups["a"], groups["b"], groups["sum"]
+    if of_a and of_b and of_a[-1] > of_b[0]:  # so that the result is more nearly row-major
+        a, b, of_a, of_b = b, a, of_b, of_a
+    rest = [d for d in summed if d not in over]
+    size_a, size_b = a._geometry.sizes, b._geometry.sizes
+
+    def size(dims: list[int], sizes: Sizes) -> int:
+        return math.prod([sizes[d] for d in dims])
+
+    left = calls.permute(a, (*both, *of_a, *over, *of_b, *rest))
+    left = calls.reshape(left, (size(both, size_a), size(of_a, size_a), size(over, size_a)))
+    right = calls.permute(b, (*both, *over, *of_b, *of_a, *rest))
+    right = calls.reshape(right, (size(both, size_b), size(over, size_b), size(of_b, size_b)))
+    made = calls.bmm(left, right)
+    order = [*both, *of_a, *over, *of_b, *rest]
+    sizes = [size_a[d] for d in both] + [size_a[d] for d in of_a] + [1] * len(over)
+    made = calls.view(made, (*sizes, *[size_b[d] for d in of_b], *[1] * len(rest)))
+    return calls.permute(made, tuple([order.index(d) for d in range(len(order))]))
+
+
+# --- tensordot ------------------------------------------------------------------------------------
+
+
+def tensordot(key_set: int, self: Tensor, other: Tensor, dims_self: Any, dims_other: Any) -> Tensor:
+    """Source: aten/src/ATen/native/Linear.cpp, tensordot."""
+    first = arguments.ints("tensordot", "dims_self", dims_self)
+    second = arguments.ints("tensordot", "dims_other", dims_other)
+    if len(first) != len(second):
+        raise errors.must("tensordot", "dims_other", f"name {len(first)} dimensions", second)
+    first = arguments.dims("tensordot", first, self._geometry.ndim, "dims_self")
+    second = arguments.dims("tensordot", second, other._geometry.ndim, "dims_other")
+    a, b = self, other
+    for i, j in zip(first, second):
+        m, n = a._geometry.sizes[i], b._geometry.sizes[j]
+        if m == 1:
+            b = calls.sum_dim_IntList(b, (j,), True, _own(b))
+        elif n == 1:
+            a = calls.sum_dim_IntList(a, (i,), True, _own(a))
+        elif m != n:
+            raise errors.wrong_shape("tensordot", "other", f"have size {m} at dimension {j}", other)
+    kept_a = [d for d in range(a._geometry.ndim) if d not in first]
+    kept_b = [d for d in range(b._geometry.ndim) if d not in second]
+    sizes = [a._geometry.sizes[d] for d in kept_a], [b._geometry.sizes[d] for d in kept_b]
+    inner = math.prod([a._geometry.sizes[d] for d in first])
+    left = calls.permute(a, (*kept_a, *first)) if a._geometry.ndim else a
+    right = calls.permute(b, (*second, *kept_b)) if b._geometry.ndim else b
+    left = calls.reshape(left, (math.prod(sizes[0]), inner))
+    right = calls.reshape(right, (inner, math.prod(sizes[1])))
+    return calls.reshape(calls.mm(left, right), (*sizes[0], *sizes[1]))
+
+
+def _own(x: Tensor) -> Any:
+    return x._geometry.dtype
+
+
+# --- three operands -------------------------------------------------------------------------------
+
+
+def _trilinear(
+    key_set: int, i1: Tensor, i2: Tensor, i3: Tensor, expand1: Any, expand2: Any, expand3: Any,
+    sumdim: Any, unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    """Source: aten/src/ATen/native/Linear.cpp, _trilinear; how it is cut into steps is not seen."""
+    ndim = i1._geometry.ndim + len(expand1)
+    arguments.dim("_trilinear", unroll_dim, ndim, "unroll_dim")
+    operands = []
+    for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for place in sorted(arguments.ints("_trilinear", "expand", places)):
+            x = calls.unsqueeze(x, place)
+        operands.append(x)
+    summed = list(arguments.dims("_trilinear", sumdim, ndim, "sumdim"))
+    a, b, c = operands
+    early = [d for d in summed if c._geometry.sizes[d] == 1]
+    made = _sumproduct_pair(_sumproduct_pair(a, b, early), c, summed)
+    return calls.squeeze_dims(made, tuple(summed)) if summed else made
+
+
+def bilinear(
+    key_set: int, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    a, b, w = input1._geometry.sizes, input2._geometry.sizes, weight._geometry.sizes
+    if len(a) != len(b) or a[:-1] != b[:-1] or not a:
+        rule = f"have input1's sizes {list(a[:-1])} before the last"
+        raise errors.wrong_shape("bilinear", "input2", rule, input2)
+    if len(w) != 3 or w[1:] != (a[-1], b[-1]):
+        rule = f"have sizes [features, {a[-1]}, {b[-1]}]"
+        raise errors.wrong_shape("bilinear", "weight", rule, weight)
+    if bias is not None and bias._geometry.sizes != (w[0],):
+        raise errors.wrong_shape("bilinear", "bias", f"have {w[0]} elements", bias)
+    first = (
+        calls.reshape(input1, (-1, a[-1]))
+        if a[-1]
+        else calls.reshape(input1, (math.prod(a[:-1]), 0))
+    )
+    second = calls.reshape(input2, (first._geometry.sizes[0], b[-1]))
+    made = calls._trilinear(first, weight, second, (1, 3), (0,), (1, 2), (2, 3), 1)
+    made = calls.reshape(made, (*a[:-1], w[0]))
+    return made if bias is None else calls.add_Tensor(made, bias)

@@ -1,0 +1,227 @@
+"""Tables whose rows indices name: embedding and embedding_bag. All are made of other operators.
+
+Source: aten/src/ATen/native/Embedding.cpp and EmbeddingBag.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors
+from ..core.dtype import int32, int64
+from ..core.geometry import contiguous_geometry
+from ..structured.indexed import index_dtype
+from ..structured.missing import ask
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+
+SUM, MEAN, MAX = range(3)
+
+
+def _check_weight(op: str, weight: Tensor) -> None:
+    if weight._geometry.ndim != 2:
+        raise errors.wrong_shape(op, "weight", "have two dimensions", weight)
+
+
+def _flat(indices: Tensor) -> Tensor:
+    return calls.reshape(indices, (indices._geometry.numel,))
+
+
+# --- embedding ------------------------------------------------------------------------------------
+
+
+def embedding(
+    key_set: int, weight: Tensor, indices: Tensor, padding_idx: int = -1,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    _check_weight("embedding", weight)
+    index_dtype("embedding", indices, int64, int32, arg="indices")
+    found = calls.index_select(weight, 0, _flat(indices))
+    sizes = (*indices._geometry.sizes, weight._geometry.sizes[1])
+    return calls.view(found, sizes)
+
+
+def embedding_backward(
+    key_set: int, grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+    scale_grad_by_freq: bool, sparse: bool,
+) -> Tensor:  # fmt: skip
+    if sparse:
+        raise errors.must("embedding", "sparse", "be False", sparse)
+    return calls.embedding_dense_backward(
+        grad, indices, num_weights, padding_idx, scale_grad_by_freq
+    )
+
+
+def embedding_dense_backward(
+    key_set: int, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Tensor:  # fmt: skip
+    index_dtype("embedding_dense_backward", indices, int64, int32, arg="indices")
+    at, width = _flat(indices), grad_output._geometry.sizes[-1]
+    grad = calls.reshape(grad_output, (at._geometry.numel, width))
+    if scale_grad_by_freq:
+        grad = calls.div_Tensor(grad, calls.unsqueeze(_counts(grad, at, num_weights), 1))
+    if padding_idx >= 0:
+        grad = calls.where_self(calls.unsqueeze(calls.eq_Tensor(at, padding_idx), 1), 0, grad)
+    zeros = calls.new_zeros(grad, (num_weights, width), None, None, None, None)
+    ask(operators.index_add_, zeros, zeros, 0, at, grad, 1)
+    return zeros
+
+
+def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
+    """How often the row of each index is named."""
+    zeros = calls.new_zeros(grad, (num_weights,), None, None, None, None)
+    ones = calls.new_ones(grad, at._geometry.sizes, None, None, None, None)
+    ask(operators.index_add_, zeros, zeros, 0, at, ones, 1)
+    return calls.index_select(zeros, 0, at)
+
+
+def embedding_renorm_(
+    key_set: int, self: Tensor, indices: Tensor, max_norm: float, norm_type: float
+) -> Tensor:
+    """Rows that are named and longer than max_norm are scaled down to it."""
+    _check_weight("embedding_renorm_", self)
+    index_dtype("embedding_renorm_", indices, int64, int32, arg="indices")
+    at = _flat(indices)
+    rows = calls.index_select(self, 0, at)
+    length = _norm(rows, norm_type)
+    scale = calls.mul_Tensor(calls.reciprocal(calls.add_Tensor(length, 1e-7, 1)), max_norm)
+    scale = calls.where_self(calls.gt_Tensor(length, max_norm), scale, 1.0)
+    ask(operators.index_copy_, self, self, 0, at, calls.mul_Tensor(rows, scale))
+    return self
+
+
+def _norm(rows: Tensor, kind: float) -> Tensor:
+    """The norm of each row, as a column."""
+    sizes = calls.abs(rows)
+    if kind == math.inf:
+        return calls.amax(sizes, (1,), True)
+    if kind == 2:
+        return calls.sqrt(calls.sum_dim_IntList(calls.mul_Tensor(sizes, sizes), (1,), True))
+    if kind != 1:
+        sizes = calls.exp(calls.mul_Tensor(calls.log(sizes), kind))
+    total = calls.sum_dim_IntList(sizes, (1,), True)
+    return total if kind == 1 else calls.exp(calls.div_Tensor(calls.log(total), kind))
+
+
+# --- embedding_bag --------------------------------------------------------------------------------
+
+
+class Bags:
+    """Which bag each index lies in, which indices count, and how many a bag has of these."""
+
+    __slots__ = ("of", "counted", "sizes", "count")
+
+    def __init__(
+        self, indices: Tensor, offsets: Tensor, include_last_offset: bool, padding_idx: int
+    ) -> None:
+        n = indices._geometry.numel
+        self.count = offsets._geometry.numel - bool(include_last_offset)
+        starts = calls.slice_Tensor(offsets, 0, 0, self.count)
+        marks = calls.new_zeros(indices, (n + 1,), int64, None, None, None)
+        ones = calls.ones_like(starts, int64, None, None, None, None)
+        ask(operators.index_add_, marks, marks, 0, starts, ones, 1)
+        self.of = calls.slice_Tensor(calls.sub_Tensor(calls.cumsum(marks, 0), 1, 1), 0, 0, n)
+        self.counted = None if padding_idx < 0 else calls.ne_Tensor(indices, padding_idx)
+        each = calls.ones_like(indices, int64, None, None, None, None)
+        if self.counted is not None:
+            each = calls.to_dtype(self.counted, int64, False, False, None)
+        self.sizes = calls.new_zeros(indices, (self.count,), int64, None, None, None)
+        ask(operators.index_add_, self.sizes, self.sizes, 0, self.of, each, 1)
+
+    def without_padding(self, rows: Tensor, instead: Any = 0) -> Tensor:
+        if self.counted is None:
+            return rows
+        return calls.where_self(calls.unsqueeze(self.counted, 1), rows, instead)
+
+
+def _check_bag(
+    op: str, weight: Tensor, indices: Tensor, offsets: Tensor, mode: Any, weights: Tensor | None
+) -> None:
+    _check_weight(op, weight)
+    for arg, x in (("indices", indices), ("offsets", offsets)):
+        index_dtype(op, x, int64, int32, arg=arg)
+        if x._geometry.ndim != 1:
+            raise errors.wrong_shape(op, arg, "have one dimension", x)
+    if mode not in (SUM, MEAN, MAX):
+        raise errors.must(op, "mode", "be 0 (sum), 1 (mean) or 2 (max)", mode)
+    if weights is not None:
+        if mode != SUM:
+            raise errors.must(op, "per_sample_weights", "be left out of a mean or max", weights)
+        if weights._geometry.sizes != indices._geometry.sizes:
+            raise errors.wrong_shape(op, "per_sample_weights", "be like indices", weights)
+
+
+def _embedding_bag_forward_only(
+    key_set: int, weight: Tensor, indices: Tensor, offsets: Tensor,
+    scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    op = "embedding_bag"
+    _check_bag(op, weight, indices, offsets, mode, per_sample_weights)
+    bags = Bags(indices, offsets, include_last_offset, padding_idx)
+    rows = calls.index_select(weight, 0, indices)
+    if per_sample_weights is not None:
+        rows = calls.mul_Tensor(rows, calls.unsqueeze(per_sample_weights, 1))
+    width = weight._geometry.sizes[1]
+    made = calls.new_zeros(weight, (bags.count, width), None, None, None, None)
+    places = calls.new_zeros(indices, (bags.count,), None, None, None, None)
+    if mode == MAX:
+        places = _extremes(made, rows, bags, indices)
+    else:
+        ask(operators.index_add_, made, made, 0, bags.of, bags.without_padding(rows), 1)
+    if mode == MEAN:
+        sizes = calls.where_self(calls.eq_Tensor(bags.sizes, 0), 1, bags.sizes)
+        made = calls.div_Tensor(made, calls.unsqueeze(sizes, 1))
+        made = calls.to_dtype(made, weight._geometry.dtype, False, False, None)
+    of = calls.to_dtype(bags.of, indices._geometry.dtype, False, False, None)
+    sizes = calls.to_dtype(bags.sizes, indices._geometry.dtype, False, False, None)
+    return made, of, sizes, places
+
+
+_embedding_bag = _embedding_bag_forward_only
+
+
+def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor:
+    """Write the largest row of each bag, element by element; the indices they come from."""
+    count, width = rows._geometry.sizes
+    low = bags.without_padding(rows, float("-inf"))
+    ask(operators.index_reduce_, made, made, 0, bags.of, low, "amax", False)
+    is_empty = calls.unsqueeze(calls.eq_Tensor(bags.sizes, 0), 1)
+    ask(operators.copy_, made, made, calls.where_self(is_empty, 0, made), False)
+    is_largest = calls.eq_Tensor(low, calls.index_select(made, 0, bags.of))
+    numbers = calls.unsqueeze(calls.arange(count, int64, None, rows._device, None), 1)
+    first = allocate(contiguous_geometry((bags.count, width), int64), rows._device)
+    ask(operators.fill__Scalar, first, first, count)
+    found = calls.where_self(is_largest, numbers, count)
+    ask(operators.index_reduce_, first, first, 0, bags.of, found, "amin", True)
+    is_none = calls.ge_Tensor(first, count)
+    kept = calls.where_self(is_none, 0, first)
+    if not count:
+        return calls.to_dtype(kept, indices._geometry.dtype, False, False, None)
+    return calls.where_self(is_none, 0, calls.take(indices, kept))
+
+
+def embedding_bag(
+    key_set: int, weight: Tensor, indices: Tensor, offsets: Tensor,
+    scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    padding = -1 if padding_idx is None else padding_idx
+    rows = weight._geometry.sizes[0] if weight._geometry.ndim else 0
+    if padding_idx is not None and not -rows <= padding < rows:
+        rule = f"be in [{-rows}, {rows - 1}]"
+        raise errors.wrong_index("embedding_bag", "padding_idx", rule, padding_idx)
+    if padding_idx is not None and padding < 0:
+        padding += rows
+    return calls._embedding_bag(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding,
+    )  # fmt: skip
+
+
+embedding_bag_padding_idx = embedding_bag

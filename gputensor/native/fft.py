@@ -1,0 +1,392 @@
+"""Discrete Fourier transforms: the three that libraries have, and torch.fft's functions over them.
+
+On the CPU SciPy's pocketfft, which computes float32 in float32; on CUDA cuFFT.
+Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, whose strides these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import (
+    COMPLEX, FLOATING, complex64, complex128, dtype, float32, float64,
+)  # fmt: skip
+from ..core.geometry import contiguous_geometry, geometry as strided_geometry
+from ..dispatch.defaults import get_default_dtype
+from ..runtime.cpu import get_num_threads
+from ..structured import arguments, library
+from ..tensor.tensor import Tensor
+
+BY_LIBRARY = True
+
+Dims = tuple[int, ...]
+_COMPLEX_OF = {float32: complex64, float64: complex128}
+_REAL_OF = {complex64: float32, complex128: float64}
+# Of a forward and of an inverse transform, by `normalization`: none, by root of n, by n.
+_NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
+_SEVERAL_THREADS = 1 << 15  # elements from which on SciPy's threads pay
+
+
+# --- the transforms that libraries have -----------------------------------------------------------
+
+
+def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
+    of = self._geometry.dtype
+    if of not in takes:
+        what = " or ".join(x.short for x in takes)
+        raise errors.wrong_dtype(op, "self", f"be {what}", self)
+    dims = arguments.dims(op, dim, self._geometry.ndim)
+    for d in dims:
+        if self._geometry.sizes[d] < 1:
+            raise errors.wrong_shape(op, "self", f"have elements along dimension {d}", self)
+    return dims
+
+
+def _sorted(self: Tensor, dims: Dims, last: int = 0) -> Dims:
+    """In the order of their strides, the `last` ones left where they are."""
+    strides = self._geometry.strides
+    count = len(dims) - last
+    return (*sorted(dims[:count], key=lambda d: -strides[d]), *dims[count:])
+
+
+def _transform(
+    op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any]
+) -> Tensor:
+    """function(fft, x, axes, threads): over the last axes, after what is not transformed in the
+    order of its strides."""
+    strides = self._geometry.strides
+    batch = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
+    order = (*batch, *dims)
+    back = tuple([order.index(d) for d in range(len(order))])
+    dense = contiguous_geometry(tuple([sizes[d] for d in order]), of)
+    wanted = strided_geometry(sizes, tuple([dense.strides[d] for d in back]), of)
+    axes = tuple(range(len(batch), len(order)))
+
+    def compute(namespace: Any, x: Any) -> Any:
+        fft = namespace.scipy("fft")
+        more = {} if namespace.is_gpu else {"workers": get_num_threads()}
+        named = more if x.size >= _SEVERAL_THREADS else {}
+        return function(fft, x.transpose(order), axes, named).transpose(back)
+
+    return library.call(op, compute, (wanted,), self)[0]
+
+
+def _fft_c2c(key_set: int, self: Tensor, dim: Any, normalization: int, forward: bool) -> Tensor:
+    dims = _check("_fft_c2c", self, dim, {complex64: complex64, complex128: complex128})
+    if not dims:
+        return calls.clone(self, None)
+    norm = _NORMS[bool(forward)][normalization]
+    name = "fftn" if forward else "ifftn"
+
+    def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
+        return getattr(fft, name)(x, axes=axes, norm=norm, **named)
+
+    geometry = self._geometry
+    return _transform("fft", self, geometry.sizes, _sorted(self, dims), geometry.dtype, compute)
+
+
+def _fft_r2c(key_set: int, self: Tensor, dim: Any, normalization: int, onesided: bool) -> Tensor:
+    dims = _check("_fft_r2c", self, dim, _COMPLEX_OF)
+    if not dims:
+        raise errors.must("_fft_r2c", "dim", "name a dimension at least", dims)
+    sizes = list(self._geometry.sizes)
+    if onesided:
+        sizes[dims[-1]] = sizes[dims[-1]] // 2 + 1
+    norm = _NORMS[True][normalization]
+    name = "rfftn" if onesided else "fftn"
+
+    def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
+        return getattr(fft, name)(x, axes=axes, norm=norm, **named)
+
+    of = _COMPLEX_OF[self._geometry.dtype]
+    return _transform("rfft", self, tuple(sizes), _sorted(self, dims, 1), of, compute)
+
+
+def _fft_c2r(
+    key_set: int, self: Tensor, dim: Any, normalization: int, last_dim_size: int
+) -> Tensor:
+    dims = _check("_fft_c2r", self, dim, _REAL_OF)
+    if not dims:
+        raise errors.must("_fft_c2r", "dim", "name a dimension at least", dims)
+    if last_dim_size < 1:
+        raise errors.must("_fft_c2r", "last_dim_size", "be positive", last_dim_size)
+    if len(dims) > 1:
+        self = calls._fft_c2c(self, dims[:-1], normalization, False)
+    sizes = list(self._geometry.sizes)
+    sizes[dims[-1]] = last_dim_size
+    norm = _NORMS[False][normalization]
+
+    def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
+        return fft.irfft(x, n=last_dim_size, axis=axes[0], norm=norm, **named)
+
+    of = _REAL_OF[self._geometry.dtype]
+    return _transform("irfft", self, tuple(sizes), dims[-1:], of, compute)
+
+
+# --- what users call ------------------------------------------------------------------------------
+
+
+def _normalization(op: str, norm: str | None, forward: bool) -> int:
+    if norm is None:
+        norm = "backward"
+    if norm not in _NORMS[True]:
+        raise errors.must(op, "norm", f"be one of {', '.join(_NORMS[True])}", norm)
+    return _NORMS[forward].index(norm)
+
+
+def _promoted(op: str, self: Tensor, to_complex: bool = False) -> Tensor:
+    of = self._geometry.dtype
+    if of.category < FLOATING:
+        of = get_default_dtype()
+    if to_complex and of.category != COMPLEX:
+        of = _COMPLEX_OF.get(of, of)
+    if of not in _COMPLEX_OF and of not in _REAL_OF:
+        raise errors.wrong_dtype(op, "self", "be f32, f64, c64 or c128, or an integer", self)
+    return self if of is self._geometry.dtype else calls.to_dtype(self, of, False, False, None)
+
+
+def _check_real(op: str, self: Tensor) -> None:
+    if self._geometry.dtype.category == COMPLEX:
+        raise errors.wrong_dtype(op, "self", "be real", self)
+
+
+def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """Cut, or followed by zeros."""
+    for d, size in zip(dims, sizes):
+        have = self._geometry.sizes[d]
+        if size < have and size >= 0:
+            self = calls.narrow(self, d, 0, size)
+        elif size > have:
+            rest = list(self._geometry.sizes)
+            rest[d] = size - have
+            self = calls.cat((self, calls.new_zeros(self, tuple(rest))), d)
+    return self
+
+
+def _size(op: str, arg: str, size: Any) -> int:
+    count = arguments.integer(op, arg, size)
+    if count < 1:
+        raise errors.must(op, arg, "be positive", count)
+    return count
+
+
+def _check_has_dims(op: str, self: Tensor) -> None:
+    if not self._geometry.ndim:
+        raise errors.wrong_shape(op, "self", "have a dimension", self)
+
+
+def _dim_and_size(op: str, self: Tensor, n: int | None, dim: int) -> tuple[int, int]:
+    d = arguments.dim(op, dim, self._geometry.ndim)
+    _check_has_dims(op, self)
+    have = self._geometry.sizes[d] if n is None else n
+    return d, _size(op, "n", have)
+
+
+def _real_to_complex(
+    op: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool
+) -> Tensor:
+    _check_real(op, self)
+    self = _promoted(op, self)
+    d, size = _dim_and_size(op, self, n, dim)
+    self = _resized(self, (d,), (size,))
+    made = calls._fft_r2c(self, (d,), _normalization(op, norm, forward), onesided)
+    return made if forward else _conj(made)
+
+
+def _conj(x: Tensor) -> Tensor:
+    return calls._conj_physical(x) if x._geometry.dtype.category == COMPLEX else x
+
+
+def _complex_to_complex(
+    op: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool
+) -> Tensor:
+    d, size = _dim_and_size(op, self, n, dim)
+    self = _resized(self, (d,), (size,))
+    return calls._fft_c2c(self, (d,), _normalization(op, norm, forward), forward)
+
+
+def _one(op: str, forward: bool) -> Callable[..., Tensor]:
+    """fft and ifft."""
+
+    def kernel(
+        key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
+    ) -> Tensor:
+        self = _promoted(op, self)
+        if self._geometry.dtype.category == COMPLEX:
+            return _complex_to_complex(op, self, n, dim, norm, forward)
+        return _real_to_complex(op, self, n, dim, norm, forward, False)
+
+    return kernel
+
+
+def _half(op: str, forward: bool) -> Callable[..., Tensor]:
+    """rfft, and ihfft, which is the inverse of real signals."""
+
+    def kernel(
+        key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
+    ) -> Tensor:
+        return _real_to_complex(op, self, n, dim, norm, forward, True)
+
+    return kernel
+
+
+def _back(op: str, forward: bool) -> Callable[..., Tensor]:
+    """irfft, and hfft, which is the forward transform of Hermitian signals."""
+
+    def kernel(
+        key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
+    ) -> Tensor:
+        self = _promoted(op, self, to_complex=True)
+        d = arguments.dim(op, dim, self._geometry.ndim)
+        _check_has_dims(op, self)
+        size = _size(op, "n", 2 * (self._geometry.sizes[d] - 1) if n is None else n)
+        self = _resized(self, (d,), (size // 2 + 1,))
+        self = _conj(self) if forward else self
+        return calls._fft_c2r(self, (d,), _normalization(op, norm, forward), size)
+
+    return kernel
+
+
+fft_fft, fft_ifft = _one("fft", True), _one("ifft", False)
+fft_rfft, fft_ihfft = _half("rfft", True), _half("ihfft", False)
+fft_irfft, fft_hfft = _back("irfft", False), _back("hfft", True)
+
+
+# --- several dimensions ---------------------------------------------------------------------------
+
+
+def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
+    """Dimensions, and the sizes of the signal; -1 leaves one as it is."""
+    ndim = self._geometry.ndim
+    sizes = None if s is None else arguments.ints(op, "s", s)
+    if dim is not None:
+        dims = arguments.dims(op, dim, ndim)
+        if sizes is not None and len(sizes) != len(dims):
+            raise errors.must(op, "s", f"have {len(dims)} sizes, as dim has dimensions", sizes)
+    elif sizes is not None:
+        if len(sizes) > ndim:
+            raise errors.must(op, "s", f"have at most {ndim} sizes", sizes)
+        dims = tuple(range(ndim - len(sizes), ndim))
+    else:
+        dims = tuple(range(ndim))
+    if dims:
+        _check_has_dims(op, self)
+    have = [self._geometry.sizes[d] for d in dims]
+    found = have if sizes is None else [h if n == -1 else n for n, h in zip(sizes, have)]
+    return dims, [_size(op, "s", size) for size in found]
+
+
+def _several(op: str, forward: bool) -> Callable[..., Tensor]:
+    """fftn and ifftn."""
+
+    def kernel(
+        key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
+    ) -> Tensor:
+        dims, sizes = _dims_and_sizes(op, self, s, dim)
+        self = _resized(_promoted(op, self, to_complex=True), dims, sizes)
+        return calls._fft_c2c(self, dims, _normalization(op, norm, forward), forward)
+
+    return kernel
+
+
+def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
+    """rfftn and ihfftn."""
+
+    def kernel(
+        key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
+    ) -> Tensor:
+        _check_real(op, self)
+        dims, sizes = _dims_and_sizes(op, self, s, dim)
+        if not dims:
+            raise errors.must(op, "dim", "name a dimension at least", dims)
+        self = _resized(_promoted(op, self), dims, sizes)
+        mode = _normalization(op, norm, forward)
+        if forward:
+            return calls._fft_r2c(self, dims, mode, True)
+        made = _conj(calls._fft_r2c(self, dims[-1:], mode, True))
+        return calls._fft_c2c(made, dims[:-1], mode, False) if len(dims) > 1 else made
+
+    return kernel
+
+
+def _several_back(op: str, forward: bool) -> Callable[..., Tensor]:
+    """irfftn and hfftn."""
+
+    def kernel(
+        key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
+    ) -> Tensor:
+        dims, sizes = _dims_and_sizes(op, self, s, dim)
+        if not dims:
+            raise errors.must(op, "dim", "name a dimension at least", dims)
+        is_given = s is not None and arguments.ints(op, "s", s)[-1] != -1
+        size = _size(op, "s", sizes[-1] if is_given else 2 * (sizes[-1] - 1))
+        sizes = [*sizes[:-1], size // 2 + 1]
+        self = _resized(_promoted(op, self, to_complex=True), dims, sizes)
+        mode = _normalization(op, norm, forward)
+        if forward:
+            if len(dims) > 1:
+                self = calls._fft_c2c(self, dims[:-1], mode, True)
+            return calls._fft_c2r(_conj(self), dims[-1:], mode, size)
+        return calls._fft_c2r(self, dims, mode, size)
+
+    return kernel
+
+
+fft_fftn, fft_ifftn = _several("fftn", True), _several("ifftn", False)
+fft_rfftn, fft_ihfftn = _several_half("rfftn", True), _several_half("ihfftn", False)
+fft_irfftn, fft_hfftn = _several_back("irfftn", False), _several_back("hfftn", True)
+fft_fft2, fft_ifft2 = _several("fft2", True), _several("ifft2", False)
+fft_rfft2, fft_ihfft2 = _several_half("rfft2", True), _several_half("ihfft2", False)
+fft_irfft2, fft_hfft2 = _several_back("irfft2", False), _several_back("hfft2", True)
+
+
+# --- frequencies and order ------------------------------------------------------------------------
+
+
+def _frequencies(op: str, halves: bool) -> Callable[..., Tensor]:
+    def kernel(
+        key_set: int, n: int, d: float = 1.0, dtype: Any = None, layout: Any = None,
+        device: Any = None, pin_memory: Any = None,
+    ) -> Tensor:  # fmt: skip
+        n = arguments.integer(op, "n", n)
+        if n < 0:
+            raise errors.must(op, "n", "not be negative", n)
+        of = dtype or get_default_dtype()
+        if of.category < FLOATING:
+            raise errors.must(op, "dtype", "be floating or complex", errors.Got(of.short))
+        options = (of, layout, device, pin_memory)
+        if halves or not n:
+            made = calls.arange(n // 2 + 1 if n else 0, *options)
+        else:
+            first = calls.arange_start(0, (n - 1) // 2 + 1, *options)
+            made = calls.cat((first, calls.arange_start(-(n // 2), 0, *options)), 0)
+        return calls.mul_Tensor(made, 1.0 / (n * d)) if n else made
+
+    return kernel
+
+
+fft_fftfreq, fft_rfftfreq = _frequencies("fftfreq", False), _frequencies("rfftfreq", True)
+
+
+def _shifted(op: str, self: Tensor, dim: Any, back: bool) -> Tensor:
+    ndim = self._geometry.ndim
+    dims = tuple(range(ndim)) if dim is None else arguments.dims(op, dim, ndim)
+    if dims:
+        _check_has_dims(op, self)
+    for d in dims:
+        size = self._geometry.sizes[d]
+        cut = size // 2 if back else (size + 1) // 2  # what comes to the front begins here
+        front = calls.narrow(self, d, cut, size - cut)
+        self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
+    return self if dims else calls.clone(self, None)
+
+
+def fft_fftshift(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
+    return _shifted("fftshift", self, dim, False)
+
+
+def fft_ifftshift(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
+    return _shifted("ifftshift", self, dim, True)

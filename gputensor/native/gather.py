@@ -1,0 +1,270 @@
+"""Elements that indices name, read: x[i, j], gather, index_select, take; and what is made of them.
+
+Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import bool_, int32, int64
+from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
+from ..iterator.broadcast import broadcast_sizes
+from ..iterator.config import Config
+from ..iterator.plan import build
+from ..structured import arguments, derived
+from ..structured.indexed import Places, index_dtype, is_mask, read
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+
+
+out = derived.out
+
+_LAYOUT = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))
+
+# --- x[i, :, j] -----------------------------------------------------------------------------------
+
+
+def expanded(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The indices as int64 tensors on self's device, with masks as the places where they hold.
+
+    Source: aten/src/ATen/native/IndexingUtils.h, expandTensors.
+    """
+    found: list[Tensor | None] = []
+    for given in indices:
+        if given is None:
+            found.append(None)
+            continue
+        if not isinstance(given, Tensor):
+            raise errors.wrong_type(op, "indices", "hold tensors and None", given)
+        of = given._geometry
+        if is_mask(given):
+            if of.dtype is not bool_:
+                warnings.warn(errors.byte_mask(given), UserWarning, stacklevel=5)
+            _check_mask(op, self, given, len(found))
+            columns = calls.nonzero(_moved(given, self))
+            found += calls.unbind_int(columns, 1)
+        elif of.dtype is int64 or of.dtype is int32:
+            found.append(_moved(calls.to_dtype(given, int64, False, False, None), self))
+        else:
+            raise errors.wrong_index(op, "index", "be int64, int32, bool or uint8", given)
+    if len(found) > self._geometry.ndim:
+        raise errors.too_many_indices(self, len(found))
+    return found
+
+
+def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
+    sizes, wanted = mask._geometry.sizes, self._geometry.sizes[dim : dim + mask._geometry.ndim]
+    if sizes != wanted:
+        rule = f"have sizes {list(wanted)}, those of self from dimension {dim} on"
+        raise errors.wrong_index(op, "mask", rule, mask)
+
+
+def _moved(index: Tensor, self: Tensor) -> Tensor:
+    """An index on self's device: one of the CPU may stand beside any; another may not."""
+    if index._device is self._device:
+        return index
+    if index._device.type != "cpu":
+        raise errors.mixed_devices("index", self, "self", index, "indices")
+    return calls.to_device(index, self._device, index._geometry.dtype, False, False, None)
+
+
+def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
+    """What `self[indices]` names. Indices that do not stand together go to the front."""
+    found = expanded(op, self, indices)
+    given = [(d, i) for d, i in enumerate(found) if i is not None]
+    if not given:
+        raise errors.wrong_index(op, "indices", "hold a tensor", errors.Got("none"))
+    led = [d for d, _ in given]
+    shape: Sizes = ()
+    for _, i in given:
+        common = broadcast_sizes(shape, i._geometry.sizes)
+        if common is None:
+            all_sizes = ", ".join(str(list(i._geometry.sizes)) for _, i in given)
+            raise errors.wrong_index(op, "indices", "broadcast together", errors.Got(all_sizes))
+        shape = common
+    target, order = self, None
+    if led[-1] - led[0] != len(led) - 1:
+        order = (*led, *[d for d in range(self._geometry.ndim) if d not in led])
+        target, led = calls.permute(self, order), list(range(len(led)))
+    sizes = target._geometry.sizes
+    for d in led:
+        if sizes[d] == 0 and 0 not in shape:
+            rule = f"be of a dimension with elements, which {d} is not"
+            raise errors.wrong_index(op, "index", rule, self)
+    walk = (*sizes[: led[0]], *shape, *sizes[led[-1] + 1 :])
+    at = Places(op, target, walk, [i for _, i in given], led, led[0], wraps=True)
+    at.order = order
+    return at
+
+
+def _layout_of(at: Places) -> Geometry:
+    """The result's geometry: of an iterator over the tensor that is indexed and the indices."""
+    of, place = at.target._geometry, at.target._device
+    shape, begin = at.shape_of_indices, at.begin or 0
+    before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
+    operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
+    for i in at.indices:
+        over = at.index_strides(i._geometry)[begin : begin + len(shape)]
+        strides = (*before, *over, *after)
+        operands.append((geometry((*before, *shape, *after), strides, int64), place))
+    plan = build(at.op, _LAYOUT, (None,), tuple(operands), default_dtype=None)
+    return plan.outputs[0].geometry
+
+
+def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    at = places("index", self, indices)
+    return read(at, allocate(_layout_of(at), self._device))
+
+
+_unsafe_index_Tensor = index_Tensor
+
+
+def clamped(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The indices with those out of range at the nearest end.
+
+    Source: TensorAdvancedIndexing.cpp, _unsafe_masked_index.
+    """
+    found: list[Tensor | None] = []
+    for i, size in zip(indices, self._geometry.sizes):
+        if i is not None:
+            index_dtype("_unsafe_masked_index", i, int64, int32, arg="indices")
+            i = calls.where_self(calls.lt_Tensor(i, -size), -size, i)
+            i = calls.where_self(calls.ge_Tensor(i, size), size - 1, i)
+        found.append(i)
+    return found
+
+
+def _unsafe_masked_index(
+    key_set: int, self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any
+) -> Tensor:
+    """self[indices] where mask holds, fill elsewhere; there indices may be out of range."""
+    if self._geometry.numel == 0:  # as PyTorch finds the sizes
+        pairs = zip(indices, self._geometry.sizes)
+        sizes = tuple([
+            size if i is None or not i._geometry.numel else i._geometry.sizes[-1]
+            for i, size in pairs
+        ])  # fmt: skip
+        return calls.new_full(self, sizes, fill, None, None, None, None)
+    found = calls._unsafe_index_Tensor(self, clamped(self, indices))
+    return calls.masked_fill_Scalar(found, calls.eq_Tensor(mask, False), fill)
+
+
+# --- gather, index_select, take -------------------------------------------------------------------
+
+
+def check_along(
+    op: str, self: Tensor, dim: Any, index: Tensor, other: Tensor | None = None, arg: str = "src"
+) -> int:
+    """The dimension of a gather or scatter, whose index may be no longer than the operands."""
+    index_dtype(op, index)
+    d = arguments.dim(op, dim, self._geometry.ndim)
+    if index._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", index, "index")
+    if index._geometry.numel == 0:
+        return d
+    of, sizes = max(index._geometry.ndim, 1), index._geometry.sizes or (1,)
+    for name, x, skipped in (("self", self, d), (arg, other, -1)):
+        if x is None:
+            continue
+        if max(x._geometry.ndim, 1) != of:
+            rule = f"have as many dimensions as {name}, {x._geometry.ndim}"
+            raise errors.wrong_shape(op, "index", rule, index)
+        for k, (n, most) in enumerate(zip(sizes, x._geometry.sizes or (1,))):
+            if n > most and k != skipped:
+                rule = f"be no longer than {name} at dimension {k}, {most}"
+                raise errors.wrong_shape(op, "index", rule, index)
+    return d
+
+
+def as_int64(index: Tensor) -> Tensor:
+    return calls.to_dtype(index, int64, False, False, None)
+
+
+def with_dims(x: Tensor) -> Tensor:
+    """A 0-d tensor as one of a single element."""
+    return x if x._geometry.ndim else calls.view(x, (1,))
+
+
+def along(op: str, self: Tensor, d: int, index: Tensor) -> Places:
+    """The places of a gather or scatter over the index."""
+    x, i = with_dims(self), with_dims(as_int64(index))
+    return Places(op, x, i._geometry.sizes, [i], [d], None, wraps=False)
+
+
+def gather(
+    key_set: int, self: Tensor, dim: int, index: Tensor, sparse_grad: bool = False
+) -> Tensor:
+    d = check_along("gather", self, dim, index)
+    sizes = index._geometry.sizes
+    made = allocate(contiguous_geometry(sizes, self._geometry.dtype), self._device)
+    if index._geometry.numel:
+        read(along("gather", self, d, index), with_dims(made))
+    return made
+
+
+def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False) -> Places:
+    """The places of whole slices along a dimension; a 0-d self has one."""
+    index_dtype(op, index)
+    if index._geometry.ndim > 1:
+        raise errors.wrong_index(op, "index", "have at most one dimension", index)
+    if index._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", index, "index")
+    d = arguments.dim(op, dim, self._geometry.ndim)
+    x, i = with_dims(self), with_dims(as_int64(index))
+    sizes = x._geometry.sizes
+    walk = (*sizes[:d], i._geometry.sizes[0], *sizes[d + 1 :])
+    return Places(op, x, walk, [i], [d], d, wraps=wraps)
+
+
+def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
+    at = rows("index_select", self, dim, index)
+    made = allocate(contiguous_geometry(at.sizes, self._geometry.dtype), self._device)
+    read(at, made)
+    if self._geometry.ndim:
+        return made
+    if at.sizes != (1,):
+        rule = "have one element where self has no dimensions"
+        raise errors.wrong_index("index_select", "index", rule, index)
+    return calls.view(made, ())
+
+
+def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
+    """The places of elements counted in row-major order; self is dense in it."""
+    index_dtype(op, index, int64)
+    if index._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", index, "index")
+    if not self._geometry.numel and index._geometry.numel:
+        raise errors.wrong_index(op, "index", "be empty where self is", index)
+    x = calls.reshape(self, (self._geometry.numel,))
+    return Places(op, x, index._geometry.sizes, [index], [0], 0, wraps=True)
+
+
+def take(key_set: int, self: Tensor, index: Tensor) -> Tensor:
+    at = flat_places("take", self, index)
+    made = contiguous_geometry(index._geometry.sizes, self._geometry.dtype)
+    return read(at, allocate(made, self._device))
+
+
+def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    index_dtype("take_along_dim", indices, int64, arg="indices")
+    if dim is None:
+        return calls.gather(calls.reshape(self, (-1,)), 0, calls.reshape(indices, (-1,)), False)
+    if self._geometry.ndim != indices._geometry.ndim:
+        rule = f"have {self._geometry.ndim} dimensions, as self has"
+        raise errors.wrong_shape("take_along_dim", "indices", rule, indices)
+    d = arguments.dim("take_along_dim", dim, self._geometry.ndim)
+    x, i = self._geometry.sizes, indices._geometry.sizes
+    without = [(*sizes[:d], 1, *sizes[d + 1 :]) if sizes else () for sizes in (x, i)]
+    common = broadcast_sizes(*without)
+    if common is None:
+        raise errors.not_broadcastable("take_along_dim", self, indices)
+    if not common:
+        return calls.gather(self, d, indices, False)
+    sizes = [(*common[:d], s[d], *common[d + 1 :]) for s in (x, i)]
+    source, at = calls.expand(self, sizes[0]), calls.expand(indices, sizes[1])
+    return calls.gather(source, d, at, False)

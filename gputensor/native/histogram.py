@@ -1,0 +1,241 @@
+"""How often values occur: bincount, histc, histogram, and histogramdd with its parts.
+
+Source: aten/src/ATen/native/SummaryOps.cpp, Histogram.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import calls, functions
+from ..core import dtype as dtypes, errors
+from ..core.dtype import FLOATING, INTEGER
+from ..core.geometry import contiguous_geometry
+from ..structured import arguments, library
+from ..tensor.tensor import Tensor
+
+# --- counts of integers ---------------------------------------------------------------------------
+
+
+def bincount(
+    key_set: int, self: Tensor, weights: Tensor | None = None, minlength: int = 0
+) -> Tensor:
+    given = self._geometry
+    if given.dtype.category != INTEGER:
+        raise errors.wrong_dtype("bincount", "self", "be whole numbers", self)
+    if given.ndim != 1:
+        raise errors.wrong_shape("bincount", "self", "have one dimension", self)
+    if arguments.integer("bincount", "minlength", minlength) < 0:
+        raise errors.must("bincount", "minlength", "not be negative", minlength)
+    if weights is None:
+        return library.waiting("bincount", _count, self, None, minlength)[0]
+    if weights._geometry.sizes != given.sizes:
+        raise errors.wrong_shape("bincount", "weights", "have self's sizes", weights)
+    if weights._device is not self._device:
+        raise errors.mixed_devices("bincount", self, "self", weights, "weights")
+    to = dtypes.float32 if weights._geometry.dtype is dtypes.float32 else dtypes.float64
+    wide = calls.to_dtype(weights, dtypes.float64)
+    return calls.to_dtype(library.waiting("bincount", _count, self, wide, minlength)[0], to)
+
+
+def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
+    if x.size and int(x.min()) < 0:
+        raise errors.must("bincount", "self", "hold no negative number", int(x.min()))
+    found = library.np.bincount(x.astype("int64"), weights, minlength)
+    return found.astype("int64") if weights is None else found
+
+
+# --- histograms -----------------------------------------------------------------------------------
+
+
+def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
+    """The outermost edges: those given, else the data's; `apart` beside them where they are one."""
+    if not (math.isfinite(least) and math.isfinite(most)):
+        raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
+    if least > most:
+        raise errors.must(op, "range", "ascend", (least, most))
+    return (least - apart, most + apart) if least == most else (least, most)
+
+
+def _range_of(x: Tensor) -> tuple[float, float]:
+    if not x._geometry.numel or x._device.type == "meta":
+        return 0.0, 1.0
+    least, most = calls.aminmax(x, dim=None, keepdim=False)
+    return float(least.item()), float(most.item())
+
+
+def histc(key_set: int, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    given = self._geometry
+    if given.dtype.category != FLOATING:
+        raise errors.wrong_dtype("histc", "self", "be floating", self)
+    if arguments.integer("histc", "bins", bins) < 1:
+        raise errors.must("histc", "bins", "be positive", bins)
+    ends = float(min), float(max)
+    if ends[0] == ends[1] and self._device.type != "meta":
+        ends = _range_of(self)
+    least, most = _outer("histc", self, *ends, 1.0)
+    x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
+    layout = (contiguous_geometry((bins,), x._geometry.dtype),)
+    made = library.call("histc", _evenly, layout, x, bins, least, most)[0]
+    return made if x is self else calls.to_dtype(made, given.dtype)
+
+
+def _evenly(library: Any, x: Any, bins: int, least: float, most: float) -> Any:
+    np = library.np
+    x = x.reshape(-1)
+    least, most = x.dtype.type(least), x.dtype.type(most)
+    x = x[(x >= least) & (x <= most)]
+    places = ((x - least) / (most - least) * bins).astype("int64")
+    return np.bincount(np.minimum(places, bins - 1), minlength=bins).astype(x.dtype)
+
+
+def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
+    given = self._geometry
+    if given.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, "self", "be floating", self)
+    if given.ndim < 2:
+        raise errors.wrong_shape(op, "self", "have at least two dimensions", self)
+    if given.sizes[-1] != dims:
+        raise errors.wrong_shape(op, "self", f"have points of {dims} numbers, as bins", self)
+    if weight is not None:
+        if weight._geometry.sizes != given.sizes[:-1]:
+            raise errors.wrong_shape(op, "weight", "have a weight for each point of self", weight)
+        if weight._geometry.dtype is not given.dtype:
+            rule = f"have self's dtype {given.dtype.short}"
+            raise errors.wrong_dtype(op, "weight", rule, weight)
+
+
+def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
+    """Of each number of the points, evenly spaced."""
+    given = self._geometry
+    ends = None if range is None else [float(x) for x in range]
+    if ends is not None and len(ends) != 2 * len(bins):
+        raise errors.must(op, "range", f"hold {2 * len(bins)} numbers", range)
+    found = []
+    for d, count in enumerate(bins):
+        if arguments.integer(op, "bins", count) < 1:
+            raise errors.must(op, "bins", "be positive", count)
+        along = calls.select_int(self, -1, d)
+        pair = _range_of(along) if ends is None else (ends[2 * d], ends[2 * d + 1])
+        least, most = _outer(op, self, *pair, 0.5)
+        found.append(
+            functions.linspace(least, most, count + 1, dtype=given.dtype, device=self._device)
+        )
+    return found
+
+
+def _tally(
+    op: str, self: Tensor, edges: list[Tensor], weight: Tensor | None, density: bool, even: bool
+) -> Tensor:
+    of = self._geometry.dtype
+    sizes = tuple([x._geometry.numel - 1 for x in edges])
+    layout = (contiguous_geometry(sizes, of),)
+    flat = calls.reshape(self, (-1, len(edges)))
+    scales = None if weight is None else calls.reshape(weight, (-1,))
+    made = library.call(op, _points, layout, flat, scales, even, *edges)[0]
+    if density:
+        made = made / calls.sum(made, dtype=None)
+        for d, x in enumerate(edges):
+            widths = calls.diff(x, 1, -1, None, None)
+            made = made / calls.reshape(
+                widths, tuple([-1 if d == k else 1 for k in range(len(edges))])
+            )
+    return made
+
+
+def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
+    """even: the edges are evenly spaced, and a bin is looked for beside its place by division."""
+    np = library.np
+    inside, flat = np.ones(len(x), bool), np.zeros(len(x), "int64")
+    for d, edge in enumerate(edges):
+        along, bins = x[:, d], len(edge) - 1
+        least, most = edge[0], edge[-1]
+        is_in = (along >= least) & (along <= most)
+        place = np.searchsorted(edge, along, "right")
+        if even:
+            guess = np.where(is_in, (along - least) / (most - least) * bins, 0).astype("int64")
+            place = np.clip(place, np.maximum(guess - 1, 0), np.minimum(guess + 2, bins + 1))
+        inside &= is_in
+        flat = flat * bins + np.clip(place - 1, 0, bins - 1)
+    shape = tuple([len(edge) - 1 for edge in edges])
+    total = math.prod(shape)
+    flat = np.where(inside, flat, total)
+    scales = None if weight is None else np.where(inside, weight, 0)
+    return np.bincount(flat, scales, total + 1)[:total].reshape(shape).astype(x.dtype)
+
+
+def _histogramdd_bin_edges(
+    key_set: int, self: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    _checked("histogramdd", self, len(bins), weight)
+    return _edges("histogramdd", calls.reshape(self, (-1, len(bins))), bins, range)
+
+
+def _histogramdd_from_bin_cts(
+    key_set: int, self: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> Tensor:  # fmt: skip
+    _checked("histogramdd", self, len(bins), weight)
+    edges = _edges("histogramdd", calls.reshape(self, (-1, len(bins))), bins, range)
+    return _tally("histogramdd", self, edges, weight, density, True)
+
+
+def _histogramdd_from_bin_tensors(
+    key_set: int, self: Tensor, bins: Any, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
+    _checked("histogramdd", self, len(bins), weight)
+    for x in bins:
+        _check_edges("histogramdd", self, x)
+    return _tally("histogramdd", self, list(bins), weight, density, False)
+
+
+def _check_edges(op: str, self: Tensor, x: Tensor) -> None:
+    if x._geometry.ndim != 1 or not x._geometry.numel:
+        raise errors.wrong_shape(op, "bins", "be edges in one dimension", x)
+    if x._geometry.dtype is not self._geometry.dtype:
+        rule = f"have self's dtype {self._geometry.dtype.short}"
+        raise errors.wrong_dtype(op, "bins", rule, x)
+
+
+def histogram_bin_ct(
+    key_set: int, self: Tensor, bins: int = 100, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    points, scales = _column("histogram", self, weight)
+    edges = _edges("histogram", points, (bins,), range)
+    return _tally("histogram", points, edges, scales, density, True), edges[0]
+
+
+def histogram_bins_tensor(
+    key_set: int, self: Tensor, bins: Tensor, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    points, scales = _column("histogram", self, weight)
+    _check_edges("histogram", self, bins)
+    return _tally("histogram", points, [bins], scales, density, False), calls.clone(bins)
+
+
+def _column(op: str, self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Each element as a point of one number."""
+    if weight is not None and weight._geometry.sizes != self._geometry.sizes:
+        raise errors.wrong_shape(op, "weight", "have self's sizes", weight)
+    points = calls.reshape(self, (self._geometry.numel, 1))
+    scales = None if weight is None else calls.reshape(weight, (-1,))
+    _checked(op, points, 1, scales)
+    return points, scales
+
+
+# --- histogramdd: what users call -----------------------------------------------------------------
+
+Found = tuple[Tensor, Sequence[Tensor]]
+
+
+def histogramdd(
+    key_set: int, self: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> Found:  # fmt: skip
+    edges = calls._histogramdd_bin_edges(self, bins, range=range, weight=weight, density=density)
+    found = calls._histogramdd_from_bin_cts(self, bins, range=range, weight=weight, density=density)
+    return found, edges

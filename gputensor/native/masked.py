@@ -1,0 +1,139 @@
+"""Where a mask holds: masked_fill, masked_select, masked_scatter. All are made of other operators.
+
+Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors, memory_format as formats, number_range
+from ..core.dtype import bool_
+from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes
+from ..structured.indexed import number_of
+from ..structured.missing import ask
+from ..structured.pointwise import NUMBERS
+from ..tensor.tensor import Tensor
+
+
+def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
+    if mask._geometry.dtype is not bool_:
+        raise errors.wrong_dtype(op, "mask", "be bool", mask)
+    if mask._device is not self._device and (mask._geometry.ndim or mask._device.type != "cpu"):
+        raise errors.mixed_devices(op, self, "self", mask, "mask")
+
+
+def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the sizes that they share."""
+    _check_mask(op, self, mask)
+    sizes = broadcast_sizes(self._geometry.sizes, mask._geometry.sizes)
+    if sizes is None:
+        rule = f"broadcast with self, sizes {list(self._geometry.sizes)}"
+        raise errors.wrong_shape(op, "mask", rule, mask)
+    return calls.expand(self, sizes), calls.expand(mask, sizes)
+
+
+def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
+    """The mask with the sizes of self, which is written."""
+    _check_mask(op, self, mask)
+    sizes = self._geometry.sizes
+    if broadcast_sizes(mask._geometry.sizes, sizes) != sizes:
+        raise errors.wrong_shape(op, "mask", f"broadcast to self, sizes {list(sizes)}", mask)
+    overlap.check_itself(op, self, "self")
+    return calls.expand(mask, sizes)
+
+
+# --- masked_fill ----------------------------------------------------------------------------------
+
+
+def _filled(op: str, self: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """Write a 0-d tensor of self's dtype where the mask holds."""
+    mask = _over(op, self, mask)
+    if overlap.relation(self, mask) != overlap.NO:
+        mask = calls.clone(mask)
+    ask(operators.where_self_out, self, mask, value, self, self)
+    return self
+
+
+def _value(self: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return number_of("masked_fill", value, self)
+    if type(value) not in NUMBERS:
+        raise errors.wrong_type("masked_fill", "value", "be a number or a 0-d tensor", value)
+    of = self._geometry.dtype
+    number_range.check("masked_fill", "value", value, of)
+    return calls.scalar_tensor(value, of, None, self._device, None)
+
+
+def masked_fill__Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return _filled("masked_fill", self, mask, _value(self, value))
+
+
+def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    given = _value(self, value)
+    self, mask = _broadcast("masked_fill", self, mask)
+    return _filled("masked_fill", calls.clone(self, formats.contiguous_format), mask, given)
+
+
+masked_fill__Tensor, masked_fill_Tensor = masked_fill__Scalar, masked_fill_Scalar
+
+
+# --- masked_select, masked_scatter ----------------------------------------------------------------
+
+
+def masked_select(key_set: int, self: Tensor, mask: Tensor) -> Tensor:
+    self, mask = _broadcast("masked_select", self, mask)
+    if not self._geometry.ndim:
+        self, mask = calls.view(self, (1,)), calls.view(mask, (1,))
+    return calls.index_Tensor(self, [mask])
+
+
+def masked_select_backward(key_set: int, grad: Tensor, input: Tensor, mask: Tensor) -> Tensor:
+    sizes = _broadcast("masked_select_backward", input, mask)[0]._geometry.sizes
+    zeros = calls.new_zeros(grad, sizes, None, None, None, None)
+    return calls.masked_scatter(zeros, mask, grad)
+
+
+def masked_scatter_(key_set: int, self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    op = "masked_scatter"
+    if source._geometry.dtype is not self._geometry.dtype:
+        rule = f"be {self._geometry.dtype.name}, as self is"
+        raise errors.wrong_dtype(op, "source", rule, source)
+    if source._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", source, "source")
+    mask = _over(op, self, mask)
+    target, given = self, calls.reshape(source, (source._geometry.numel,))
+    if not self._geometry.ndim:
+        target, mask = calls.view(self, (1,)), calls.view(mask, (1,))
+    if overlap.relation(self, mask) != overlap.NO:
+        mask = calls.clone(mask)
+    places = calls.nonzero(mask)
+    count = places._geometry.sizes[0]
+    if given._geometry.numel < count:
+        rule = f"have an element for each that is written, {count}"
+        raise errors.wrong_shape(op, "source", rule, source)
+    if count:
+        columns = list(calls.unbind_int(places, 1))
+        part = calls.slice_Tensor(given, 0, 0, count)
+        ask(operators._index_put_impl_, target, target, columns, part, False, True)
+    return self
+
+
+def masked_scatter(key_set: int, self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    self, mask = _broadcast("masked_scatter", self, mask)
+    made = calls.clone(self, formats.contiguous_format)
+    return masked_scatter_(key_set, made, mask, source)
+
+
+def masked_scatter_backward(key_set: int, grad_output: Tensor, mask: Tensor, sizes: Any) -> Tensor:
+    """Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, masked_scatter_backward."""
+    count = math.prod(sizes)
+    found = calls.masked_select(grad_output, mask)
+    missing = count - found._geometry.numel
+    if missing > 0:
+        zeros = calls.new_zeros(grad_output, (missing,), None, None, None, None)
+        found = calls.cat([found, zeros], 0)
+    return calls.reshape(calls.slice_Tensor(found, 0, 0, count), tuple(sizes))

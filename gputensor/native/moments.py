@@ -1,0 +1,186 @@
+"""Variance, standard deviation, and what is made of them: cov, corrcoef; nanmean.
+
+Two passes, the second over the differences from the mean; f16 and bf16 in f32. The sum of squares
+is divided by the number of elements less `correction`, and by zero where that is negative.
+Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.dtype import BOOL, FLOATING, dtype
+from ..structured import arguments
+from ..tensor.tensor import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+# --- variance -------------------------------------------------------------------------------------
+
+
+def _moments(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Pair:
+    """Variance and mean in the dtype that they are computed in."""
+    given = self._geometry
+    if given.dtype.category < FLOATING:
+        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    keepdim = arguments.boolean(op, "keepdim", keepdim)
+    dims = () if dim is None else arguments.dims(op, dim, given.ndim)
+    dims = (dims or tuple(range(given.ndim))) if given.ndim else ()
+    count = 1
+    for d in dims:
+        count *= given.sizes[d]
+    x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
+    mean = calls.mean_dim(x, dims, True)
+    rest = calls.sub_Tensor(x, mean)
+    if given.dtype.is_complex:
+        parts = calls.view_as_real(rest)
+        rest = calls.sum_dim_IntList(parts * parts, (-1,), False)
+    else:
+        rest = rest * rest
+    total = calls.sum_dim_IntList(rest, dims, keepdim) if given.ndim else rest
+    spread = total / max(0.0, count - (1 if correction is None else correction))
+    return spread, mean if keepdim or not given.ndim else calls.mean_dim(x, dims, False)
+
+
+def _as(x: Tensor, of: dtype) -> Tensor:
+    return x if x._geometry.dtype is of else calls.to_dtype(x, of)
+
+
+def var_correction(
+    key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> Tensor:
+    spread, _ = _moments("var", self, dim, correction, keepdim)
+    return _as(spread, self._geometry.dtype.to_real)
+
+
+def std_correction(
+    key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> Tensor:
+    spread, _ = _moments("std", self, dim, correction, keepdim)
+    return _as(calls.sqrt(spread), self._geometry.dtype.to_real)
+
+
+def var_mean_correction(
+    key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> Pair:
+    spread, mean = _moments("var_mean", self, dim, correction, keepdim)
+    return _as(spread, self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
+
+
+def std_mean_correction(
+    key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> Pair:
+    spread, mean = _moments("std_mean", self, dim, correction, keepdim)
+    return _as(calls.sqrt(spread), self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
+
+
+def var(key_set: int, self: Tensor, unbiased: bool = True) -> Tensor:
+    return calls.var_correction(self, None, int(unbiased), False)
+
+
+def var_dim(
+    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
+    return calls.var_correction(self, dim, int(unbiased), keepdim)
+
+
+def std(key_set: int, self: Tensor, unbiased: bool = True) -> Tensor:
+    return calls.std_correction(self, None, int(unbiased), False)
+
+
+def std_dim(
+    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
+    return calls.std_correction(self, dim, int(unbiased), keepdim)
+
+
+def var_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:
+    return calls.var_mean_correction(self, None, int(unbiased), False)
+
+
+def var_mean_dim(
+    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
+) -> Pair:
+    return calls.var_mean_correction(self, dim, int(unbiased), keepdim)
+
+
+def std_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:
+    return calls.std_mean_correction(self, None, int(unbiased), False)
+
+
+def std_mean_dim(
+    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
+) -> Pair:
+    return calls.std_mean_correction(self, dim, int(unbiased), keepdim)
+
+
+def nanmean(
+    key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: dtype | None = None
+) -> Tensor:
+    if self._geometry.dtype.category < FLOATING and dtype is None:
+        raise errors.wrong_dtype("nanmean", "self", "be floating", self, remedy="use .float()")
+    known = self.detach()
+    count = calls.sum_dim_IntList(calls.eq_Tensor(known, known), dim, keepdim)
+    return calls.nansum(self, dim, keepdim, dtype) / count
+
+
+# --- covariance -----------------------------------------------------------------------------------
+
+
+def cov(
+    key_set: int, self: Tensor, correction: int = 1, fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    given = self._geometry
+    if given.ndim > 2:
+        raise errors.wrong_shape("cov", "self", "have at most two dimensions", self)
+    if given.dtype.category == BOOL:
+        raise errors.wrong_dtype("cov", "self", "not be bool", self)
+    x = calls.view(self, (1, given.numel)) if given.ndim < 2 else self
+    count = x._geometry.sizes[1]
+    weights = _weights(fweights, aweights, count)
+    weighted = x if weights is None else x * weights
+    total: Any = float(count) if weights is None else calls.sum(weights)
+    mean = calls.sum_dim_IntList(weighted, (1,), True) / total
+    over: Any = total - correction
+    if weights is not None and aweights is not None and correction:
+        over = total - correction * calls.sum(weights * aweights) / total
+    over = max(over, 0.0) if weights is None else calls.where_self(over > 0, over, 0)
+    rest = x - mean
+    right = rest if weights is None else rest * weights
+    if rest._geometry.dtype.is_complex:
+        right = calls._conj_physical(right)
+    return calls.squeeze(calls.mm(rest, calls.t(right)) / over)
+
+
+def _weights(fweights: Tensor | None, aweights: Tensor | None, count: int) -> Tensor | None:
+    for arg, x, is_whole in (("fweights", fweights, True), ("aweights", aweights, False)):
+        if x is None:
+            continue
+        if x._geometry.sizes != (count,):
+            raise errors.wrong_shape("cov", arg, f"have a weight for each of {count} columns", x)
+        if (x._geometry.dtype.category < FLOATING) != is_whole:
+            rule = "be whole numbers" if is_whole else "be floating"
+            raise errors.wrong_dtype("cov", arg, rule, x)
+    if fweights is None or aweights is None:
+        return aweights if fweights is None else fweights
+    return fweights * aweights
+
+
+def corrcoef(key_set: int, self: Tensor) -> Tensor:
+    if self._geometry.ndim > 2:
+        raise errors.wrong_shape("corrcoef", "self", "have at most two dimensions", self)
+    found = calls.cov(self, correction=1, fweights=None, aweights=None)
+    if found._geometry.ndim == 0:
+        return found / found
+    spread = calls.diagonal(found)
+    is_complex = found._geometry.dtype.is_complex
+    spread = calls.sqrt(
+        calls.select_int(calls.view_as_real(spread), -1, 0) if is_complex else spread
+    )
+    found = found / calls.unsqueeze(spread, 1) / spread
+    if is_complex:
+        return found
+    return calls.where_self(found > 1, 1.0, calls.where_self(found < -1, -1.0, found))

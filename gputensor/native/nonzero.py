@@ -1,0 +1,93 @@
+"""Where elements are not zero: nonzero and what is made of it. On a device the host waits for it.
+
+Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, nonzero_out_cpu.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import bool_, int64
+from ..core.geometry import Sizes, contiguous_geometry, geometry
+from ..kernels import stub
+from ..structured import arguments, derived
+from ..structured.missing import ask
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+
+out = derived.out
+
+PER_BLOCK = 2048  # elements, as in kernels/cuda/nonzero.cu
+
+
+class Marks:
+    """What a stub of family nonzero gets: row-major marks, a byte each, of a tensor of these sizes.
+
+    nonzero_count: operands (counts, marks); leaves in int64 counts[b] how many marks there are
+    before the b-th PER_BLOCK of them, and last how many in all. nonzero: operands (out, marks,
+    counts); out has the coordinates of each mark, all of the first dimension first.
+    """
+
+    __slots__ = ("op", "sizes", "shape", "stride_bytes", "dtypes", "common_dtype", "numel",
+                 "n_outputs")  # fmt: skip
+
+    def __init__(self, op: str, sizes: Sizes, numel: int) -> None:
+        self.op, self.sizes, self.numel, self.n_outputs = op, sizes, numel, 1
+        self.shape, self.stride_bytes = (numel,), ((8,), (1,))
+        self.dtypes, self.common_dtype = (int64, bool_), bool_
+
+
+def nonzero(key_set: int, self: Tensor) -> Tensor:
+    of, place = self._geometry, self._device
+    if place is CPU:
+        found = stub.cpu("nonzero").nonzero(self._get_array())
+        made = _columns(found.shape[1], of.ndim, place)
+        made._get_array()[...] = found.T
+        return made
+    if of.numel == 0:
+        return _columns(0, of.ndim, place)
+    marks = calls.contiguous(calls.ne_Tensor(self, 0))
+    layout = Marks("nonzero", of.sizes, of.numel)
+    blocks = -(-of.numel // PER_BLOCK)
+    counts = allocate(contiguous_geometry((blocks + 1,), int64), place)
+    count = stub.bind("nonzero", "nonzero_count", place.type, layout)
+    count(place.index, (counts._address(), marks._address()))
+    made = _columns(int(calls.item(calls.select_int(counts, 0, blocks))), of.ndim, place)
+    if made._geometry.numel:
+        write = stub.bind("nonzero", "nonzero", place.type, layout)
+        write(place.index, (made._address(), marks._address(), counts._address()))
+    return made
+
+
+def _columns(count: int, ndim: int, place: Any) -> Tensor:
+    """A row for each element, laid out column by column, as PyTorch's are."""
+    return allocate(geometry((count, ndim), (1, count), int64), place)
+
+
+def nonzero_numpy(key_set: int, self: Tensor) -> tuple[Tensor, ...]:
+    if not self._geometry.ndim:
+        self = calls.unsqueeze(self, 0)
+    return tuple(calls.unbind_int(calls.nonzero(self), 1))
+
+
+def nonzero_static(key_set: int, self: Tensor, size: int, fill_value: int = -1) -> Tensor:
+    rows = arguments.integer("nonzero_static", "size", size)
+    if rows < 0:
+        raise errors.must("nonzero_static", "size", "not be negative", size)
+    fill = arguments.int64("nonzero_static", "fill_value", fill_value)
+    made = allocate(contiguous_geometry((rows, self._geometry.ndim), int64), self._device)
+    ask(operators.fill__Scalar, made, made, fill)
+    if self._device.type == "meta":
+        return made
+    found = calls.nonzero(self)
+    count = min(rows, found._geometry.sizes[0])
+    part = calls.slice_Tensor(made, 0, 0, count)
+    ask(operators.copy_, part, part, calls.slice_Tensor(found, 0, 0, count), False)
+    return made
+
+
+def argwhere(key_set: int, self: Tensor) -> Tensor:
+    return calls.nonzero(self)

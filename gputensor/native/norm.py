@@ -1,0 +1,324 @@
+"""Normalisations: to mean 0 and variance 1 over some dimensions, then scaled and shifted.
+
+Made of other operators. f16 and bf16 are computed in f32 and rounded once; statistics have the
+dtype of the weights where these are f32 beside a half input. Source: aten/src/ATen/native/
+layer_norm.cpp, group_norm.cpp and Normalization.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.dtype import FLOATING, dtype
+from ..tensor.base import suggest_memory_format
+from ..tensor.tensor import Tensor
+from ..structured import arguments
+
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+Three = tuple[Tensor, Tensor, Tensor]
+
+
+def cast(x: Tensor, to: dtype) -> Tensor:
+    return x if x._geometry.dtype is to else calls.to_dtype(x, to, False, False, None)
+
+
+def wide(x: Tensor) -> Tensor:
+    """In f32, where sums of its own dtype would round at every step."""
+    return cast(x, dtypes.float32) if x._geometry.dtype in _HALVES else x
+
+
+def check_floating(op: str, **operands: Tensor | None) -> None:
+    (arg, first), *others = operands.items()
+    assert first is not None
+    if first._geometry.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, arg, "be floating", first)
+    for other, x in others:
+        if x is None:
+            continue
+        if x._device is not first._device:
+            raise errors.mixed_devices(op, first, arg, x, other)
+        of = first._geometry.dtype
+        if x._geometry.dtype is not of and not (of in _HALVES and x._geometry.dtype is FLOAT):
+            raise errors.wrong_dtype(op, other, f"have {arg}'s dtype {of.short}", x)
+
+
+FLOAT = dtypes.float32
+
+
+def _check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
+    for arg, x in operands.items():
+        if x is not None and x._geometry.sizes != sizes:
+            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+
+
+def _statistics(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """x less its mean, the mean, and one by the root of the variance; dimensions are kept."""
+    mean = calls.mean_dim(x, dims, True, None)
+    centered = calls.sub_Tensor(x, mean)
+    variance = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, True, None)
+    return centered, mean, 1 / calls.sqrt(variance + eps)
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = calls.mul_Tensor(x, wide(weight))
+    return x if bias is None else calls.add_Tensor(x, wide(bias))
+
+
+def _in_format(x: Tensor, to: dtype, form: Any = formats.contiguous_format) -> Tensor:
+    if not x._geometry.numel and form is formats.contiguous_format:
+        return calls.new_empty(x, x._geometry.sizes, to)
+    return calls.contiguous(cast(x, to), form)
+
+
+def _of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
+    """The dtype of mean and rstd."""
+    is_mixed = any(x is not None and x._geometry.dtype is FLOAT for x in others)
+    return FLOAT if is_mixed and input._geometry.dtype in _HALVES else input._geometry.dtype
+
+
+def _kept(x: Tensor, to: dtype) -> Tensor:
+    """A statistic as a result."""
+    return _in_format(x, to)
+
+
+# --- layer norm -----------------------------------------------------------------------------------
+
+
+def _normalized(op: str, input: Tensor, normalized_shape: Any) -> tuple[int, ...]:
+    """The last dimensions' sizes. Raises: ShapeError where they are others."""
+    wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
+    sizes = input._geometry.sizes
+    if not wanted:
+        raise errors.must(op, "normalized_shape", "have a dimension", normalized_shape)
+    if sizes[len(sizes) - len(wanted) :] != wanted or len(wanted) > len(sizes):
+        raise errors.wrong_shape(op, "input", f"end in the sizes {list(wanted)}", input)
+    return wanted
+
+
+def native_layer_norm(
+    key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None,
+    eps: float,
+) -> Three:  # fmt: skip
+    op = "layer_norm"
+    check_floating(op, input=input, weight=weight, bias=bias)
+    wanted = _normalized(op, input, normalized_shape)
+    _check_sizes(op, wanted, weight=weight, bias=bias)
+    dims = tuple(range(-len(wanted), 0))
+    centered, mean, rstd = _statistics(wide(input), dims, eps)
+    made = _affine(calls.mul_Tensor(centered, rstd), weight, bias)
+    of = _of_statistics(input, weight, bias)
+    return _in_format(made, input._geometry.dtype), _kept(mean, of), _kept(rstd, of)
+
+
+def layer_norm(
+    key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    return calls.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def rms_norm(
+    key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:  # fmt: skip
+    op = "rms_norm"
+    if not input._geometry.dtype.is_complex:
+        check_floating(op, input=input)
+    wanted = _normalized(op, input, normalized_shape)
+    _check_sizes(op, wanted, weight=weight)
+    if eps is None:
+        eps = float(np.finfo(wide(input)._geometry.dtype.to_real.np).eps)
+    x = wide(input)
+    squares = calls.mean_dim(calls.mul_Tensor(x, x), tuple(range(-len(wanted), 0)), True, None)
+    made = calls.mul_Tensor(x, 1 / calls.sqrt(squares + eps))
+    made = _affine(made, weight, None)
+    return cast(made, input._geometry.dtype)
+
+
+# --- group norm -----------------------------------------------------------------------------------
+
+
+def native_group_norm(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int,
+    HxW: int, group: int, eps: float,
+) -> Three:  # fmt: skip
+    op = "group_norm"
+    check_floating(op, input=input, weight=weight, bias=bias)
+    if group < 1 or C % group:
+        raise errors.must(op, "num_groups", f"divide the {C} channels", group)
+    if input._geometry.numel != N * C * HxW:
+        raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
+    _check_sizes(op, (C,), weight=weight, bias=bias)
+    sizes = input._geometry.sizes
+    grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
+    centered, mean, rstd = _statistics(grouped, (2,), eps)
+    along = (1, C, *[1] * (len(sizes) - 2))
+    made = calls.reshape(calls.mul_Tensor(centered, rstd), sizes)
+    made = _affine(made, _along(weight, along), _along(bias, along))
+    of = _of_statistics(input, weight, bias)
+    form = suggest_memory_format(input)
+    return (
+        _in_format(made, input._geometry.dtype, form),
+        cast(calls.reshape(mean, (N, group)), of), cast(calls.reshape(rstd, (N, group)), of),
+    )  # fmt: skip
+
+
+def _along(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:
+    return None if x is None else calls.reshape(x, sizes)
+
+
+def group_norm(
+    key_set: int, input: Tensor, num_groups: int, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    sizes = input._geometry.sizes
+    if len(sizes) < 2:
+        raise errors.wrong_shape("group_norm", "input", "have two dimensions or more", input)
+    rest = math.prod(sizes[2:])
+    groups = arguments.integer("group_norm", "num_groups", num_groups)
+    form = suggest_memory_format(input)
+    x = calls.contiguous(input, form)
+    return calls.native_group_norm(x, weight, bias, sizes[0], sizes[1], rest, groups, eps)[0]
+
+
+# --- batch norm -----------------------------------------------------------------------------------
+
+
+def native_batch_norm(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
+    eps: float,
+) -> Three:  # fmt: skip
+    op = "batch_norm"
+    check_floating(
+        op, input=input, weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+    given = input._geometry
+    if given.ndim < 2:
+        raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
+    channels = given.sizes[1]
+    _check_sizes(
+        op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+    if not training and (running_mean is None or running_var is None):
+        raise errors.must(op, "running_mean", "be given where it is not training", None)
+    along = (1, channels, *[1] * (given.ndim - 2))
+    x, of = wide(input), _of_statistics(input, weight, bias, running_mean, running_var)
+    if training:
+        centered, mean, rstd = _statistics(x, (0, *range(2, given.ndim)), eps)
+        saved = calls.reshape(mean, (channels,)), calls.reshape(rstd, (channels,))
+        count = given.numel // channels if channels else 0
+        _update(running_mean, saved[0], momentum)
+        if running_var is not None:
+            squares = calls.mean_dim(
+                calls.mul_Tensor(centered, centered), (0, *range(2, given.ndim)), False, None
+            )
+            unbiased = squares * (count / (count - 1) if count > 1 else math.nan)
+            _update(running_var, unbiased, momentum)
+        normal = calls.mul_Tensor(centered, rstd)
+    else:
+        assert running_mean is not None and running_var is not None
+        rstd = 1 / calls.sqrt(wide(running_var) + eps)
+        centered = calls.sub_Tensor(x, calls.reshape(wide(running_mean), along))
+        normal = calls.mul_Tensor(centered, calls.reshape(rstd, along))
+        none = calls.new_empty(input, (0,), of)
+        saved = none, calls.new_empty(input, (0,), of)
+    made = _affine(normal, _along(weight, along), _along(bias, along))
+    form = suggest_memory_format(input)
+    return _in_format(made, given.dtype, form), cast(saved[0], of), cast(saved[1], of)
+
+
+def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
+    if running is not None:
+        mixed = wide(running) * (1 - momentum) + now * momentum
+        calls.copy_(running, cast(mixed, running._geometry.dtype))
+
+
+def _native_batch_norm_legit(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, training: bool, momentum: float, eps: float,
+) -> Three:  # fmt: skip
+    return calls.native_batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+
+
+def _native_batch_norm_legit_no_stats(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool,
+    momentum: float, eps: float,
+) -> Three:  # fmt: skip
+    return calls.native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+
+
+def _native_batch_norm_legit_no_training(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, momentum: float, eps: float,
+) -> Three:  # fmt: skip
+    return calls.native_batch_norm(
+        input, weight, bias, running_mean, running_var, False, momentum, eps
+    )
+
+
+def _batch_norm_with_update(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, momentum: float, eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    found = calls.native_batch_norm(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return (*found, calls.new_empty(input, (0,), dtypes.uint8))
+
+
+def batch_norm(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
+    eps: float, cudnn_enabled: bool,
+) -> Tensor:  # fmt: skip
+    if not input._geometry.numel:
+        made = calls.clone(input)
+        made = made if weight is None else made * calls.select_int(weight, 0, 0)
+        return made if bias is None else made + calls.select_int(bias, 0, 0)
+    return calls.native_batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )[0]
+
+
+def instance_norm(
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: bool,
+    momentum: float, eps: float, cudnn_enabled: bool,
+) -> Tensor:  # fmt: skip
+    op = "instance_norm"
+    sizes = input._geometry.sizes
+    if len(sizes) < 2:
+        raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise errors.must(op, "running_mean", "be given without use_input_stats", None)
+    samples, channels = sizes[:2]
+    _check_sizes(
+        op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+
+    def repeated(x: Tensor | None) -> Tensor | None:
+        return None if x is None else calls.repeat(x, (samples,))
+
+    mean, var = repeated(running_mean), repeated(running_var)
+    flat = calls.contiguous(input, suggest_memory_format(input))
+    flat = calls.reshape(flat, (1, samples * channels, *sizes[2:]))
+    made = calls.batch_norm(
+        flat, repeated(weight), repeated(bias), mean, var, use_input_stats, momentum, eps, False
+    )
+    for running, of_each in ((running_mean, mean), (running_var, var)):
+        if running is not None and of_each is not None and use_input_stats:
+            rows = calls.reshape(of_each, (samples, channels))
+            calls.copy_(running, calls.mean_dim(rows, (0,), False, None))
+    return calls.reshape(made, sizes)

@@ -1,0 +1,246 @@
+"""What the order of elements gives: median, mode, kthvalue, quantile, along one dimension.
+
+A row is sorted, equal elements in their order and NaN last. Of equal elements the index of the
+first in that order is given, of mode's the last; PyTorch leaves open which one.
+Source: aten/src/ATen/native/Sorting.cpp, cpu/SortingKernel.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.dtype import BOOL, COMPLEX, FLOATING
+from ..core.geometry import contiguous_geometry
+from ..structured import arguments, library
+from ..tensor.tensor import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _checked(op: str, self: Tensor, dim: Any, keepdim: Any) -> tuple[Tensor, int]:
+    """self with a dimension at least, and the dimension to look along."""
+    given = self._geometry
+    if given.dtype.category == COMPLEX or given.dtype.category == BOOL and op != "mode":
+        rule = "be real" if given.dtype.category == COMPLEX else "not be bool"
+        raise errors.wrong_dtype(op, "self", rule, self)
+    arguments.boolean(op, "keepdim", keepdim)
+    axis = arguments.dim(op, dim, given.ndim)
+    if given.ndim and given.sizes[axis] == 0:
+        raise errors.wrong_index(op, "dim", "name a dimension of non-zero size", axis)
+    return (self if given.ndim else calls.view(self, (1,))), axis
+
+
+def _finished(self: Tensor, found: Pair, keepdim: bool, axis: int) -> Pair:
+    if not self._geometry.ndim:
+        return calls.view(found[0], ()), calls.view(found[1], ())
+    if keepdim:
+        return found
+    return calls.squeeze_dim(found[0], axis), calls.squeeze_dim(found[1], axis)
+
+
+def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
+    """Values and indices, of size 1 along the axis, that `compute(library, array, axis, *rest)`
+    says the indices of."""
+    of = x._geometry.dtype
+    wide = calls.to_dtype(x, dtypes.float32) if of is dtypes.bfloat16 else x
+    sizes = tuple([1 if d == axis else n for d, n in enumerate(x._geometry.sizes)])
+    layouts = [contiguous_geometry(sizes, t) for t in (wide._geometry.dtype, dtypes.int64)]
+
+    def both(library: Any, array: Any, *given: Any) -> Any:
+        places = compute(library, array, *given)
+        return library.np.take_along_axis(array, places, given[0]), places
+
+    values, places = library.call(op, both, layouts, wide, axis, *rest)
+    return (calls.to_dtype(values, of) if of is dtypes.bfloat16 else values), places
+
+
+def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
+    order = library.np.argsort(x, axis=axis, kind="stable")
+    return library.np.take(order, library.np.arange(k, k + 1), axis=axis)
+
+
+def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
+    """The lower of two; of a row with NaN the first NaN, unless it is ignored."""
+    np = library.np
+    order = np.argsort(x, axis=axis, kind="stable")
+    n = x.shape[axis]
+    if x.dtype.kind != "f":
+        return np.take(order, np.arange((n - 1) // 2, (n - 1) // 2 + 1), axis=axis)
+    nans = np.sum(np.isnan(x), axis=axis, keepdims=True)
+    middle = np.maximum((n - nans - 1) // 2, 0)
+    if not ignores_nan:  # NaN is last, the first one first
+        middle = np.where(nans > 0, n - nans, (n - 1) // 2)
+    return np.take_along_axis(order, middle, axis)
+
+
+def kthvalue(key_set: int, self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+    x, axis = _checked("kthvalue", self, dim, keepdim)
+    n = x._geometry.sizes[axis]
+    if not 1 <= arguments.integer("kthvalue", "k", k) <= n:
+        raise errors.must("kthvalue", "k", f"be in [1, {n}]", k)
+    return _finished(self, _select("kthvalue", _kth, x, axis, k - 1), keepdim, axis)
+
+
+def _median_dim(op: str, self: Tensor, dim: int, keepdim: bool) -> Pair:
+    x, axis = _checked(op, self, dim, keepdim)
+    found = _select(op, _median, x, axis, op == "nanmedian")
+    return _finished(self, found, keepdim, axis)
+
+
+def median_dim(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
+    return _median_dim("median", self, dim, keepdim)
+
+
+def nanmedian_dim(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
+    return _median_dim("nanmedian", self, dim, keepdim)
+
+
+def _median_of_all(op: str, self: Tensor) -> Tensor:
+    given = self._geometry
+    if given.numel == 0:
+        if given.dtype.category != FLOATING:
+            raise errors.must(op, "self", "have elements, as its dtype has no NaN", self)
+        return calls.full_like(calls.new_empty(self, ()), float("nan"))
+    return _median_dim(op, calls.reshape(self, (given.numel,)), 0, False)[0]
+
+
+def median(key_set: int, self: Tensor) -> Tensor:
+    return _median_of_all("median", self)
+
+
+def nanmedian(key_set: int, self: Tensor) -> Tensor:
+    return _median_of_all("nanmedian", self)
+
+
+def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
+    x, axis = _checked("mode", self, dim, keepdim)
+    return _finished(self, _select("mode", _mode, x, axis), keepdim, axis)
+
+
+def _mode(library: Any, x: Any, axis: int) -> Any:
+    """The last place of the smallest of the elements that occur most often."""
+    np = library.np
+    order = np.argsort(x, axis=axis, kind="stable")
+    rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
+    n = rows.shape[-1]
+    ends = np.ones(rows.shape, bool)
+    ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
+    # How many runs have ended before, and from it where each run begins.
+    before = np.cumsum(ends, -1) - ends
+    numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
+    lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)
+    lengths = np.take(lengths, before + numbers)
+    last = np.argmax(np.where(ends, lengths, 0), -1)
+    return np.take_along_axis(order, np.expand_dims(last, axis), axis)
+
+
+# --- quantiles ------------------------------------------------------------------------------------
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _quantile(
+    op: str, self: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolation: str
+) -> Tensor:
+    given, of = self._geometry, self._geometry.dtype
+    ignores_nan = op == "nanquantile"
+    if of not in (dtypes.float32, dtypes.float64):
+        raise errors.wrong_dtype(op, "self", "be float32 or float64", self)
+    if q._geometry.dtype is not of:
+        raise errors.wrong_dtype(op, "q", f"have self's dtype {of.short}", q)
+    if q._geometry.ndim > 1:
+        raise errors.wrong_shape(op, "q", "have at most one dimension", q)
+    if q._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", q, "q")
+    if interpolation not in _INTERPOLATIONS:
+        rule = f"be one of {', '.join(_INTERPOLATIONS)}"
+        raise errors.wrong_value(op, "interpolation", rule, interpolation)
+    if given.numel == 0:
+        raise errors.must(op, "self", "have elements", self)
+    if q._device.type == "cpu" and not bool(calls.all((q >= 0) * (q <= 1))):
+        raise errors.must(op, "q", "be in [0, 1]", q)
+    ndim = given.ndim
+    x = calls.reshape(self, (given.numel,)) if dim is None or not ndim else self
+    axis = 0 if dim is None else arguments.dim(op, dim, ndim)
+    x = calls.movedim_int(x, axis, -1)
+    found = _between_ranks(x, q, interpolation, ignores_nan)
+    kept = x._geometry.sizes[:-1]
+    if keepdim and ndim:
+        where = axis if dim is not None else 0
+        kept = (*kept[:where], 1, *kept[where:]) if dim is not None else (1,) * ndim
+    if q._geometry.ndim == 0:
+        return calls.reshape(found, kept)
+    count = q._geometry.numel
+    return calls.movedim_int(calls.reshape(found, (*kept, count)), -1, 0)
+
+
+def _order(library: Any, x: Any) -> Any:
+    return library.np.argsort(x, axis=-1, kind="stable")
+
+
+def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) -> Tensor:
+    """Along the last dimension of x, a place for each of q."""
+    n = x._geometry.sizes[-1]
+    order = library.call(
+        "quantile", _order, (contiguous_geometry(x._geometry.sizes, dtypes.int64),), x.detach()
+    )[0]
+    ordered = calls.gather(x, -1, order)
+    is_nan = ordered != ordered
+    q = calls.reshape(q, (-1,))
+    if ignores_nan:
+        last = calls.sum_dim_IntList(is_nan, (-1,), True, dtype=None) * -1 + (n - 1)
+        ranks = q * calls.where_self(last < 0, 0, last)
+    else:
+        whole = calls.any_dim(is_nan, -1, True)
+        ranks = calls.where_self(whole, float(n - 1), q * (n - 1))
+    ranks = calls.expand(ranks, (*x._geometry.sizes[:-1], q._geometry.numel))
+    if interpolation in ("lower", "higher", "nearest"):
+        whole_of = {"lower": calls.floor, "higher": calls.ceil, "nearest": calls.round}
+        ranks = whole_of[interpolation](ranks)
+    below = calls.to_dtype(ranks, dtypes.int64)
+    low = calls.gather(ordered, -1, below)
+    if interpolation not in ("linear", "midpoint"):
+        return low
+    weight: Any = 0.5 if interpolation == "midpoint" else ranks - below
+    if interpolation == "midpoint":
+        weight = calls.full_like(ranks, 0.5)
+    above = calls.to_dtype(calls.ceil(ranks), dtypes.int64)
+    return calls.lerp_Tensor(low, calls.gather(ordered, -1, above), weight)
+
+
+def quantile(
+    key_set: int, self: Tensor, q: Tensor, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    return _quantile("quantile", self, q, dim, keepdim, interpolation)
+
+
+def nanquantile(
+    key_set: int, self: Tensor, q: Tensor, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)
+
+
+def _as_tensor(op: str, self: Tensor, q: float) -> Tensor:
+    if not 0 <= q <= 1:
+        raise errors.must(op, "q", "be in [0, 1]", q)
+    return calls.full_like(calls.new_empty(self, ()), q)
+
+
+def quantile_scalar(
+    key_set: int, self: Tensor, q: float, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    found = _as_tensor("quantile", self, q)
+    return _quantile("quantile", self, found, dim, keepdim, interpolation)
+
+
+def nanquantile_scalar(
+    key_set: int, self: Tensor, q: float, dim: Any = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    found = _as_tensor("nanquantile", self, q)
+    return _quantile("nanquantile", self, found, dim, keepdim, interpolation)

@@ -1,0 +1,226 @@
+"""Elements added before and after the last dimensions: a constant, mirrored, continued or wrapped.
+
+Source of the semantics: aten/src/ATen/native/PadNd.cpp, ReflectionPad.cpp, ReplicationPadding.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors, memory_format as formats
+from ..core.geometry import geometry
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..structured import arguments
+from ..structured.pointwise import NUMBERS
+from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+
+Kernel = Callable[..., Tensor]
+
+
+def _cut(x: Tensor, d: int, start: int, end: int) -> Tensor:
+    return calls.slice_Tensor(x, d, start, max(start, end), 1)
+
+
+def _pairs(op: str, arg: str, pad: Any, ndim: int) -> list[tuple[int, int, int]]:
+    """(dimension, before, after), the last dimension first as given."""
+    found = arguments.ints(op, arg, pad)
+    if len(found) % 2 or len(found) > 2 * ndim:
+        raise errors.must(op, arg, f"hold 2 numbers for each of at most {ndim} dimensions", found)
+    return [(ndim - 1 - k // 2, found[k], found[k + 1]) for k in range(0, len(found), 2)]
+
+
+def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> tuple[int, ...]:
+    sizes = list(x._geometry.sizes)
+    for d, before, after in pairs:
+        sizes[d] += before + after
+        if sizes[d] < 0:
+            raise errors.must(op, arg, f"leave a size of dimension {d}", (before, after))
+    return tuple(sizes)
+
+
+# --- constant -------------------------------------------------------------------------------------
+
+
+def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Tensor:
+    op = "constant_pad_nd"
+    if type(value) not in NUMBERS:
+        raise errors.wrong_type(op, "value", "be a number", value)
+    pairs = _pairs(op, "pad", pad, self._geometry.ndim)
+    sizes = _grown(op, "pad", self, pairs)
+    kept = self
+    for d, before, after in pairs:
+        kept = _cut(kept, d, max(-before, 0), kept._geometry.sizes[d] + min(after, 0))
+    if all(max(before, after) <= 0 for _, before, after in pairs):
+        return calls.clone(kept)
+    form = suggest_memory_format(self)
+    shape = geometry(sizes, formats.strides_for(op, sizes, form), self._geometry.dtype)
+    made = allocate(shape, self._device)
+    key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
+    operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
+    inner = made
+    for d, before, after in pairs:
+        inner = _cut(inner, d, max(before, 0), sizes[d] - max(after, 0))
+    operators.copy_.redispatch_table[key_set](key_set, inner, kept, False)
+    return made
+
+
+# --- from the tensor's own elements ---------------------------------------------------------------
+
+
+def _mirrored(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
+    n = x._geometry.sizes[d]
+    parts = [calls.flip(_cut(x, d, 1, 1 + before), (d,))] if before > 0 else []
+    parts.append(_cut(x, d, max(-before, 0), n + min(after, 0)))
+    return parts + ([calls.flip(_cut(x, d, n - 1 - after, n - 1), (d,))] if after > 0 else [])
+
+
+def _continued(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
+    n, sizes = x._geometry.sizes[d], x._geometry.sizes
+
+    def repeated(start: int, times: int) -> list[Tensor]:
+        to = (*sizes[:d], times, *sizes[d + 1 :])
+        return [calls.expand(_cut(x, d, start, start + 1), to, False)] if times > 0 else []
+
+    inner = _cut(x, d, max(-before, 0), n + min(after, 0))
+    return [*repeated(0, before), inner, *repeated(n - 1, after)]
+
+
+def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
+    inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
+    n = inner._geometry.sizes[d]
+    if max(before, after) > n:
+        rule = f"be at most size {n} at dimension {d}"
+        raise errors.must("_pad_circular", "pad", rule, (before, after))
+    parts = [_cut(inner, d, n - before, n)] if before > 0 else []
+    return [*parts, inner, *([_cut(inner, d, 0, after)] if after > 0 else [])]
+
+
+def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
+    """Pairs of an operator that pads so many dimensions, one or two further ones in front."""
+    shape = self._geometry
+    if shape.ndim not in (planes + 1, planes + 2) or 0 in shape.sizes[-planes - 1 :]:
+        rule = f"have {planes + 1} or {planes + 2} dimensions, none but the batch's empty"
+        raise errors.wrong_shape(op, "self", rule, self)
+    found = arguments.ints(op, "padding", padding)
+    if len(found) == 1:
+        found *= 2 * planes
+    if len(found) != 2 * planes:
+        raise errors.must(op, "padding", f"hold {2 * planes} numbers", found)
+    pairs = _pairs(op, "padding", found, shape.ndim)
+    if min(_grown(op, "padding", self, pairs)[-planes:]) < 1:
+        raise errors.must(op, "padding", "leave an element of each dimension", found)
+    if op.startswith("reflection"):
+        for d, before, after in pairs:
+            if max(before, after) >= shape.sizes[d]:
+                rule = f"be below size {shape.sizes[d]} at dimension {d}"
+                raise errors.must(op, "padding", rule, found)
+    return pairs
+
+
+def _padding(op: str, planes: int, parts: Any) -> Kernel:
+    def kernel(key_set: int, self: Tensor, padding: Any) -> Tensor:
+        made = self
+        for d, before, after in _checked(op, self, padding, planes):
+            made = calls.cat(parts(made, d, before, after), d)
+        return calls.contiguous(made, suggest_memory_format(self))
+
+    kernel.__name__ = kernel.__qualname__ = op
+    return kernel
+
+
+def _backward(op: str, planes: int, fold: Any) -> Kernel:
+    def kernel(key_set: int, grad_output: Tensor, self: Tensor, padding: Any) -> Tensor:
+        pairs = _checked(op, self, padding, planes)
+        wanted = _grown(op, "padding", self, pairs)
+        if grad_output._geometry.sizes != wanted:
+            raise errors.wrong_shape(op, "grad_output", f"have sizes {wanted}", grad_output)
+        sizes, grad = self._geometry.sizes, grad_output
+        for d, before, after in pairs[::-1]:
+            inner = _cut(grad, d, max(before, 0), grad._geometry.sizes[d] - max(after, 0))
+            around = [0] * (2 * (len(sizes) - d))
+            around[-2:] = [max(-before, 0), max(-after, 0)]
+            made = calls.constant_pad_nd(inner, tuple(around), 0)
+            n = sizes[d]
+            if before > 0:
+                fold(made, d, 0, n, _cut(grad, d, 0, before))
+            if after > 0:
+                whole = grad._geometry.sizes[d]
+                fold(made, d, n - 1, n, _cut(grad, d, whole - after, whole))
+            grad = made
+        return calls.clone(grad, suggest_memory_format(self))
+
+    kernel.__name__ = kernel.__qualname__ = op
+    return kernel
+
+
+def _add(to: Tensor, x: Tensor) -> None:
+    key_set = (to._keys | x._keys) & BELOW_ADINPLACEORVIEW
+    operators.add__Tensor.redispatch_table[key_set](key_set, to, x, 1)
+
+
+def _fold_mirrored(made: Tensor, d: int, end: int, n: int, edge: Tensor) -> None:
+    width = edge._geometry.sizes[d]
+    start = 1 if end == 0 else n - 1 - width
+    _add(_cut(made, d, start, start + width), calls.flip(edge, (d,)))
+
+
+def _fold_continued(made: Tensor, d: int, end: int, n: int, edge: Tensor) -> None:
+    _add(_cut(made, d, end, end + 1), calls.sum_dim_IntList(edge, (d,), True))
+
+
+reflection_pad1d = _padding("reflection_pad1d", 1, _mirrored)
+reflection_pad2d = _padding("reflection_pad2d", 2, _mirrored)
+reflection_pad3d = _padding("reflection_pad3d", 3, _mirrored)
+replication_pad1d = _padding("replication_pad1d", 1, _continued)
+replication_pad2d = _padding("replication_pad2d", 2, _continued)
+replication_pad3d = _padding("replication_pad3d", 3, _continued)
+reflection_pad1d_backward = _backward("reflection_pad1d_backward", 1, _fold_mirrored)
+reflection_pad2d_backward = _backward("reflection_pad2d_backward", 2, _fold_mirrored)
+reflection_pad3d_backward = _backward("reflection_pad3d_backward", 3, _fold_mirrored)
+replication_pad1d_backward = _backward("replication_pad1d_backward", 1, _fold_continued)
+replication_pad2d_backward = _backward("replication_pad2d_backward", 2, _fold_continued)
+replication_pad3d_backward = _backward("replication_pad3d_backward", 3, _fold_continued)
+
+
+def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
+    op, shape = "_pad_circular", self._geometry
+    pairs = _pairs(op, "pad", pad, shape.ndim)
+    if shape.ndim not in (len(pairs) + 1, len(pairs) + 2):
+        rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
+        raise errors.wrong_shape(op, "self", rule, self)
+    _grown(op, "pad", self, pairs)
+    made = self
+    for d, before, after in pairs:
+        made = calls.cat(_wrapped(made, d, before, after), d)
+    return calls.contiguous(made)
+
+
+_MODES = {
+    "reflect": ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
+    "replicate": ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
+    "circular": ("_pad_circular",) * 3,
+}
+
+
+def pad(
+    key_set: int, self: Tensor, pad: Any, mode: str = "constant", value: float | None = None
+) -> Tensor:
+    if mode == "constant":
+        return calls.constant_pad_nd(self, pad, 0 if value is None else value)
+    if mode not in _MODES:
+        rule = "be 'constant', 'reflect', 'replicate' or 'circular'"
+        raise errors.must("pad", "mode", rule, mode, kind=errors.ArgumentValueError)
+    if value:
+        raise errors.must("pad", "value", f"be left out in mode '{mode}'", value)
+    given = arguments.ints("pad", "pad", pad)
+    planes, ndim = len(given) // 2, self._geometry.ndim
+    if planes not in (1, 2, 3) or len(given) % 2 or ndim not in (planes + 1, planes + 2):
+        rule = f"hold 2, 4 or 6 numbers, for as many dimensions and 1 or 2 more in mode '{mode}'"
+        raise errors.must("pad", "pad", rule, given)
+    operator = getattr(operators, _MODES[mode][planes - 1])
+    made: Tensor = operator.table[key_set](key_set, self, given)
+    return made

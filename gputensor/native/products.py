@@ -1,0 +1,227 @@
+"""Products of vectors and of several matrices, over mm and pointwise operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import BOOL, FLOATING
+from ..core.geometry import contiguous_geometry
+from ..structured import library
+from ..tensor.tensor import Tensor
+
+
+BY_LIBRARY = True  # dot and vdot
+
+
+def _check_vector(op: str, arg: str, x: Tensor) -> None:
+    if x._geometry.ndim != 1:
+        raise errors.wrong_shape(op, arg, "be a vector", x)
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def _check_dot(op: str, self: Tensor, other: Tensor, arg: str) -> Any:
+    a, b = self._geometry, other._geometry
+    _check_vector(op, "self", self)
+    _check_vector(op, arg, other)
+    if self._device is not other._device:
+        raise errors.mixed_devices(op, self, "self", other, arg)
+    if a.dtype is not b.dtype:
+        raise errors.wrong_dtype(op, arg, f"have self's dtype {a.dtype.short}", other)
+    if a.sizes != b.sizes:
+        raise errors.wrong_shape(op, arg, f"have {a.sizes[0]} elements, as self has", other)
+    return contiguous_geometry((), a.dtype)
+
+
+def _by_blas(of: Any, a: Any, b: Any) -> Any:
+    return of.np.dot(a, b)
+
+
+def _vdot_by_blas(of: Any, a: Any, b: Any) -> Any:
+    return of.np.vdot(a, b)
+
+
+def dot(key_set: int, self: Tensor, tensor: Tensor) -> Tensor:
+    wanted = _check_dot("dot", self, tensor, "tensor")
+    return _dot("dot", _by_blas, wanted, self, tensor)
+
+
+def vdot(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    wanted = _check_dot("vdot", self, other, "other")
+    return _dot("vdot", _vdot_by_blas, wanted, self, other)
+
+
+def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
+    """What BLAS has goes there; half types, integers and bool are a product of two matrices."""
+    if wanted.dtype.category >= FLOATING and wanted.dtype.itemsize > 2:
+        return library.call(op, function, (wanted,), a, b)[0]
+    made = calls.mm(calls.unsqueeze(a, 0), calls.unsqueeze(b, 1))
+    return calls.view(made, ())
+
+
+def outer(key_set: int, self: Tensor, vec2: Tensor) -> Tensor:
+    _check_vector("outer", "self", self)
+    _check_vector("outer", "vec2", vec2)
+    return calls.mul_Tensor(calls.reshape(self, (-1, 1)), vec2)
+
+
+def inner(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    a, b = self._geometry, other._geometry
+    if not a.ndim or not b.ndim:
+        return calls.mul_Tensor(self, other)
+    if a.sizes[-1] != b.sizes[-1]:
+        raise errors.wrong_shape("inner", "other", f"have a last size of {a.sizes[-1]}", other)
+    return calls.tensordot(self, other, (-1,), (-1,))
+
+
+def linalg_vecdot(key_set: int, x: Tensor, y: Tensor, dim: int) -> Tensor:
+    if x._geometry.dtype.category < FLOATING:
+        raise errors.wrong_dtype("vecdot", "x", "be floating or complex", x)
+    if x._geometry.dtype is not y._geometry.dtype:
+        rule = f"have x's dtype {x._geometry.dtype.short}"
+        raise errors.wrong_dtype("vecdot", "y", rule, y)
+    if x._geometry.ndim == 1 and y._geometry.sizes == x._geometry.sizes:
+        return calls.vdot(x, y)
+    left = calls._conj_physical(x) if x._geometry.dtype.is_complex else x
+    return calls.sum_dim_IntList(calls.mul_Tensor(left, y), (dim,), False, None)
+
+
+# --- a matrix and vectors -------------------------------------------------------------------------
+
+
+def mv(key_set: int, self: Tensor, vec: Tensor) -> Tensor:
+    _check_mv("mv", "self", self, vec)
+    return calls.squeeze_dim(calls.mm(self, calls.unsqueeze(vec, 1)), 1)
+
+
+def _check_mv(op: str, arg: str, matrix: Tensor, vec: Tensor) -> None:
+    if matrix._geometry.ndim != 2:
+        raise errors.wrong_shape(op, arg, "be a matrix", matrix)
+    _check_vector(op, "vec", vec)
+    if matrix._geometry.sizes[1] != vec._geometry.sizes[0]:
+        rule = f"have {matrix._geometry.sizes[1]} elements, as {arg} has columns"
+        raise errors.wrong_shape(op, "vec", rule, vec)
+
+
+def addmv(
+    key_set: int, self: Tensor, mat: Tensor, vec: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    _check_mv("addmv", "mat", mat, vec)
+    rows = mat._geometry.sizes[0]
+    if self._geometry.sizes not in ((), (1,), (rows,)):
+        raise errors.wrong_shape("addmv", "self", f"broadcast to {[rows]}", self)
+    added = calls.unsqueeze(self, -1) if self._geometry.ndim else self
+    return calls.squeeze_dim(calls.addmm(added, mat, calls.unsqueeze(vec, 1), beta, alpha), 1)
+
+
+def addr(
+    key_set: int, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr: bool is `or` of `and`."""
+    _check_vector("addr", "vec1", vec1)
+    _check_vector("addr", "vec2", vec2)
+    sizes = [*vec1._geometry.sizes, *vec2._geometry.sizes]
+    given = (1, 1, *self._geometry.sizes)[-2:]
+    if self._geometry.ndim > 2 or any(n not in (1, m) for n, m in zip(given, sizes)):
+        raise errors.wrong_shape("addr", "self", f"broadcast to {sizes}", self)
+    product = outer(0, vec1, vec2)
+    is_bool = product._geometry.dtype.category == BOOL and self._geometry.dtype.category == BOOL
+    if is_bool and not alpha:
+        product = calls.zeros_like(product)
+    elif alpha != 1 and not is_bool:
+        product = calls.mul_Tensor(product, alpha)
+    if not beta:
+        if product._geometry.dtype is self._geometry.dtype:
+            return product
+        return calls.to_dtype(product, _common(self, product), False, False, None)
+    if is_bool:
+        return calls.maximum(calls.expand(self, tuple(sizes), False), product)
+    return calls.add_Tensor(product, self, beta)
+
+
+def _common(self: Tensor, product: Tensor) -> Any:
+    return calls.add_Tensor(
+        calls.new_empty(self, (0,)), calls.new_empty(product, (0,))
+    )._geometry.dtype
+
+
+def kron(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    """Source: aten/src/ATen/native/LinearAlgebra.cpp, KronImpl."""
+    ndim = max(self._geometry.ndim, other._geometry.ndim)
+    first = (1,) * (ndim - self._geometry.ndim) + self._geometry.sizes
+    second = (1,) * (ndim - other._geometry.ndim) + other._geometry.sizes
+    blocks = tuple([x for size in first for x in (size, 1)])
+    inside = tuple([x for size in second for x in (1, size)])
+    made = calls.mul_Tensor(calls.reshape(self, blocks), calls.reshape(other, inside))
+    return calls.reshape(made, tuple([a * b for a, b in zip(first, second)]))
+
+
+# --- several matrices -----------------------------------------------------------------------------
+
+
+def chain_matmul(key_set: int, matrices: Sequence[Tensor]) -> Tensor:
+    for x in matrices:
+        if x._geometry.ndim != 2:
+            raise errors.wrong_shape("chain_matmul", "matrices", "be matrices", x)
+    if not matrices:
+        raise errors.must("chain_matmul", "matrices", "hold a matrix at least", ())
+    return matrices[0] if len(matrices) == 1 else calls.linalg_multi_dot(matrices)
+
+
+def linalg_multi_dot(key_set: int, tensors: Sequence[Tensor]) -> Tensor:
+    """Source: aten/src/ATen/native/LinearAlgebra.cpp, multi_dot_impl."""
+    op, count = "multi_dot", len(tensors)
+    if count < 2:
+        raise errors.must(op, "tensors", "hold two tensors at least", count)
+    factors = list(tensors)
+    for place, x in ((0, factors[0]), (-1, factors[-1])):
+        if x._geometry.ndim not in (1, 2):
+            raise errors.wrong_shape(op, "tensors", "begin and end in a matrix or a vector", x)
+        if x._geometry.ndim == 1:
+            factors[place] = calls.unsqueeze(x, place)
+    for x, following in pairwise(factors):
+        if following._geometry.ndim != 2 or x._geometry.sizes[1] != following._geometry.sizes[0]:
+            rule = f"follow on {errors.describe(x)} as a matrix of {x._geometry.sizes[1]} rows"
+            raise errors.wrong_shape(op, "tensors", rule, following)
+    made = _chained(factors)
+    kept = (tensors[0]._geometry.sizes[:-1], tensors[-1]._geometry.sizes[1:])
+    return calls.view(made, (*kept[0], *kept[1]))
+
+
+def _chained(factors: list[Tensor]) -> Tensor:
+    """Source: Cormen et al., Introduction to Algorithms, MATRIX-CHAIN-ORDER."""
+    count = len(factors)
+    sizes = [factors[0]._geometry.sizes[0], *[x._geometry.sizes[1] for x in factors]]
+    cost = [[0] * count for _ in factors]
+    cut = [[0] * count for _ in factors]
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            costs = [
+                cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                for k in range(i, j)
+            ]
+            cost[i][j] = min(costs)
+            cut[i][j] = i + costs.index(cost[i][j])
+
+    def product(i: int, j: int) -> Tensor:
+        if i == j:
+            return factors[i]
+        return calls.mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
+
+    return product(0, count - 1)
+
+
+def check_square(op: str, arg: str, x: Tensor) -> None:
+    sizes = x._geometry.sizes
+    if len(sizes) < 2 or sizes[-1] != sizes[-2]:
+        raise errors.wrong_shape(op, arg, "be a square matrix or a batch of them", x)
+
+
+def linalg_matmul(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    return calls.matmul(self, other)

@@ -1,0 +1,246 @@
+"""Operators that bring the same elements to other places: each copies views into its result.
+
+Source of the semantics: aten/src/ATen/native/TensorTransformations.cpp, PixelShuffle.cpp,
+ChanelShuffle.cpp and Im2Col.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors, memory_format as formats
+from ..core.geometry import geometry
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..structured import arguments
+from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from .view import transpose_, with_sizes
+
+Sizes = tuple[int, ...]
+
+
+def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
+    """A tensor of these sizes in the memory format that self suggests."""
+    strides = formats.strides_for(op, sizes, suggest_memory_format(self))
+    return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
+
+
+def _copy(to: Tensor, source: Tensor) -> None:
+    """Into a tensor that nobody has seen."""
+    key_set = (to._keys | source._keys) & BELOW_ADINPLACEORVIEW
+    operators.copy_.redispatch_table[key_set](key_set, to, source, False)
+
+
+# --- roll, rot90, flips ---------------------------------------------------------------------------
+
+
+def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    moves, axes = arguments.ints("roll", "shifts", shifts), arguments.ints("roll", "dims", dims)
+    if not moves:
+        raise errors.must("roll", "shifts", "not be empty", moves)
+    if not axes and len(moves) == 1:
+        flat = calls.view(calls.contiguous(self), (self._geometry.numel,))
+        return with_sizes(_rolled(flat, moves[0], 0), self._geometry.sizes)
+    if len(moves) != len(axes):
+        raise errors.must("roll", "dims", f"have {len(moves)} entries, as shifts has", axes)
+    if not self._geometry.ndim:
+        raise errors.wrong_index("roll", "self", "have a dimension", self)
+    for dim in axes:
+        arguments.dim("roll", dim, self._geometry.ndim, "dims")
+    for shift, dim in zip(moves, axes):
+        self = _rolled(self, shift, dim)
+    return self
+
+
+def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
+    if not self._geometry.numel:
+        return calls.clone(self)
+    size = self._geometry.sizes[dim]
+    start = -shift % size
+    parts = (
+        calls.slice_Tensor(self, dim, start, size, 1),
+        calls.slice_Tensor(self, dim, 0, start, 1),
+    )
+    return calls.cat(parts, dim)
+
+
+def rot90(key_set: int, self: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+    ndim = self._geometry.ndim
+    plane = arguments.ints("rot90", "dims", dims)
+    if len(plane) != 2 or ndim < 2:
+        raise errors.must("rot90", "dims", f"name 2 of the {ndim} dimensions", plane)
+    a, b = arguments.dims("rot90", plane, ndim, "dims")
+    turns = arguments.integer("rot90", "k", k) % 4
+    if turns == 0:
+        return calls.clone(self, formats.contiguous_format)
+    flipped = calls.flip(self, ((), (b,), (a, b), (a,))[turns])
+    return flipped if turns == 2 else transpose_(key_set, flipped, a, b)
+
+
+def fliplr(key_set: int, self: Tensor) -> Tensor:
+    if self._geometry.ndim < 2:
+        raise errors.wrong_shape("fliplr", "self", "have at least 2 dimensions", self)
+    return calls.flip(self, (1,))
+
+
+def flipud(key_set: int, self: Tensor) -> Tensor:
+    if not self._geometry.ndim:
+        raise errors.wrong_shape("flipud", "self", "have a dimension", self)
+    return calls.flip(self, (0,))
+
+
+# --- channels -------------------------------------------------------------------------------------
+
+
+def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, int, int]:
+    """(batch sizes, channels, height, width)."""
+    if self._geometry.ndim < 3:
+        raise errors.wrong_shape(op, "self", "have at least 3 dimensions", self)
+    if arguments.integer(op, arg, factor) <= 0:
+        raise errors.must(op, arg, "be positive", factor)
+    *batch, c, h, w = self._geometry.sizes
+    return tuple(batch), c, h, w
+
+
+def pixel_shuffle(key_set: int, self: Tensor, upscale_factor: int) -> Tensor:
+    r = upscale_factor
+    batch, c, h, w = _plane("pixel_shuffle", self, r, "upscale_factor")
+    if c % (r * r):
+        rule = f"have a multiple of {r * r} channels"
+        raise errors.wrong_shape("pixel_shuffle", "self", rule, self)
+    made = _empty("pixel_shuffle", self, (*batch, c // (r * r), h * r, w * r))
+    split = calls.view(made, (*batch, c // (r * r), h, r, w, r))
+    n = len(batch)
+    order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    source = calls.view(self, (*batch, c // (r * r), r, r, h, w))
+    _copy(split, calls.permute(source, order))
+    return made
+
+
+def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor:
+    r = downscale_factor
+    batch, c, h, w = _plane("pixel_unshuffle", self, r, "downscale_factor")
+    if h % r or w % r:
+        rule = f"have a height and a width that {r} divides"
+        raise errors.wrong_shape("pixel_unshuffle", "self", rule, self)
+    made = _empty("pixel_unshuffle", self, (*batch, c * r * r, h // r, w // r))
+    split = calls.view(made, (*batch, c, r, r, h // r, w // r))
+    n = len(batch)
+    source = calls.view(self, (*batch, c, h // r, r, w // r, r))
+    _copy(split, calls.permute(source, (*range(n), n, n + 2, n + 4, n + 1, n + 3)))
+    return made
+
+
+def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
+    sizes = self._geometry.sizes
+    if len(sizes) < 3:
+        raise errors.wrong_shape("channel_shuffle", "self", "have at least 3 dimensions", self)
+    if arguments.integer("channel_shuffle", "groups", groups) <= 0:
+        raise errors.must("channel_shuffle", "groups", "be positive", groups)
+    n, c, *rest = sizes
+    if c % groups:
+        rule = f"have a multiple of {groups} channels"
+        raise errors.wrong_shape("channel_shuffle", "self", rule, self)
+    made = _empty("channel_shuffle", self, sizes)
+    source = calls.view(self, (n, groups, c // groups, *rest))
+    _copy(calls.view(made, (n, c // groups, groups, *rest)), calls.transpose_int(source, 1, 2))
+    return made
+
+
+# --- windows of a plane as columns ----------------------------------------------------------------
+
+
+class _Windows:
+    """What im2col and col2im read of their arguments: pairs (vertical, horizontal)."""
+
+    __slots__ = ("kernel", "dilation", "padding", "stride")
+
+    def __init__(self, op: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> None:
+        self.kernel = _pair(op, "kernel_size", kernel, 1)
+        self.dilation = _pair(op, "dilation", dilation, 1)
+        self.padding = _pair(op, "padding", padding, 0)
+        self.stride = _pair(op, "stride", stride, 1)
+
+    def counts(self, op: str, arg: str, plane: Sizes) -> Sizes:
+        """How many windows there are in each direction."""
+        found = tuple([
+            (plane[k] + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1)
+            // self.stride[k] + 1
+            for k in (0, 1)
+        ])  # fmt: skip
+        if min(found) < 1:
+            raise errors.must(op, arg, f"hold a window of {self.kernel}", plane)
+        return found
+
+    def slices(self, i: int, j: int, counts: Sizes) -> list[slice]:
+        """What element (i, j) of every window is, in the padded plane."""
+        starts = (i * self.dilation[0], j * self.dilation[1])
+        return [
+            slice(start, start + step * (n - 1) + 1, step)
+            for start, step, n in zip(starts, self.stride, counts)
+        ]
+
+
+def _pair(op: str, arg: str, value: Any, least: int) -> Sizes:
+    found = arguments.ints(op, arg, value)
+    found = found * 2 if len(found) == 1 else found
+    if len(found) != 2 or min(found) < least:
+        raise errors.must(op, arg, f"be 2 numbers, each at least {least}", found)
+    return found
+
+
+def im2col(
+    key_set: int, self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Tensor:
+    op, shape = "im2col", self._geometry
+    at = _Windows(op, kernel_size, dilation, padding, stride)
+    if shape.ndim not in (3, 4) or 0 in shape.sizes[-3:]:
+        raise errors.wrong_shape(op, "self", "be (C, H, W) or (N, C, H, W), not empty", self)
+    if shape.ndim == 3:
+        one = im2col(key_set, calls.unsqueeze(self, 0), kernel_size, dilation, padding, stride)
+        return with_sizes(one, one._geometry.sizes[1:])
+    n, c, *plane = shape.sizes
+    counts = at.counts(op, "self", tuple(plane))
+    around = (at.padding[1], at.padding[1], at.padding[0], at.padding[0])
+    padded = calls.constant_pad_nd(self, around, 0) if any(around) else self
+    s_n, s_c, s_h, s_w = padded._geometry.strides
+    sizes = (n, c, *at.kernel, *counts)
+    hops = (s_h * at.dilation[0], s_w * at.dilation[1], s_h * at.stride[0], s_w * at.stride[1])
+    windows = calls.as_strided(padded, sizes, (s_n, s_c, *hops), padded._offset)
+    made = calls.clone(windows, formats.contiguous_format)
+    columns = (n, c * at.kernel[0] * at.kernel[1], counts[0] * counts[1])
+    return with_sizes(made, columns)
+
+
+def col2im(
+    key_set: int, self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any,
+    stride: Any,
+) -> Tensor:  # fmt: skip
+    op, shape = "col2im", self._geometry
+    at = _Windows(op, kernel_size, dilation, padding, stride)
+    plane = _pair(op, "output_size", output_size, 1)
+    counts = at.counts(op, "output_size", plane)
+    area, length = at.kernel[0] * at.kernel[1], counts[0] * counts[1]
+    if shape.ndim not in (2, 3) or shape.sizes[-1] != length or shape.sizes[-2] % area:
+        rule = f"have a multiple of {area} rows and {length} columns"
+        raise errors.wrong_shape(op, "self", rule, self)
+    batch, c = shape.sizes[:-2], shape.sizes[-2] // area
+    columns = calls.reshape(self, (*batch, c, *at.kernel, *counts))
+    height, width = (plane[k] + 2 * at.padding[k] for k in (0, 1))
+    made = calls.new_zeros(self, (*batch, c, height, width), None, None, None, None)
+    d = len(batch) + 1
+    for i in range(at.kernel[0]):
+        for j in range(at.kernel[1]):
+            part = made
+            for k, s in enumerate(at.slices(i, j, counts)):
+                part = calls.slice_Tensor(part, d + k, s.start, s.stop, s.step)
+            element = calls.select_int(calls.select_int(columns, d, i), d, j)
+            keys = (part._keys | element._keys) & BELOW_ADINPLACEORVIEW
+            operators.add__Tensor.redispatch_table[keys](keys, part, element, 1)
+    if not any(at.padding):
+        return made
+    for k in (0, 1):
+        made = calls.slice_Tensor(made, d + k, at.padding[k], at.padding[k] + plane[k], 1)
+    return calls.clone(made, formats.contiguous_format)

@@ -1,0 +1,142 @@
+"""Scans: cumsum, cumprod, logcumsumexp, and cummax and cummin with indices, along one dimension.
+
+Results are row-major, whatever the operand's layout. Integers and bool run as int64.
+Source: aten/src/ATen/native/ReduceOps.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import calls, operators
+from .._generated.loops import LOOPS
+from ..core import dtype as dtypes, errors
+from ..core.device import CPU
+from ..core.dtype import INTEGER, dtype
+from ..core.dtype_rules import RULES
+from ..core.geometry import contiguous_geometry
+from ..dispatch.operator import Operator
+from ..iterator import overlap
+from ..iterator.rows import Rows
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from ..structured import arguments, forms
+from ..structured.pointwise import Kernel
+from ..structured.resizing import resize_output
+
+
+def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> None:
+    """Write the results of a row-major layout, or of whatever layout of self's sizes."""
+    given, device = self._geometry, self._device
+    key = (given, device, dim, *[x._geometry for x in outs])
+    bound = operator.table.plans.get(key)
+    if bound is None:
+        axis = arguments.dim(loop, dim, given.ndim)
+        if device is CPU:
+            bound = (getattr(stub.cpu("scan"), loop), axis)
+        else:
+            rows = Rows(loop, (*[x._geometry for x in outs], given), axis, given.dtype)
+            bound = (stub.bind("scan", loop, device.type, rows), axis)
+        operator.table.remember(key, bound)
+    call, axis = bound
+    if given.numel == 0 or device.type == "meta":
+        return
+    if device is CPU:
+        arrays = [x._get_array() for x in (self, *outs)]
+        if not given.ndim:
+            arrays = [array.reshape(1) for array in arrays]
+        run(call, arrays[0], axis, *arrays[1:])
+    else:
+        call(device.index, (*[x._address() for x in outs], self._address()))
+
+
+def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
+    """self in the dtype that is run in."""
+    given = self._geometry.dtype
+    RULES[LOOPS["scan"][op]].check(op, "self", given, self)
+    if LOOPS["scan"][op] != "running":
+        return self
+    if wanted is not None and (not isinstance(wanted, dtype) or wanted is dtypes.complex32):
+        raise errors.wrong_type(op, "dtype", "be a gputensor dtype", wanted)
+    if wanted is None:
+        wanted = dtypes.int64 if given.category <= INTEGER else given
+    if wanted is dtypes.bool_:
+        raise errors.wrong_dtype(op, "dtype", "not be bool", wanted)
+    return self if wanted is given else calls.to_dtype(self, wanted, False, False, None)
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        x = _operand(loop, self, dtype)
+        arguments.dim(loop, dim, x._geometry.ndim)
+        shape = contiguous_geometry(x._geometry.sizes, x._geometry.dtype)
+        made = allocate(shape, x._device)
+        _scan(operator, loop, x, dim, made)
+        return made
+
+    return kernel
+
+
+def inplace(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        of = self._geometry.dtype
+        if dtype is not None and dtype is not of:
+            raise errors.wrong_dtype(f"{loop}_", "dtype", f"be self's, {of.short}", dtype)
+        x = _operand(loop, self, of)
+        overlap.check_itself(f"{loop}_", self, "self")
+        arguments.dim(loop, dim, self._geometry.ndim)
+        made = allocate(contiguous_geometry(self._geometry.sizes, of), self._device)
+        _scan(operator, loop, x, dim, made)
+        operators.copy_.redispatch_table[key_set](key_set, self, made, False)
+        return self
+
+    return kernel
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, self: Tensor, dim: int, *rest: Any) -> Tensor:
+        out: Tensor
+        *wanted, out = rest
+        to = out._geometry
+        x = _operand(loop, self, (wanted or [None])[0] or to.dtype)
+        if out._device is not x._device:
+            raise errors.mixed_devices(loop, x, "self", out, "out")
+        if to.dtype is not x._geometry.dtype:
+            rule = f"have the result's dtype {x._geometry.dtype.short}"
+            raise errors.wrong_dtype(loop, "out", rule, out)
+        arguments.dim(loop, dim, x._geometry.ndim)
+        shape = contiguous_geometry(x._geometry.sizes, to.dtype)
+        overlap.check_out(loop, out, to if to.sizes == shape.sizes else shape, self=self)
+        if to.sizes != shape.sizes:
+            resize_output(loop, out, shape)
+        if out is x:
+            x = calls.clone(x)
+        _scan(operator, loop, x, dim, out)
+        return out
+
+    return kernel
+
+
+def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The extremes so far, and their indices."""
+
+    def kernel(key_set: int, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        x = _operand(loop, self, None)
+        given = x._geometry
+        arguments.dim(loop, dim, given.ndim)
+        values = allocate(contiguous_geometry(given.sizes, given.dtype), x._device)
+        indices = allocate(contiguous_geometry(given.sizes, dtypes.int64), x._device)
+        _scan(operator, loop, x, dim, values, indices)
+        return values, indices
+
+    return kernel
+
+
+def select_out(operator: Operator, loop: str) -> Kernel:
+    def kernel(key_set: int, *args: Any) -> Any:
+        return forms.out(getattr(operators, loop), 2)(key_set, *args)
+
+    return kernel

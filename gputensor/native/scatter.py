@@ -1,0 +1,389 @@
+"""Elements that indices name, written: x[i, j] = v, scatter, index_add and the like, put.
+
+Where values are combined, elements narrower than 32 bits are widened, combined and rounded once.
+Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors, number_range
+from ..core.arguments import number
+from ..core.dtype import COMPLEX, FLOATING, bool_, int64
+from ..core.geometry import contiguous_geometry
+from ..iterator import overlap
+from ..iterator.broadcast import broadcast_sizes
+from ..structured import arguments, derived
+from ..structured.indexed import number_of, wide_dtype, write
+from ..structured.missing import ask
+from ..structured.pointwise import NUMBERS
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from .gather import along, check_along, clamped, flat_places, places, rows, with_dims
+
+functional, kept_functional = derived.functional, derived.kept_functional
+out = kept_out = derived.out
+
+_REDUCTIONS = "sum prod mean amax amin"
+
+
+def _loop(reduce: str) -> str:
+    """The loop of kernels/*/scatter; of a mean, what makes its sum."""
+    if reduce == "sum" or reduce == "mean":
+        return "scatter_add"
+    return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
+
+
+def _number(value: Any, like: Tensor) -> Tensor:
+    """A number as a 0-d tensor beside `like`."""
+    number_range.check("scatter", "value", value, like._geometry.dtype)
+    return calls.scalar_tensor(value, like._geometry.dtype, None, like._device, None)
+
+
+def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
+    if value._geometry.dtype is not self._geometry.dtype:
+        raise errors.wrong_dtype(op, arg, f"be {self._geometry.dtype.name}, as self is", value)
+    if value._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", value, arg)
+
+
+def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
+    """Operands that are read, copied where the write to self would reach them."""
+    if overlap.internal_overlap(self._geometry) == overlap.YES:
+        raise errors.internal_overlap(op, "self", (self._geometry, self._device))
+    return [calls.clone(x, None) if overlap.relation(self, x) != overlap.NO else x for x in read]
+
+
+def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
+    """Run a loop over `at(self)`, wide where elements are narrow. `at` makes the places."""
+    wide = wide_dtype(self._geometry.dtype)
+    if wide is self._geometry.dtype:
+        write(loop, at(self), value)
+        return
+    x = calls.to_dtype(self, wide, False, False, None)
+    write(loop, at(x), calls.to_dtype(value, wide, False, False, None))
+    ask(operators.copy_, self, self, x, False)
+
+
+# --- x[i, :, j] = v -------------------------------------------------------------------------------
+
+
+def _index_put_impl_(
+    key_set: int, self: Tensor, indices: Sequence[Tensor | None], values: Tensor,
+    accumulate: bool = False, unsafe: bool = False,
+) -> Tensor:  # fmt: skip
+    op = "index_put"
+    if values._geometry.dtype is not self._geometry.dtype:
+        rule = f"be {self._geometry.dtype.name}, as self is"
+        raise errors.wrong_dtype(op, "values", rule, values)
+    if values._device is not self._device:
+        if values._geometry.ndim or values._device.type != "cpu":
+            raise errors.mixed_devices(op, self, "self", values, "values")
+        device, element = self._device, self._geometry.dtype
+        values = calls.to_device(values, device, element, False, False, None)
+    (values,) = _apart(op, self, values)
+    indices = [
+        i if i is None or overlap.relation(self, i) == overlap.NO else calls.clone(i, None)
+        for i in indices
+    ]
+    at = places(op, self, indices)
+    if broadcast_sizes(values._geometry.sizes, at.sizes) != at.sizes:
+        rule = f"broadcast to the places that are written, {list(at.sizes)}"
+        raise errors.wrong_shape(op, "values", rule, values)
+    if accumulate:
+        _combine("scatter_add", self, at.of, values)
+    else:
+        write("scatter", at, values)
+    return self
+
+
+def index_put_(
+    key_set: int, self: Tensor, indices: Sequence[Tensor | None], values: Tensor,
+    accumulate: bool = False,
+) -> Tensor:  # fmt: skip
+    return ask(operators._index_put_impl_, self, self, indices, values, accumulate, False)
+
+
+def index_put(
+    key_set: int, self: Tensor, indices: Sequence[Tensor | None], values: Tensor,
+    accumulate: bool = False,
+) -> Tensor:  # fmt: skip
+    made = calls.clone(self)
+    return ask(operators._index_put_impl_, made, made, indices, values, accumulate, False)
+
+
+_unsafe_index_put = index_put
+
+
+def _unsafe_masked_index_put_accumulate(
+    key_set: int, self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
+    if self._geometry.numel == 0:
+        return calls.clone(self)
+    kept = calls.masked_fill_Scalar(values, calls.eq_Tensor(mask, False), 0)
+    return index_put(key_set, self, clamped(self, indices), kept, True)
+
+
+# --- scatter --------------------------------------------------------------------------------------
+
+
+def _scatter(
+    op: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any, loop: str
+) -> Tensor:
+    is_number = type(value) in NUMBERS
+    if not is_number:
+        _same_dtype(op, self, value, "src")
+    d = check_along(op, self, dim, index, None if is_number else value)
+    source = _number(value, self) if is_number else value
+    source, index = _apart(op, self, source, index)
+    if index._geometry.numel == 0:
+        return self
+    if not is_number:
+        source = _cropped(with_dims(source), index._geometry.sizes or (1,))
+    if loop == "scatter":
+        write(loop, along(op, self, d, index), source)
+    else:
+        _combine(loop, self, lambda x: along(op, x, d, index), source)
+    return self
+
+
+def _cropped(x: Tensor, sizes: Any) -> Tensor:
+    """The corner of x that has these sizes."""
+    for d, n in enumerate(sizes):
+        if n != x._geometry.sizes[d]:
+            x = calls.slice_Tensor(x, d, 0, n, 1)
+    return x
+
+
+def scatter__src(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return _scatter("scatter", self, dim, index, src, "scatter")
+
+
+def scatter__value(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    return _scatter("scatter", self, dim, index, value, "scatter")
+
+
+def scatter__reduce(
+    key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str
+) -> Tensor:
+    return _scatter("scatter", self, dim, index, src, _old_loop(reduce))
+
+
+def scatter__value_reduce(
+    key_set: int, self: Tensor, dim: int, index: Tensor, value: Any, reduce: str
+) -> Tensor:
+    return _scatter("scatter", self, dim, index, value, _old_loop(reduce))
+
+
+def _old_loop(reduce: Any) -> str:
+    if reduce != "add" and reduce != "multiply":
+        raise errors.must("scatter", "reduce", "be 'add' or 'multiply'", reduce)
+    return f"scatter_{reduce}"
+
+
+def scatter_add_(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return _scatter("scatter_add", self, dim, index, src, "scatter_add")
+
+
+def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None:
+    if reduce not in allowed.split():
+        raise errors.must(op, "reduce", f"be one of {allowed.replace(' ', ', ')}", reduce)
+    if self._geometry.dtype.category == COMPLEX and reduce.startswith("am"):
+        raise errors.wrong_dtype(op, "self", f"be real for {reduce}", self)
+
+
+def _identity(self: Tensor, reduce: str) -> Any:
+    """What changes nothing under a reduction."""
+    of = self._geometry.dtype
+    if _loop(reduce) == "scatter_add":
+        return 0
+    if reduce == "prod":
+        return 1
+    if of is bool_:
+        return reduce == "amin"
+    if of.category == FLOATING:
+        return -math.inf if reduce == "amax" else math.inf
+    low, high = number_range.integer_range(of)
+    return low if reduce == "amax" else high
+
+
+def scatter_reduce__two(
+    key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
+    include_self: bool = True,
+) -> Tensor:  # fmt: skip
+    op = "scatter_reduce"
+    _checked_reduction(op, self, reduce, _REDUCTIONS)
+    _same_dtype(op, self, src, "src")
+    d = check_along(op, self, dim, index, src)
+    src, index = _apart(op, self, src, index)
+    if index._geometry.numel == 0:
+        return self
+    source = _cropped(with_dims(src), index._geometry.sizes or (1,))
+    _reduce(self, lambda x: along(op, x, d, index), source, reduce, include_self)
+    return self
+
+
+def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
+    """Combine what is at the places, or only what arrives there, with the values."""
+    wide = wide_dtype(self._geometry.dtype)
+    x = self
+    if wide is not self._geometry.dtype:
+        x = calls.to_dtype(self, wide, False, False, None)
+        source = calls.to_dtype(source, wide, False, False, None)
+    if not include_self:
+        write("scatter", at(x), _number(_identity(x, reduce), x))
+    write(_loop(reduce), at(x), source)
+    if reduce == "mean":
+        _divide(x, at, include_self)
+    if x is not self:
+        ask(operators.copy_, self, self, x, False)
+
+
+def _divide(x: Tensor, at: Any, include_self: bool) -> None:
+    """Sums to means: by how many values were added up, rounded down where they are integers."""
+    counts = (calls.ones_like if include_self else calls.zeros_like)(x)
+    write("scatter_add", at(counts), _number(1, x))
+    if not include_self:
+        counts = calls.where_self(calls.eq_Tensor(counts, 0), 1, counts)
+    mode = None if x._geometry.dtype.category >= FLOATING else "floor"
+    ask(operators.div__Tensor_mode, x, x, counts, mode)
+
+
+# --- index_add, index_copy, index_fill, index_reduce ----------------------------------------------
+
+
+def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
+    """Where whole slices go, as a function of the tensor, and the slices."""
+    _same_dtype(op, self, source, "source")
+    index, source = _apart(op, self, index, source)
+    at = rows(op, self, dim, index)
+    given = with_dims(source) if at.target._geometry.ndim == 1 else source
+    if given._geometry.sizes != at.sizes:
+        rule = f"have a slice for each index, sizes {list(at.sizes)}"
+        raise errors.wrong_shape(op, "source", rule, source)
+    return lambda x: rows(op, x, dim, index), given
+
+
+def index_add_(
+    key_set: int, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any = 1
+) -> Tensor:
+    alpha = number(alpha)
+    if alpha is None:
+        raise errors.wrong_type("index_add", "alpha", "be a number", alpha)
+    number_range.check("index_add", "alpha", alpha, self._geometry.dtype)
+    at, given = _sources("index_add", self, dim, index, source)
+    _combine("scatter_add", self, at, given if alpha == 1 else calls.mul_Tensor(given, alpha))
+    return self
+
+
+def index_copy_(key_set: int, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    at, given = _sources("index_copy", self, dim, index, source)
+    write("scatter", at(self), given)
+    return self
+
+
+def index_reduce_(
+    key_set: int, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+    include_self: bool = True,
+) -> Tensor:  # fmt: skip
+    _checked_reduction("index_reduce", self, reduce, _REDUCTIONS.removeprefix("sum "))
+    at, given = _sources("index_reduce", self, dim, index, source)
+    _reduce(self, at, given, reduce, include_self)
+    return self
+
+
+def index_fill__int_Scalar(
+    key_set: int, self: Tensor, dim: int, index: Tensor, value: Any
+) -> Tensor:
+    number_range.check("index_fill", "value", value, self._geometry.dtype)
+    return _fill(self, dim, index, _number(value, self))
+
+
+def _fill(self: Tensor, dim: Any, index: Tensor, value: Tensor) -> Tensor:
+    index, value = _apart("index_fill", self, index, value)
+    write("scatter", rows("index_fill", self, dim, index, wraps=True), value)
+    return self
+
+
+def index_fill__int_Tensor(
+    key_set: int, self: Tensor, dim: int, index: Tensor, value: Any
+) -> Tensor:
+    if type(value) in NUMBERS:
+        return index_fill__int_Scalar(key_set, self, dim, index, value)
+    if not isinstance(value, Tensor):
+        raise errors.wrong_type("index_fill", "value", "be a number or a 0-d tensor", value)
+    return _fill(self, dim, index, number_of("index_fill", value, self))
+
+
+# --- put ------------------------------------------------------------------------------------------
+
+
+def put_(
+    key_set: int, self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False
+) -> Tensor:
+    _same_dtype("put", self, source, "source")
+    if index._geometry.numel != source._geometry.numel:
+        rule = f"have a value for each index, {index._geometry.numel}"
+        raise errors.wrong_shape("put", "source", rule, source)
+    index, source = _apart("put", self, index, source)
+    given = calls.reshape(source, index._geometry.sizes)
+    dense = self if self._geometry.is_contiguous else calls.contiguous(self)
+    if accumulate:
+        _combine("scatter_add", dense, lambda x: flat_places("put", x, index), given)
+    else:
+        write("scatter", flat_places("put", dense, index), given)
+    if dense is not self:
+        ask(operators.copy_, self, self, dense, False)
+    return self
+
+
+# --- views written in a copy ----------------------------------------------------------------------
+
+
+def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:
+    if src._geometry.sizes != view._geometry.sizes:
+        rule = f"have the sizes of what it replaces, {list(view._geometry.sizes)}"
+        raise errors.wrong_shape(op, "src", rule, src)
+    ask(operators.copy_, view, view, src, False)
+    return made
+
+
+def _strided_clone(self: Tensor) -> Tensor:
+    """A copy with the strides of self, gaps included; dense where self repeats elements."""
+    of = self._geometry
+    if overlap.internal_overlap(of) == overlap.YES or of.is_non_overlapping_and_dense:
+        return calls.clone(self)
+    made = allocate(contiguous_geometry((of.extent,), of.dtype), self._device)
+    view = calls.as_strided(made, of.sizes, of.strides, 0)
+    ask(operators.copy_, view, view, self, False)
+    return view
+
+
+def select_scatter(key_set: int, self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    made = _strided_clone(self)
+    return _into_view("select_scatter", made, calls.select_int(made, dim, index), src)
+
+
+def slice_scatter(
+    key_set: int, self: Tensor, src: Tensor, dim: int = 0, start: int | None = None,
+    end: int | None = None, step: int = 1,
+) -> Tensor:  # fmt: skip
+    made = _strided_clone(self)
+    return _into_view("slice_scatter", made, calls.slice_Tensor(made, dim, start, end, step), src)
+
+
+def unfold_backward(
+    key_set: int, grad_in: Tensor, input_sizes: Any, dim: int, size: int, step: int
+) -> Tensor:
+    sizes = arguments.sizes("unfold_backward", input_sizes, "input_sizes")
+    made = calls.new_zeros(grad_in, sizes, None, None, None, None)
+    numbers = calls.arange(made._geometry.numel, int64, None, grad_in._device, None)
+    places = calls.unfold(calls.view(numbers, sizes), dim, size, step)
+    if places._geometry.sizes != grad_in._geometry.sizes:
+        rule = f"have sizes {list(places._geometry.sizes)}"
+        raise errors.wrong_shape("unfold_backward", "grad_in", rule, grad_in)
+    return ask(operators.put_, made, made, places, grad_in, True)

@@ -1,0 +1,179 @@
+"""Places in sorted sequences, and membership: searchsorted, bucketize, isin.
+
+Source of the rules: aten/src/ATen/native/Bucketization.cpp and TensorCompare.cpp, isin.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.device import CPU
+from ..core.dtype import BOOL, COMPLEX, bfloat16, float32, int64
+from ..core.geometry import contiguous_geometry
+from ..core.promotion import result_type
+from ..dispatch import defaults
+from ..structured import arguments, library
+from ..structured.pointwise import NUMBERS
+from ..tensor.tensor import Tensor
+
+# --- searchsorted ---------------------------------------------------------------------------------
+
+
+def _places(on: Any, sequence: Any, x: Any, right: bool, sorter: Any = None) -> Any:
+    """Where each element of `x` belongs in its row of `sequence`.
+
+    By halving, for all elements at once, with PyTorch's comparisons: one with NaN says `right of`.
+    """
+    np, n = on.np, sequence.shape[-1]
+    if sorter is not None:
+        sequence = np.take_along_axis(sequence, sorter, -1)
+    if not on.is_gpu and sequence.ndim == 1 and n and sequence[-1] == sequence[-1]:
+        return np.searchsorted(sequence, x, "right" if right else "left")
+    rows = sequence.reshape(-1)
+    begin = np.zeros(x.shape, np.int64)
+    if sequence.ndim > 1:
+        count = math.prod(sequence.shape[:-1])
+        begin += np.arange(count).reshape(*sequence.shape[:-1], 1) * n
+    low, high = begin, begin + n
+    for _ in range(n.bit_length()):
+        middle = (low + high) >> 1
+        value = rows[np.minimum(middle, max(rows.size - 1, 0))]
+        goes_on = (low < high) & ~(value > x if right else value >= x)
+        low, high = np.where(goes_on, middle + 1, low), np.where(goes_on, high, middle)
+    return low - begin
+
+
+def _is_right(op: str, right: bool, side: str | None) -> bool:
+    found = arguments.boolean(op, "right", right)
+    if side is None:
+        return found
+    if side not in ("left", "right"):
+        raise errors.must(op, "side", "be 'left' or 'right'", side)
+    if side == "left" and found:
+        raise errors.must(op, "side", "not be 'left' beside right=True", side)
+    return side == "right"
+
+
+def _search(
+    op: str, sequence: Tensor, x: Tensor, int32: bool, right: bool, sorter: Tensor | None
+) -> Tensor:
+    rows, values = sequence._geometry, x._geometry
+    if not rows.ndim:
+        raise errors.wrong_shape(op, "sorted_sequence", "have a dimension", sequence)
+    if rows.ndim > 1 and (values.ndim != rows.ndim or values.sizes[:-1] != rows.sizes[:-1]):
+        rule = f"have leading sizes {rows.sizes[:-1]}, as sorted_sequence has"
+        raise errors.wrong_shape(op, "self", rule, x)
+    if sorter is not None:
+        if sorter._geometry.dtype is not int64:
+            raise errors.wrong_dtype(op, "sorter", "be int64", sorter)
+        if sorter._geometry.sizes != rows.sizes:
+            rule = f"have the sizes of sorted_sequence, {rows.sizes}"
+            raise errors.wrong_shape(op, "sorter", rule, sorter)
+        n = rows.sizes[-1]
+        if sorter._device is CPU and sorter._geometry.numel:
+            places = sorter._get_array()
+            if places.min() < 0 or places.max() >= n:
+                raise errors.wrong_index(op, "sorter", f"hold indices in [0, {n - 1}]", sorter)
+    for other, arg in ((x, "self"), (sorter, "sorter")):
+        if other is not None and other._device is not sequence._device:
+            raise errors.mixed_devices(op, sequence, "sorted_sequence", other, arg)
+    pair = _met(op, sequence, x)
+    for one, arg in zip(pair, ("sorted_sequence", "self")):
+        if one._geometry.dtype.category in (BOOL, COMPLEX):
+            raise errors.wrong_dtype(op, arg, "be a real number and no bool", one)
+    element = dtypes.int32 if arguments.boolean(op, "out_int32", int32) else int64
+    wanted = contiguous_geometry(values.sizes, element)
+    given = (*pair, right) if sorter is None else (*pair, right, sorter)
+    return library.call(op, _places, (wanted,), *given)[0]
+
+
+def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the dtype in which they meet; bfloat16, of which CuPy knows nothing, as float32."""
+    operands = ((a._geometry, a._device), (b._geometry, b._device))
+    common = result_type(op, operands, defaults.get_default_dtype())
+    common = float32 if common is bfloat16 else common
+    first, second = [calls.to_dtype(x, common, False, False, None) for x in (a, b)]
+    return first, second
+
+
+def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
+    """A number as a 0-d tensor that meets `beside` as a number does."""
+    if type(value) not in NUMBERS:
+        raise errors.wrong_type(op, arg, "be a number", value)
+    operands = ((beside._geometry, beside._device), type(value))
+    element = result_type(op, operands, defaults.get_default_dtype())
+    return calls.scalar_tensor(value, element, None, beside._device, None)
+
+
+def searchsorted_Tensor(
+    key_set: int, sorted_sequence: Tensor, self: Tensor, out_int32: bool = False,
+    right: bool = False, side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    goes_right = _is_right("searchsorted", right, side)
+    return _search("searchsorted", sorted_sequence, self, out_int32, goes_right, sorter)
+
+
+def searchsorted_Scalar(
+    key_set: int, sorted_sequence: Tensor, self: Any, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    x = _as_tensor("searchsorted", "self", self, sorted_sequence)
+    return calls.searchsorted_Tensor(sorted_sequence, x, out_int32, right, side, sorter)
+
+
+def bucketize_Tensor(
+    key_set: int, self: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    if boundaries._geometry.ndim != 1:
+        raise errors.wrong_shape("bucketize", "boundaries", "have 1 dimension", boundaries)
+    goes_right = _is_right("bucketize", right, None)
+    return _search("bucketize", boundaries, self, out_int32, goes_right, None)
+
+
+def bucketize_Scalar(
+    key_set: int, self: Any, boundaries: Tensor, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    x = _as_tensor("bucketize", "self", self, boundaries)
+    return calls.bucketize_Tensor(x, boundaries, out_int32, right)
+
+
+# --- isin -----------------------------------------------------------------------------------------
+
+
+def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
+    found = on.np.isin(x, among)
+    return ~found if invert else found
+
+
+def isin_Tensor_Tensor(
+    key_set: int, elements: Tensor, test_elements: Tensor, assume_unique: bool = False,
+    invert: bool = False,
+) -> Tensor:  # fmt: skip
+    arguments.boolean("isin", "assume_unique", assume_unique)
+    for x, arg in ((elements, "elements"), (test_elements, "test_elements")):
+        if x._geometry.dtype.category in (BOOL, COMPLEX):
+            raise errors.wrong_dtype("isin", arg, "be a real number and no bool", x)
+    if elements._device is not test_elements._device:
+        raise errors.mixed_devices("isin", elements, "elements", test_elements, "test_elements")
+    x, among = _met("isin", elements, test_elements)
+    wanted = contiguous_geometry(x._geometry.sizes, dtypes.bool_)
+    return library.call("isin", _is_in, (wanted,), x, among, bool(invert))[0]
+
+
+def isin_Tensor_Scalar(
+    key_set: int, elements: Tensor, test_element: Any, assume_unique: bool = False,
+    invert: bool = False,
+) -> Tensor:  # fmt: skip
+    among = _as_tensor("isin", "test_element", test_element, elements)
+    return calls.isin_Tensor_Tensor(elements, among, assume_unique, invert)
+
+
+def isin_Scalar_Tensor(
+    key_set: int, element: Any, test_elements: Tensor, assume_unique: bool = False,
+    invert: bool = False,
+) -> Tensor:  # fmt: skip
+    x = _as_tensor("isin", "element", element, test_elements)
+    return calls.isin_Tensor_Tensor(x, test_elements, assume_unique, invert)

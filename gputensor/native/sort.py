@@ -1,0 +1,133 @@
+"""Order along one dimension: sort, argsort, msort, topk. NaN is the largest; equal elements keep
+their order, also where that is not asked for, as on PyTorch's CPU.
+
+Source of the rules: aten/src/ATen/native/Sorting.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.dtype import BOOL, COMPLEX
+from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..iterator.order import dense_strides_like
+from ..structured import arguments, library
+from ..tensor.tensor import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+
+# --- places in order ------------------------------------------------------------------------------
+
+
+def _order(on: Any, x: Any, dim: int, descending: bool) -> Any:
+    """Indices that sort `x` along a dimension, equal elements in their order."""
+    np, n = on.np, x.shape[dim]
+    if x.dtype.itemsize <= 4 and not on.is_gpu and 1 < n < 1 << 32:
+        return _order_of_short(x, dim, descending)
+    key = np.flip(x, dim) if descending else x
+    order = np.argsort(key, axis=dim, kind="stable")
+    return n - 1 - np.flip(order, dim) if descending else order
+
+
+def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
+    """Sorts 64-bit numbers of key and index, for which NumPy has vector instructions: several times
+    faster than its stable argsort."""
+    np = numpy
+    if x.dtype.kind == "f":
+        bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
+        bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
+    else:
+        bits = x
+    key = bits.astype(np.int64)
+    key = (~key if descending else key) << 32
+    shape = [1] * x.ndim
+    shape[dim] = x.shape[dim]
+    key |= np.arange(x.shape[dim], dtype=np.int64).reshape(shape)
+    key.sort(axis=dim)
+    key &= 0xFFFFFFFF
+    return key
+
+
+def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
+    """(values, indices), of the first k."""
+    if not x.ndim:
+        return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
+    order = _order(on, x.view("u1") if x.dtype == bool else x, dim, descending)
+    if k is not None:
+        order = order[(slice(None),) * dim + (slice(0, k),)]
+    return on.np.take_along_axis(x, order, dim), order
+
+
+# --- sort -----------------------------------------------------------------------------------------
+
+
+def _check(op: str, self: Tensor, dim: int) -> tuple[Geometry, int]:
+    shape = self._geometry
+    if shape.dtype.category == COMPLEX:
+        raise errors.wrong_dtype(op, "self", "not be complex", self)
+    return shape, arguments.dim(op, dim, shape.ndim)
+
+
+def _found(op: str, self: Tensor, wanted: tuple[Geometry, Geometry], *rest: Any) -> Pair:
+    """bfloat16, which CuPy does not sort, is sorted as float32, exactly."""
+    if self._geometry.dtype is not dtypes.bfloat16:
+        return library.call(op, _sorted, wanted, self, *rest)  # type: ignore[return-value]
+    values, places = wanted
+    wide = geometry(values.sizes, values.strides, dtypes.float32)
+    as_float = calls.to_dtype(self, dtypes.float32, False, False, None)
+    found, indices = library.call(op, _sorted, (wide, places), as_float, *rest)
+    return calls.to_dtype(found, dtypes.bfloat16, False, False, None), indices
+
+
+def sort(key_set: int, self: Tensor, dim: int = -1, descending: bool = False) -> Pair:
+    shape, d = _check("sort", self, dim)
+    largest_first = arguments.boolean("sort", "descending", descending)
+    strides = dense_strides_like(shape)
+    values = geometry(shape.sizes, strides, shape.dtype)
+    indices = geometry(shape.sizes, strides, dtypes.int64)
+    return _found("sort", self, (values, indices), d, largest_first)
+
+
+def sort_stable(
+    key_set: int, self: Tensor, stable: bool | None, dim: int = -1, descending: bool = False
+) -> Pair:
+    if stable is not None:
+        arguments.boolean("sort", "stable", stable)
+    return sort(key_set, self, dim, descending)
+
+
+def msort(key_set: int, self: Tensor) -> Tensor:
+    return calls.sort(self, 0, False)[0]
+
+
+def argsort(key_set: int, self: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+    return calls.sort(self, dim, descending)[1]
+
+
+def argsort_stable(
+    key_set: int, self: Tensor, stable: bool, dim: int = -1, descending: bool = False
+) -> Tensor:
+    return calls.sort_stable(self, stable, dim, descending)[1]
+
+
+# --- topk -----------------------------------------------------------------------------------------
+
+
+def topk(
+    key_set: int, self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Pair:
+    shape, d = _check("topk", self, dim)
+    if shape.dtype.category == BOOL:
+        raise errors.wrong_dtype("topk", "self", "not be bool", self)
+    count, size = arguments.integer("topk", "k", k), shape.sizes[d] if shape.ndim else 1
+    arguments.boolean("topk", "sorted", sorted)
+    if not 0 <= count <= size:
+        raise errors.must("topk", "k", f"be in [0, {size}]", k)
+    sizes = (*shape.sizes[:d], count, *shape.sizes[d + 1 :]) if shape.ndim else ()
+    wanted = contiguous_geometry(sizes, shape.dtype), contiguous_geometry(sizes, dtypes.int64)
+    return _found("topk", self, wanted, d, arguments.boolean("topk", "largest", largest), count)

@@ -1,0 +1,48 @@
+"""Special functions, element by element; mvlgamma, which is made of lgamma."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import dtype
+from ..dispatch.operator import Operator
+from ..structured import arguments, elementwise
+from ..structured.pointwise import Kernel
+from ..tensor.tensor import Tensor
+
+
+def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
+    """The order of polygamma."""
+    n = arguments.integer(operator.short_name, "n", params["n"])
+    if n < 0:
+        raise errors.must(operator.short_name, "n", "not be negative", n)
+    return (n,)
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    return elementwise.functional(operator, elementwise.rule(operator, "special", loop), _prepare)
+
+
+def inplace(operator: Operator, loop: str) -> Kernel:
+    return elementwise.inplace(operator, elementwise.rule(operator, "special", loop), _prepare)
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    return elementwise.out(operator, elementwise.rule(operator, "special", loop), _prepare)
+
+
+def mvlgamma(key_set: int, self: Tensor, p: int) -> Tensor:
+    """Source: mvlgamma of ATen/native/UnaryOps.cpp."""
+    if arguments.integer("mvlgamma", "p", p) < 1:
+        raise errors.must("mvlgamma", "p", "be at least 1", p)
+    total = calls.lgamma(self)
+    for k in range(1, p):
+        total = calls.add_Tensor(total, calls.lgamma(calls.sub_Tensor(self, k / 2, 1)), 1)
+    return calls.add_Tensor(total, p * (p - 1) / 4 * math.log(math.pi), 1)
+
+
+def mvlgamma_(key_set: int, self: Tensor, p: int) -> Tensor:
+    return calls.copy_(self, mvlgamma(key_set, self, p), False)

@@ -1,0 +1,94 @@
+"""Operators of three inputs, element by element: clamp, lerp, addcmul, addcdiv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import errors
+from ..core.arguments import number
+from ..core.dtype import FLOATING
+from ..dispatch.operator import Operator
+from ..iterator.config import BINARY
+from ..iterator.plan import Plan
+from ..structured import elementwise, pointwise
+from ..structured.pointwise import Kernel, Rule
+from ..tensor.tensor import Tensor
+
+
+def rule(operator: Operator, loop: str) -> Rule:
+    found = elementwise.rule(operator, "ternary", loop)
+    if loop == "addcdiv":
+        found.check = _check_quotient
+    return found
+
+
+def _check_quotient(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+    """PyTorch keeps integer operands for a division that rounds, and has none here."""
+    if all([x._geometry.dtype.category < FLOATING for x in inputs[1:]]):
+        rule = "be floating or complex where 'tensor1' is not"
+        raise errors.must(op, "tensor2", rule, inputs[2], kind=errors.DtypeError)
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    return elementwise.functional(operator, rule(operator, loop))
+
+
+def inplace(operator: Operator, loop: str) -> Kernel:
+    return elementwise.inplace(operator, rule(operator, loop))
+
+
+def out(operator: Operator, loop: str) -> Kernel:
+    return elementwise.out(operator, rule(operator, loop))
+
+
+# --- clamp: bounds that may be numbers, and may be left out ---------------------------------------
+
+# Loops by which of min and max are given.
+_BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}
+
+
+def _by_bounds(operator: Operator, make: Callable[[Operator, Rule], Kernel]) -> Kernel:
+    made = {given: make(operator, _clamp_rule(loop, given)) for given, loop in _BOUNDED.items()}
+
+    def kernel(key_set: int, self: Tensor, min: Any, max: Any, *out: Tensor) -> Tensor:
+        run = made.get((min is not None, max is not None))
+        if run is None:
+            raise errors.must(operator.short_name, "min", "be given where 'max' is not", None)
+        inputs = [self]
+        if min is not None:
+            inputs.append(_bound(operator, "min", min))
+        if max is not None:
+            inputs.append(_bound(operator, "max", max))
+        return run((*out, self)[0], tuple(inputs))
+
+    return kernel
+
+
+def _bound(operator: Operator, name: str, value: Any) -> Any:
+    found = value if hasattr(value, "_keys") else number(value)
+    if found is None:
+        raise errors.wrong_type(operator.short_name, name, "be a number or a Tensor", value)
+    return found
+
+
+def _clamp_rule(loop: str, given: tuple[bool, bool]) -> Rule:
+    names = ["self"] + ["min"] * given[0] + ["max"] * given[1]
+    config = BINARY.replace(arg_names=tuple(names), cpu_scalars=2)
+    return pointwise.rule("ternary", loop, config, config)
+
+
+def bounded_functional(operator: Operator, loop: str) -> Kernel:
+    def make(operator: Operator, rule: Rule) -> Any:
+        compute = elementwise.compute(operator, rule)
+        return lambda self, inputs: compute(inputs)
+
+    return _by_bounds(operator, make)
+
+
+def bounded_inplace(operator: Operator, loop: str) -> Kernel:
+    return _by_bounds(operator, elementwise.compute_into)
+
+
+def bounded_out(operator: Operator, loop: str) -> Kernel:
+    return _by_bounds(operator, elementwise.compute_into)

@@ -1,0 +1,134 @@
+"""Diagonals of matrices, and what lies on one side of them.
+
+Source of the semantics: aten/src/ATen/native/TriangularOps.cpp and TensorFactories.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls, operators
+from ..core import dtype as dtypes, errors
+from ..core.dtype import BOOL, INTEGER
+from ..core.device import CPU, device as as_device
+from ..core.geometry import contiguous_geometry
+from ..core.promotion import promote_types
+from ..dispatch.backend_select import resolve
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..structured import arguments
+from ..tensor.make import allocate, over_array
+from ..tensor.tensor import Tensor
+
+# --- triangles ------------------------------------------------------------------------------------
+
+
+def tril(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
+    return _triangle("tril", self, diagonal, lambda row, column: calls.ge_Tensor(row, column))
+
+
+def triu(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
+    return _triangle("triu", self, diagonal, lambda row, column: calls.le_Tensor(row, column))
+
+
+def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
+    """The elements whose row + diagonal `keeps` their column, in a row-major result."""
+    shape = self._geometry
+    if shape.ndim < 2:
+        raise errors.wrong_shape(op, "self", "have at least 2 dimensions", self)
+    shift = arguments.int64(op, "diagonal", diagonal)
+    rows, columns = shape.sizes[-2:]
+    shift = max(-rows, min(shift, columns))
+    row = calls.arange_start_step(
+        shift, shift + rows, 1, dtypes.int64, None, self._device, None
+    )  # fmt: skip
+    column = calls.arange_start_step(0, columns, 1, dtypes.int64, None, self._device, None)
+    mask = keeps(calls.unsqueeze(row, 1), column)
+    made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
+    key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
+    into = operators.where_self_out.redispatch_table[key_set]
+    return into(key_set, mask, self, False, made)  # False has the lowest dtype
+
+
+def tril_indices(key_set: int, row: int, col: int, offset: int = 0, *options: Any) -> Tensor:
+    return _indices("tril_indices", np.tril_indices, row, col, offset, *options)
+
+
+def triu_indices(key_set: int, row: int, col: int, offset: int = 0, *options: Any) -> Tensor:
+    return _indices("triu_indices", np.triu_indices, row, col, offset, *options)
+
+
+def _indices(
+    op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    """Made on the host, as `tensor(...)` is."""
+    for arg, value in (("row", row), ("col", col)):
+        if arguments.integer(op, arg, value) < 0:
+            raise errors.must(op, arg, "not be negative", value)
+    shift = max(-row, min(arguments.int64(op, "offset", offset), col))
+    found = np.stack(find(row, shift, col)).astype(np.int64)
+    element = dtypes.int64 if dtype is None else dtype
+    place = CPU if device is None else resolve(as_device(device))
+    made = calls.empty_memory_format(found.shape, element, layout, place, pin_memory, None)
+    if place.type == "meta":
+        return made
+    key_set = made._keys & BELOW_ADINPLACEORVIEW
+    return operators.copy_.redispatch_table[key_set](key_set, made, over_array(found), False)
+
+
+# --- diagonals ------------------------------------------------------------------------------------
+
+
+def diag(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
+    ndim = self._geometry.ndim
+    if ndim not in (1, 2):
+        raise errors.wrong_shape("diag", "self", "have 1 or 2 dimensions", self)
+    if ndim == 1:
+        return calls.diag_embed(self, diagonal, 0, 1)
+    return calls.diagonal_copy(self, diagonal, 0, 1)
+
+
+def diag_embed(
+    key_set: int, self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Tensor:
+    shape = self._geometry
+    if not shape.ndim:
+        raise errors.wrong_shape("diag_embed", "self", "have a dimension", self)
+    ndim = shape.ndim + 1
+    a = arguments.dim("diag_embed", dim1, ndim, "dim1")
+    b = arguments.dim("diag_embed", dim2, ndim, "dim2")
+    if a == b:
+        raise errors.must("diag_embed", "dim2", "differ from dim1", (dim1, dim2))
+    length = shape.sizes[-1] + abs(arguments.int64("diag_embed", "offset", offset))
+    sizes = list(shape.sizes[:-1])
+    for d in sorted((a, b)):
+        sizes.insert(d, length)
+    made = calls.new_zeros(self, tuple(sizes), None, None, None, None)
+    key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
+    place = calls.diagonal(made, offset, a, b)
+    operators.copy_.redispatch_table[key_set](key_set, place, self, False)
+    return made
+
+
+def diagflat(key_set: int, self: Tensor, offset: int = 0) -> Tensor:
+    return calls.diag_embed(calls.reshape(self, (-1,)), offset, 0, 1)
+
+
+def vander(key_set: int, x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    shape = x._geometry
+    if shape.ndim != 1:
+        raise errors.wrong_shape("vander", "x", "have 1 dimension", x)
+    count = shape.sizes[0] if N is None else arguments.integer("vander", "N", N)
+    if count < 0:
+        raise errors.must("vander", "N", "not be negative", N)
+    element = promote_types(shape.dtype, dtypes.int64) if shape.dtype.category in (
+        BOOL, INTEGER) else shape.dtype  # fmt: skip
+    base = calls.to_dtype(x, element, False, False, None)
+    if not count:
+        return calls.new_empty(base, (shape.sizes[0], 0), None, None, None, None)
+    powers = [calls.ones_like(base, None, None, None, None, None)]
+    for _ in range(1, count):
+        powers.append(calls.mul_Tensor(powers[-1], base))
+    return calls.stack(powers if increasing else powers[::-1], 1)

@@ -1,0 +1,109 @@
+"""Elements and slices without those that are there already. How many remain is known by values
+alone, so that a device is waited for. A NaN equals none.
+
+Source of the rules: aten/src/ATen/native/Unique.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import errors
+from ..core.dtype import COMPLEX, bfloat16, float32
+from ..core.geometry import geometry
+from ..structured import arguments, library
+from ..tensor.tensor import Tensor
+
+Triple = tuple[Tensor, ...]
+
+
+def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
+    """(rows without repetitions, which of them each row is, how often each was there)."""
+    np, n = on.np, len(rows)
+    flat = rows.reshape(n, rows.size // n if n else 1)
+    order = np.arange(n)
+    if sorts and n:
+        keys = flat.T[::-1]
+        order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys)
+    ordered = rows[order]
+    differs = (flat[order[1:]] != flat[order[:-1]]).any(1)
+    is_first = np.concatenate((np.ones(min(n, 1), bool), differs))
+    starts = np.nonzero(is_first)[0]
+    inverse = np.empty(n, np.int64)
+    inverse[order] = np.cumsum(is_first) - 1
+    counts = np.diff(np.concatenate((starts, np.full(1, n, starts.dtype))))
+    return ordered[starts], inverse, counts
+
+
+def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
+    if sorts and not wants_places and x.size:  # values sort faster than places
+        ordered = on.np.sort(x.reshape(-1))
+        is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
+        nothing = on.np.empty(0, on.np.int64)
+        return ordered[is_first], nothing, nothing
+    found, inverse, counts = _distinct(on, x.reshape(-1), sorts)
+    return found, inverse.reshape(x.shape), counts
+
+
+def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
+    return _distinct(on, on.np.ascontiguousarray(on.np.moveaxis(x, dim, 0)), sorts)
+
+
+def _found(
+    op: str, self: Tensor, function: Any, rest: tuple[Any, ...], inverse: bool, counts: bool
+) -> Triple:
+    """What is not asked for is empty."""
+    shape = self._geometry
+    if shape.dtype.category == COMPLEX:
+        raise errors.wrong_dtype(op, "self", "not be complex", self)
+    wide = calls.to_dtype(self, float32, False, False, None) if shape.dtype is bfloat16 else self
+    made = list(library.waiting(op, function, wide, *rest))
+    if wide is not self:
+        made[0] = calls.to_dtype(made[0], bfloat16, False, False, None)
+    for number, asked in ((1, inverse), (2, counts)):
+        if not asked:
+            made[number] = calls.new_empty(made[number], (0,), None, None, None, None)
+    return tuple(made)
+
+
+def _unique2(
+    key_set: int, self: Tensor, sorted: bool = True, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Triple:  # fmt: skip
+    wants_places = bool(return_inverse or return_counts)
+    return _found("unique", self, _flat, (True, wants_places), return_inverse, return_counts)
+
+
+def unique_dim(
+    key_set: int, self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Triple:  # fmt: skip
+    return _of_slices("unique_dim", self, dim, True, True, True)
+
+
+def unique_consecutive(
+    key_set: int, self: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Triple:  # fmt: skip
+    op = "unique_consecutive"
+    if dim is None or dim == 0 and self._geometry.ndim == 1:
+        return _found(op, self, _flat, (False,), return_inverse, return_counts)
+    return _of_slices(op, self, dim, False, True, True)
+
+
+def _of_slices(op: str, self: Tensor, dim: int, sorts: bool, inverse: bool, counts: bool) -> Triple:
+    shape = self._geometry
+    if not shape.ndim:
+        raise errors.wrong_index(op, "self", "have a dimension", self)
+    d = arguments.dim(op, dim, shape.ndim)
+    if shape.sizes[d] and not shape.numel:
+        raise errors.wrong_shape(op, "self", "have elements, or none along dim", self)
+    found, *rest = _found(op, self, _along, (d, sorts), inverse, counts)
+    sizes, strides = [*found._geometry.sizes], [*found._geometry.strides]
+    for listed in (sizes, strides):
+        listed.insert(d, listed.pop(0))
+    found._geometry = geometry(tuple(sizes), tuple(strides), shape.dtype)
+    found._get_storage()
+    found._array = None
+    return (found, *rest)

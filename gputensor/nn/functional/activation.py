@@ -1,0 +1,212 @@
+"""Activations of `gt.nn.functional`: operators under the signatures of torch.nn.functional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls
+from ...core import errors
+from ...core.arguments import flag
+from ...tensor.tensor import Tensor
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu6",
+    "rrelu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+]
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Each element; alpha * (exp(x / alpha) - 1) where it is negative."""
+    _tensor("celu", input)
+    if flag("celu", "inplace", inplace):
+        return calls.celu_(input, alpha)
+    return calls.celu(input, alpha)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Each element; alpha * (exp(x) - 1) where it is negative."""
+    _tensor("elu", input)
+    if flag("elu", "inplace", inplace):
+        return calls.elu_(input, alpha, 1, 1)
+    return calls.elu(input, alpha, 1, 1)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """Each element times the share of the normal distribution below it."""
+    _tensor("gelu", input)
+    return calls.gelu(input, approximate)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along dim times the sigmoid of the second."""
+    _tensor("glu", input)
+    return calls.glu(input, dim)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Each element, and zero in place of those in [-lambd, lambd]."""
+    _tensor("hardshrink", input)
+    return calls.hardshrink(input, lambd)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """(x + 3) / 6 of each element, brought into [0, 1]."""
+    _tensor("hardsigmoid", input)
+    if flag("hardsigmoid", "inplace", inplace):
+        return calls.hardsigmoid_(input)
+    return calls.hardsigmoid(input)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Each element times its hardsigmoid."""
+    _tensor("hardswish", input)
+    if flag("hardswish", "inplace", inplace):
+        return calls.hardswish_(input)
+    return calls.hardswish(input)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Each element, brought into [min_val, max_val]."""
+    _tensor("hardtanh", input)
+    if flag("hardtanh", "inplace", inplace):
+        return calls.hardtanh_(input, min_val, max_val)
+    return calls.hardtanh(input, min_val, max_val)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Each element; times negative_slope where it is negative."""
+    _tensor("leaky_relu", input)
+    if flag("leaky_relu", "inplace", inplace):
+        return calls.leaky_relu_(input, negative_slope)
+    return calls.leaky_relu(input, negative_slope)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """Logarithm of the sigmoid of each element."""
+    _tensor("logsigmoid", input)
+    return calls.log_sigmoid(input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Each element times the tanh of its softplus."""
+    _tensor("mish", input)
+    if flag("mish", "inplace", inplace):
+        return calls.mish_(input)
+    return calls.mish(input)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Each element; times the weight of its channel, dimension 1, where it is negative."""
+    _tensor("prelu", input)
+    return calls.prelu(input, weight)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Each element, brought into [0, 6]."""
+    _tensor("relu6", input)
+    if flag("relu6", "inplace", inplace):
+        return calls.relu6_(input)
+    return calls.relu6(input)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Each element; times a slope between lower and upper where it is negative."""
+    _tensor("rrelu", input)
+    if flag("rrelu", "inplace", inplace):
+        made = calls.rrelu(input, lower, upper, training, None)
+        return calls.copy_(input, made, False)
+    return calls.rrelu(input, lower, upper, training, None)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """elu with the alpha and scale that keep mean and variance."""
+    _tensor("selu", input)
+    if flag("selu", "inplace", inplace):
+        return calls.selu_(input)
+    return calls.selu(input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """Logistic function of each element."""
+    _tensor("sigmoid", input)
+    return calls.sigmoid(input)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Each element times its sigmoid."""
+    _tensor("silu", input)
+    if flag("silu", "inplace", inplace):
+        return calls.silu_(input)
+    return calls.silu(input)
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """log(1 + exp(beta * x)) / beta of each element; x above the threshold."""
+    _tensor("softplus", input)
+    return calls.softplus(input, beta, threshold)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Each element brought nearer to zero by lambd, as far as zero."""
+    _tensor("softshrink", input)
+    return calls.softshrink(input, lambd)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|) of each element."""
+    _tensor("softsign", input)
+    return calls.div_Tensor(input, calls.add_Tensor(calls.abs(input), 1, 1))
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent of each element."""
+    _tensor("tanh", input)
+    return calls.tanh(input)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x) of each element."""
+    _tensor("tanhshrink", input)
+    return calls.sub_Tensor(input, calls.tanh(input), 1)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Each element, and value in place of those that are not above the threshold."""
+    _tensor("threshold", input)
+    if flag("threshold", "inplace", inplace):
+        return calls.threshold_(input, threshold, value)
+    return calls.threshold(input, threshold, value)
+
+
+def _tensor(op: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise errors.not_a_tensor(op, "input", "a Tensor", input)

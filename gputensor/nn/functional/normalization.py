@@ -1,0 +1,84 @@
+"""Normalisations of gt.nn.functional."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..._generated import calls
+from ...core import errors
+from ...tensor.tensor import Tensor
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Mean 0 and variance 1 over the last dimensions, then times weight plus bias.
+
+    Args: normalized_shape: the sizes of these dimensions, and of weight and bias.
+    """
+    return calls.layer_norm(input, normalized_shape, weight, bias, eps, False)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Each row of the last dimensions by the root of the mean of its squares, times weight."""
+    return calls.rms_norm(input, normalized_shape, weight, eps)
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Mean 0 and variance 1 in each group of channels of each sample, times weight plus bias.
+
+    Raises: ArgumentValueError where a group has one value.
+    """
+    sizes = tuple(input.shape)
+    if len(sizes) > 1 and isinstance(num_groups, int) and num_groups > 0:
+        _more_than_one("group_norm", input, sizes[0] * sizes[1] // num_groups, *sizes[2:])
+    return calls.group_norm(input, num_groups, weight, bias, eps, False)
+
+
+def batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Mean 0 and variance 1 in each channel: of the batch while training, which then moves the
+    running statistics by momentum, else by these.
+
+    Raises: ArgumentValueError while training where a channel has one value.
+    """
+    sizes = tuple(input.shape)
+    if training and len(sizes) > 1:
+        _more_than_one("batch_norm", input, sizes[0], *sizes[2:])
+    return calls.batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, False
+    )
+
+
+def instance_norm(
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Mean 0 and variance 1 in each channel of each sample.
+
+    Raises: ArgumentValueError where a channel has one value.
+    """
+    if use_input_stats:
+        _more_than_one("instance_norm", input, *tuple(input.shape)[2:])
+    return calls.instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False
+    )
+
+
+def _more_than_one(op: str, input: Tensor, *counts: int) -> None:
+    if math.prod(counts) == 1:
+        rule = "have more than one value of what is normalised together"
+        raise errors.must(op, "input", rule, input, kind=errors.ArgumentValueError)

@@ -1,0 +1,67 @@
+"""Tables whose rows indices name, of gt.nn.functional."""
+
+from __future__ import annotations
+
+from ..._generated import calls
+from ...core import errors
+from ...tensor.tensor import Tensor
+
+__all__ = ["embedding", "embedding_bag"]
+
+
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of weight that input names, in input's sizes and the rows'.
+
+    padding_idx: a row that gets no gradient. max_norm: rows named are scaled down to this norm, in
+    place. scale_grad_by_freq: a row's gradient is divided by how often it is named.
+    """
+    padding = _padding("embedding", padding_idx, weight)
+    if max_norm is not None:
+        _renorm(weight, input, max_norm, norm_type)
+    return calls.embedding(weight, input, padding, scale_grad_by_freq, sparse)
+
+
+def embedding_bag(
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The mean, sum or max of rows of weight, by bags: the rows of a 2-d input, or what lies
+    between the offsets of a 1-d one."""
+    op = "embedding_bag"
+    modes = {"sum": 0, "mean": 1, "max": 2}
+    if mode not in modes:
+        raise errors.must(op, "mode", "be 'sum', 'mean' or 'max'", mode)
+    if input._geometry.ndim == 2:
+        if offsets is not None:
+            raise errors.must(op, "offsets", "be left out of a 2-d input", offsets)
+        rows, each = input._geometry.sizes
+        offsets = calls.mul_Tensor(calls.arange(rows, None, None, input._device, None), each)
+        if per_sample_weights is not None:
+            per_sample_weights = calls.reshape(per_sample_weights, (rows * each,))
+    elif offsets is None:
+        raise errors.must(op, "offsets", "be given for a 1-d input", offsets)
+    flat = calls.reshape(input, (input._geometry.numel,))
+    if max_norm is not None:
+        _renorm(weight, flat, max_norm, norm_type)
+    return calls.embedding_bag_padding_idx(
+        weight, flat, offsets, scale_grad_by_freq, modes[mode], sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )[0]  # fmt: skip
+
+
+def _padding(op: str, padding_idx: int | None, weight: Tensor) -> int:
+    if padding_idx is None:
+        return -1
+    rows = weight._geometry.sizes[0] if weight._geometry.ndim else 0
+    if not -rows <= padding_idx < rows:
+        raise errors.wrong_index(op, "padding_idx", f"be in [{-rows}, {rows - 1}]", padding_idx)
+    return padding_idx % rows
+
+
+def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    calls.embedding_renorm_(weight.detach(), input, max_norm, norm_type)

@@ -1,0 +1,150 @@
+"""What parameters begin with: `gt.nn.init`, in place, unrecorded, with PyTorch's formulas.
+
+Source: torch/nn/init.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..autograd import no_grad
+from ..core import errors
+from ..tensor.tensor import Tensor
+
+_LINEAR = (
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d sigmoid".split()
+)
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """By how much a nonlinearity makes values smaller."""
+    if nonlinearity in _LINEAR:
+        return 1.0
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope * slope))
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    rule = "be linear, conv, sigmoid, tanh, relu, leaky_relu or selu"
+    raise errors.must("calculate_gain", "nonlinearity", rule, nonlinearity)
+
+
+def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
+    """How many inputs an output has, and how many outputs an input."""
+    if tensor.ndim < 2:
+        raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _fan(op: str, tensor: Tensor, mode: str) -> int:
+    if mode not in ("fan_in", "fan_out"):
+        raise errors.must(op, "mode", "be 'fan_in' or 'fan_out'", mode)
+    return _fans(op, tensor)[mode == "fan_out"]
+
+
+@no_grad()
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform in [a, b)."""
+    return tensor.uniform_(a, b, generator=generator)
+
+
+@no_grad()
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Of a normal distribution."""
+    made: Tensor = tensor.normal_(mean, std, generator=generator)
+    return made
+
+
+@no_grad()
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:  # fmt: skip
+    """Of a normal distribution within [a, b]: its inverse function of uniform numbers."""
+    low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
+    tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator).erfinv_()
+    made: Tensor = tensor.mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
+    return made
+
+
+@no_grad()
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """All elements the same."""
+    return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    return constant_(tensor, 0.0)
+
+
+@no_grad()
+def eye_(tensor: Tensor) -> Tensor:
+    """A matrix with ones in its diagonal."""
+    if tensor.ndim != 2:
+        raise errors.wrong_shape("eye_", "tensor", "be a matrix", tensor)
+    tensor.zero_().diagonal().fill_(1)
+    return tensor
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform, for as much variance forward as backward."""
+    bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal, for as much variance forward as backward."""
+    std = gain * math.sqrt(2.0 / sum(_fans("xavier_normal_", tensor)))
+    return normal_(tensor, 0.0, std, generator)
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:  # fmt: skip
+    """Uniform, for variance that a nonlinearity keeps."""
+    if 0 in tensor.shape:
+        return tensor
+    gain = calculate_gain(nonlinearity, a)
+    bound = math.sqrt(3.0) * gain / math.sqrt(_fan("kaiming_uniform_", tensor, mode))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:  # fmt: skip
+    """Normal, for variance that a nonlinearity keeps."""
+    if 0 in tensor.shape:
+        return tensor
+    gain = calculate_gain(nonlinearity, a)
+    std = gain / math.sqrt(_fan("kaiming_normal_", tensor, mode))
+    return normal_(tensor, 0.0, std, generator)
+
+
+@no_grad()
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Rows or columns that are orthogonal; further dimensions count as columns."""
+    from .. import linalg
+    from .._generated import functions
+
+    if tensor.ndim < 2:
+        raise errors.wrong_shape("orthogonal_", "tensor", "have at least two dimensions", tensor)
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    normal: Any = functions.empty(rows, columns, dtype=tensor.dtype, device=tensor.device)
+    normal.normal_(generator=generator)
+    algebra: Any = linalg
+    q, r = algebra.qr(normal.t() if rows < columns else normal)
+    q *= r.diagonal().sign()
+    made: Tensor = tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
+    return made

@@ -1,0 +1,152 @@
+"""Modules of modules: Sequential, lists and dicts of modules and of parameters."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from ...core import errors
+from ..parameter import Parameter
+from .module import Module
+
+
+class Sequential(Module):
+    """Modules one after the other: `Sequential(a, b)`, or a dict of them by name."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        one = args[0] if len(args) == 1 and isinstance(args[0], Mapping) else None
+        for name, module in one.items() if one is not None else enumerate(args):
+            self.add_module(str(name), module)
+
+    def forward(self, input: Any) -> Any:
+        found = input
+        for module in self:
+            found = module(found)
+        return found
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(dict(list(self._modules.items())[index]))
+        return list(self._modules.values())[_index(self, index)]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, list(self._modules)[_index(self, index)], module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        kept = list(self._modules.values())
+        del kept[index]
+        self._modules.clear()
+        self.extend(kept)
+
+    def append(self, module: Module | None) -> Self:
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module | None]) -> Self:
+        for module in modules:
+            self.append(module)
+        return self
+
+
+class ModuleList(Sequential):
+    """A list of modules; what is done with them, its owner says."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        self.extend(modules or ())
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(list(self._modules.values())[index])  # type: ignore[arg-type]
+        return super().__getitem__(index)
+
+    def insert(self, index: int, module: Module) -> None:
+        kept = list(self._modules.values())
+        kept.insert(index, module)
+        self._modules.clear()
+        self.extend(kept)
+
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
+        return self.extend(modules)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return Module.forward(self, *args, **kwargs)
+
+
+class ModuleDict(Module):
+    """Modules by name."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        for name, module in modules.items():
+            self[name] = module
+
+    def __getitem__(self, name: str) -> Any:
+        return self._modules[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self.add_module(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._modules
+
+    def keys(self) -> Any:
+        return self._modules.keys()
+
+    def values(self) -> Any:
+        return self._modules.values()
+
+    def items(self) -> Any:
+        return self._modules.items()
+
+
+class ParameterList(Module):
+    """A list of parameters; tensors are made Parameters."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        for value in values or ():
+            self.append(value)
+
+    def append(self, value: Any) -> Self:
+        kept = value if isinstance(value, Parameter) else Parameter(value)
+        self.register_parameter(str(len(self)), kept)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parameters.values())
+
+    def __getitem__(self, index: int) -> Any:
+        return list(self._parameters.values())[_index(self, index)]
+
+
+def _index(of: Any, index: Any) -> int:
+    at = operator.index(index)
+    if not -len(of) <= at < len(of):
+        raise errors.wrong_index(
+            type(of).__name__, "index", f"be in [-{len(of)}, {len(of) - 1}]", at
+        )
+    return at

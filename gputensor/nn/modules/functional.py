@@ -1,0 +1,353 @@
+"""Modules without parameters, each a function of gt.nn.functional with its options fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ...core import errors
+from ...tensor.tensor import Tensor
+from .. import functional as F
+from .module import Module
+
+_REQUIRED: Any = object()
+
+
+class Fixed(Module):
+    """A function whose options are attributes, given by place or by name.
+
+    function: its name in gt.nn.functional. options: name -> default, in the order of the module's
+    arguments; `inputs` counts what `forward` takes before them.
+    """
+
+    function: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if len(args) > len(self.options):
+            rule = f"be at most {len(self.options)} arguments"
+            raise errors.wrong_type(name, "args", rule, errors.Got(str(len(args))))
+        given = dict(zip(self.options, args))
+        for word, value in kwargs.items():
+            if word not in self.options or word in given:
+                rule = (
+                    f"be among {', '.join(self.options)}, each once" if self.options else "be none"
+                )
+                raise errors.wrong_type(name, "arguments", rule, word)
+            given[word] = value
+        for word, default in self.options.items():
+            value = given.get(word, default)
+            if value is _REQUIRED:
+                raise errors.wrong_type(name, word, "be given", None)
+            setattr(self, word, value)
+
+    def forward(self, *inputs: Any) -> Any:
+        function: Callable[..., Any] = getattr(F, self.function)
+        return function(*inputs, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.options}
+
+    def extra_repr(self) -> str:
+        shown = []
+        for name, default in self.options.items():
+            value = getattr(self, name)
+            if name == "inplace" and not value or default is None and value is None:
+                continue
+            if not isinstance(value, Tensor):
+                shown.append(f"{name}={value!r}")
+        return ", ".join(shown)
+
+
+def _kind(name: str, function: str, doc: str, **options: Any) -> type[Fixed]:
+    """A class of this module, which pickles and reads as if it were written out."""
+    made = {"__doc__": doc, "__module__": __name__, "function": function, "options": options}
+    return type(name, (Fixed,), made)
+
+
+# --- activations ----------------------------------------------------------------------------------
+
+_IN_PLACE = {"inplace": False}
+ReLU = _kind("ReLU", "relu", "max(x, 0).", **_IN_PLACE)
+ReLU6 = _kind("ReLU6", "relu6", "min(max(x, 0), 6).", **_IN_PLACE)
+LeakyReLU = _kind(
+    "LeakyReLU",
+    "leaky_relu",
+    "x, and a part of it where it is negative.",
+    negative_slope=0.01,
+    **_IN_PLACE,
+)
+ELU = _kind(
+    "ELU", "elu", "x, and alpha * (exp(x) - 1) where it is negative.", alpha=1.0, **_IN_PLACE
+)
+SELU = _kind("SELU", "selu", "A scaled ELU that keeps mean and variance.", **_IN_PLACE)
+CELU = _kind("CELU", "celu", "A continuously differentiable ELU.", alpha=1.0, **_IN_PLACE)
+GELU = _kind("GELU", "gelu", "x times the normal distribution's function of x.", approximate="none")
+SiLU = _kind("SiLU", "silu", "x * sigmoid(x).", **_IN_PLACE)
+Mish = _kind("Mish", "mish", "x * tanh(softplus(x)).", **_IN_PLACE)
+Sigmoid = _kind("Sigmoid", "sigmoid", "1 / (1 + exp(-x)).")
+Tanh = _kind("Tanh", "tanh", "Hyperbolic tangent.")
+Hardtanh = _kind("Hardtanh", "hardtanh", "x within bounds.", min_val=-1.0, max_val=1.0, **_IN_PLACE)
+Hardsigmoid = _kind("Hardsigmoid", "hardsigmoid", "A piecewise linear sigmoid.", **_IN_PLACE)
+Hardswish = _kind("Hardswish", "hardswish", "x * hardsigmoid(x).", **_IN_PLACE)
+Hardshrink = _kind("Hardshrink", "hardshrink", "x, and 0 within -lambd and lambd.", lambd=0.5)
+Softshrink = _kind("Softshrink", "softshrink", "x nearer to 0 by lambd.", lambd=0.5)
+Tanhshrink = _kind("Tanhshrink", "tanhshrink", "x - tanh(x).")
+Softplus = _kind("Softplus", "softplus", "log(1 + exp(beta x)) / beta.", beta=1.0, threshold=20.0)
+Softsign = _kind("Softsign", "softsign", "x / (1 + |x|).")
+LogSigmoid = _kind("LogSigmoid", "logsigmoid", "log(sigmoid(x)).")
+Threshold = _kind(
+    "Threshold",
+    "threshold",
+    "x, and `value` up to a threshold.",
+    threshold=_REQUIRED,
+    value=_REQUIRED,
+    **_IN_PLACE,
+)
+GLU = _kind("GLU", "glu", "One half times the sigmoid of the other.", dim=-1)
+Softmax = _kind("Softmax", "softmax", "exp over its sum along dim.", dim=None)
+Softmin = _kind("Softmin", "softmin", "Softmax of -x.", dim=None)
+LogSoftmax = _kind("LogSoftmax", "log_softmax", "log of softmax along dim.", dim=None)
+
+# --- pooling --------------------------------------------------------------------------------------
+
+_MAX: dict[str, Any] = {
+    "kernel_size": _REQUIRED,
+    "stride": None,
+    "padding": 0,
+    "dilation": 1,
+    "return_indices": False,
+    "ceil_mode": False,
+}
+_AVG: dict[str, Any] = {
+    "kernel_size": _REQUIRED,
+    "stride": None,
+    "padding": 0,
+    "ceil_mode": False,
+    "count_include_pad": True,
+}
+MaxPool1d = _kind("MaxPool1d", "max_pool1d", "The largest of each window of (N, C, L).", **_MAX)
+MaxPool2d = _kind("MaxPool2d", "max_pool2d", "The largest of each window of (N, C, H, W).", **_MAX)
+MaxPool3d = _kind(
+    "MaxPool3d", "max_pool3d", "The largest of each window of (N, C, D, H, W).", **_MAX
+)
+AvgPool1d = _kind("AvgPool1d", "avg_pool1d", "The mean of each window of (N, C, L).", **_AVG)
+AvgPool2d = _kind(
+    "AvgPool2d",
+    "avg_pool2d",
+    "The mean of each window of (N, C, H, W).",
+    **_AVG,
+    divisor_override=None,
+)
+AvgPool3d = _kind(
+    "AvgPool3d",
+    "avg_pool3d",
+    "The mean of each window of (N, C, D, H, W).",
+    **_AVG,
+    divisor_override=None,
+)
+_SIZE: dict[str, Any] = {"output_size": _REQUIRED}
+AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = (
+    _kind(f"AdaptiveAvgPool{n}d", f"adaptive_avg_pool{n}d", "Means, so many as asked for.", **_SIZE)
+    for n in (1, 2, 3)
+)
+AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = (
+    _kind(
+        f"AdaptiveMaxPool{n}d",
+        f"adaptive_max_pool{n}d",
+        "Maxima, so many as asked for.",
+        **_SIZE,
+        return_indices=False,
+    )
+    for n in (1, 2, 3)
+)
+
+# --- shape ----------------------------------------------------------------------------------------
+
+PixelShuffle = _kind(
+    "PixelShuffle", "pixel_shuffle", "Channels to a finer grid.", upscale_factor=_REQUIRED
+)
+PixelUnshuffle = _kind(
+    "PixelUnshuffle", "pixel_unshuffle", "A finer grid to channels.", downscale_factor=_REQUIRED
+)
+Upsample = _kind(
+    "Upsample",
+    "interpolate",
+    "Another size, by the mode.",
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+)
+CosineSimilarity = _kind(
+    "CosineSimilarity", "cosine_similarity", "Cosine of the angle along dim.", dim=1, eps=1e-8
+)
+
+
+class Flatten(Module):
+    """Dimensions from start_dim to end_dim as one."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        made: Tensor = input.flatten(self.start_dim, self.end_dim)
+        return made
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """One dimension as several."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        self.dim, self.unflattened_size = dim, unflattened_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        made: Tensor = input.unflatten(self.dim, self.unflattened_size)
+        return made
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+# --- dropout --------------------------------------------------------------------------------------
+
+
+class _Dropout(Fixed):
+    """What drops in training, and hands on in evaluation."""
+
+    options: ClassVar[dict[str, Any]] = {"p": 0.5, "inplace": False}
+
+    def forward(self, *inputs: Any) -> Any:
+        function: Callable[..., Any] = getattr(F, self.function)
+        return function(*inputs, self.p, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout = (
+    type(name, (_Dropout,), {"__doc__": doc, "__module__": __name__, "function": function})
+    for name, function, doc in (
+        ("Dropout", "dropout", "Each element is zeroed with probability p, the others grow."),
+        ("Dropout1d", "dropout1d", "Whole channels of (N, C, L) are zeroed."),
+        ("Dropout2d", "dropout2d", "Whole channels of (N, C, H, W) are zeroed."),
+        ("Dropout3d", "dropout3d", "Whole channels of (N, C, D, H, W) are zeroed."),
+        ("AlphaDropout", "alpha_dropout", "Dropout that keeps mean and variance of SELU."),
+        ("FeatureAlphaDropout", "feature_alpha_dropout", "AlphaDropout of whole channels."),
+    )
+)
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+class _Loss(Fixed):
+    """A function of what a network gives and of what it should. weight: a buffer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("weight", "pos_weight"):
+            if name in self.options:
+                value = self.__dict__.pop(name)
+                self.register_buffer(name, value)
+
+
+def _loss(name: str, function: str, doc: str, **options: Any) -> type[_Loss]:
+    made = {"__doc__": doc, "__module__": __name__, "function": function, "options": options}
+    return type(name, (_Loss,), made)
+
+
+_OLD: dict[str, Any] = {"size_average": None}
+_REDUCED: dict[str, Any] = {"size_average": None, "reduce": None, "reduction": "mean"}
+MSELoss = _loss("MSELoss", "mse_loss", "Mean of the squared differences.", **_REDUCED)
+L1Loss = _loss("L1Loss", "l1_loss", "Mean of the absolute differences.", **_REDUCED)
+NLLLoss = _loss(
+    "NLLLoss",
+    "nll_loss",
+    "Minus the log-probability of the classes.",
+    weight=None,
+    **_OLD,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+)
+CrossEntropyLoss = _loss(
+    "CrossEntropyLoss",
+    "cross_entropy",
+    "NLLLoss of log-softmax.",
+    weight=None,
+    **_OLD,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+)
+BCELoss = _loss(
+    "BCELoss", "binary_cross_entropy", "Cross entropy of probabilities.", weight=None, **_REDUCED
+)
+BCEWithLogitsLoss = _loss(
+    "BCEWithLogitsLoss",
+    "binary_cross_entropy_with_logits",
+    "Cross entropy of a sigmoid.",
+    weight=None,
+    **_REDUCED,
+    pos_weight=None,
+)
+KLDivLoss = _loss(
+    "KLDivLoss", "kl_div", "Divergence of distributions.", **_REDUCED, log_target=False
+)
+HuberLoss = _loss(
+    "HuberLoss",
+    "huber_loss",
+    "Squared near 0, else absolute differences.",
+    reduction="mean",
+    delta=1.0,
+)
+SmoothL1Loss = _loss(
+    "SmoothL1Loss", "smooth_l1_loss", "Huber's loss over beta.", **_REDUCED, beta=1.0
+)
+SoftMarginLoss = _loss("SoftMarginLoss", "soft_margin_loss", "log(1 + exp(-y x)).", **_REDUCED)
+PoissonNLLLoss = _loss(
+    "PoissonNLLLoss",
+    "poisson_nll_loss",
+    "Of counts.",
+    log_input=True,
+    full=False,
+    **_OLD,
+    eps=1e-8,
+    reduce=None,
+    reduction="mean",
+)
+MarginRankingLoss = _loss(
+    "MarginRankingLoss", "margin_ranking_loss", "Of an order of two inputs.", margin=0.0, **_REDUCED
+)
+CosineEmbeddingLoss = _loss(
+    "CosineEmbeddingLoss", "cosine_embedding_loss", "Of angles.", margin=0.0, **_REDUCED
+)
+TripletMarginLoss = _loss(
+    "TripletMarginLoss",
+    "triplet_margin_loss",
+    "Of distances to two others.",
+    margin=1.0,
+    p=2.0,
+    eps=1e-6,
+    swap=False,
+    **_REDUCED,
+)
+
+__all__ = [
+    name
+    for name, value in list(vars().items())
+    if isinstance(value, type)
+    and issubclass(value, Module)
+    and name not in ("Module", "Fixed")
+    and name[0] != "_"
+]

@@ -1,0 +1,518 @@
+"""Module: a tree of parameters, buffers and further modules, and a `forward` over them.
+
+Source: torch/nn/modules/module.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
+from weakref import ref
+
+from ... import autograd
+from ...core import errors
+from ...core.device import device as _device
+from ...core.dtype import FLOATING, dtype as _dtype
+from ...tensor.tensor import Tensor
+from ..parameter import Buffer, Parameter
+
+_ids = itertools.count()
+# What a Module keeps apart from its other attributes -> what of a class goes there.
+_KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `load_state_dict` did not find, and what it found no place for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"IncompatibleKeys({self.missing_keys=}, {self.unexpected_keys=})".replace(
+            "self.", ""
+        )
+
+
+class Hook:
+    """Takes a hook away again; also as a context manager."""
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        self.id = next(_ids)
+        self._hooks = ref(_alive(hooks))
+
+    def remove(self) -> None:
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> Hook:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class _Hooks(OrderedDict[int, Any]):
+    """A dict that can be held weakly."""
+
+
+def _alive(hooks: Any) -> _Hooks:
+    assert isinstance(hooks, _Hooks)
+    return hooks
+
+
+class Module:
+    """Base of all networks: assign Parameters, Buffers and Modules, and say what `forward` does.
+
+    training: whether `train()` or `eval()` was called last; what Dropout and norms ask.
+    """
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+
+    def __init__(self) -> None:
+        set_ = super().__setattr__
+        set_("training", True)
+        set_("_parameters", {})
+        set_("_buffers", {})
+        set_("_modules", {})
+        set_("_not_persistent", set())
+        set_("_before", _Hooks())
+        set_("_after", _Hooks())
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes. Raises: NotImplementedError unless a subclass says it."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._before and not self._after:
+            return self.forward(*args, **kwargs)
+        for hook, takes_kwargs in list(self._before.values()):
+            found = hook(self, args, kwargs) if takes_kwargs else hook(self, args)
+            if found is not None and takes_kwargs:
+                args, kwargs = found
+            elif found is not None:
+                args = found if isinstance(found, tuple) else (found,)
+        result = self.forward(*args, **kwargs)
+        for hook, takes_kwargs in list(self._after.values()):
+            given = (self, args, kwargs, result) if takes_kwargs else (self, args, result)
+            found = hook(*given)
+            result = result if found is None else found
+        return result
+
+    # --- attributes -----------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        slots = self.__dict__
+        if "_modules" not in slots:
+            if isinstance(value, (Parameter, Buffer, Module)):
+                rule = "be called before attributes are assigned"
+                raise errors.must(type(self).__name__, "super().__init__()", rule, name)
+            super().__setattr__(name, value)
+        elif isinstance(value, Parameter):
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self.add_module(name, value)
+        elif isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
+        elif name in slots["_parameters"]:
+            if value is not None:
+                rule = "be a Parameter or None, as it was one"
+                raise errors.wrong_type(type(self).__name__, name, rule, value)
+            slots["_parameters"][name] = None
+        elif name in slots["_buffers"]:
+            if value is not None and not isinstance(value, Tensor):
+                rule = "be a Tensor or None, as it is a buffer"
+                raise errors.wrong_type(type(self).__name__, name, rule, value)
+            slots["_buffers"][name] = value
+        elif name in slots["_modules"]:
+            if value is not None:
+                rule = "be a Module or None, as it was one"
+                raise errors.wrong_type(type(self).__name__, name, rule, value)
+            slots["_modules"][name] = None
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        for kind in _KINDS:
+            found = self.__dict__.get(kind)
+            if found is not None and name in found:
+                return found[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        for kind in _KINDS:
+            if name in self.__dict__[kind]:
+                del self.__dict__[kind][name]
+                self._not_persistent.discard(name)
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name for kind in _KINDS for name in vars(self)[kind])})
+
+    def _claim(self, what: str, name: str, kind: str) -> None:
+        """Take a name for one kind of thing. Raises: ArgumentValueError for what cannot be one."""
+        if not isinstance(name, str):
+            raise errors.wrong_type(what, "name", "be a str", name)
+        if not name or "." in name:
+            raise errors.must(what, "name", "be neither empty nor have a dot", name)
+        taken = hasattr(self, name) and name not in self.__dict__[kind]
+        if taken and name not in self.__dict__ and not any(
+            name in self.__dict__[other] for other in _KINDS
+        ):  # fmt: skip
+            raise errors.must(what, "name", f"not be an attribute of {type(self).__name__}", name)
+        self.__dict__.pop(name, None)
+        for other in _KINDS:
+            if other != kind:
+                self.__dict__[other].pop(name, None)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Keep a Parameter, or None for one that is left out."""
+        if param is not None and not isinstance(param, Parameter):
+            raise errors.wrong_type("register_parameter", "param", "be a Parameter or None", param)
+        if param is not None and not param.is_leaf:
+            raise errors.must("register_parameter", "param", "be a leaf", param)
+        self._claim("register_parameter", name, "_parameters")
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Keep a tensor that is no parameter: `to()` moves it, `state_dict()` has it."""
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
+        self._claim("register_buffer", name, "_buffers")
+        self._buffers[name] = tensor
+        (self._not_persistent.discard if persistent else self._not_persistent.add)(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Keep a module, or None for one that is left out."""
+        if module is not None and not isinstance(module, Module):
+            raise errors.wrong_type("add_module", "module", "be a Module or None", module)
+        self._claim("add_module", name, "_modules")
+        self._modules[name] = module
+
+    register_module = add_module
+
+    # --- the tree -------------------------------------------------------------------------------
+
+    def named_modules(
+        self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, each once, with their names from here."""
+        seen = set() if memo is None else memo
+        if remove_duplicate and self in seen:
+            return
+        seen.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(seen, _joined(prefix, name), remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        return (module for _, module in self.named_children())
+
+    def _named(
+        self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        modules = self.named_modules(None, prefix, remove_duplicate)
+        seen: set[int] = set()
+        for path, module in modules if recurse else [(prefix, self)]:
+            for name, value in module.__dict__[kind].items():
+                if value is not None and not (remove_duplicate and id(value) in seen):
+                    seen.add(id(value))
+                    yield _joined(path, name), value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Parameters of this module and those below it, each once, with their names from here."""
+        return self._named("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        return (value for _, value in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        return self._named("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        return (value for _, value in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a path like `layers.0`. Raises: AttributeError where there is none."""
+        module: Module = self
+        for name in target.split(".") if target else []:
+            module = getattr(module, name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"'{name}' of {target!r} is no Module")
+        return module
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a path. Raises: AttributeError where there is none."""
+        found: Parameter = self._get(target, "_parameters")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path. Raises: AttributeError where there is none."""
+        found: Tensor = self._get(target, "_buffers")
+        return found
+
+    def _get(self, target: str, kind: str) -> Any:
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path).__dict__[kind].get(name)
+        if found is None:
+            raise AttributeError(f"{target!r} is no {kind.strip('_').removesuffix('s')}")
+        return found
+
+    # --- what is done to all of it --------------------------------------------------------------
+
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` with every module below, then with this one."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """Every parameter, gradient and buffer as `fn` gives it; parameters stay the same objects
+        for those who hold them."""
+        for module in self.modules():
+            for param in module._parameters.values():
+                if param is not None:
+                    grad = param.grad
+                    with autograd.no_grad():
+                        made = fn(param)
+                    if made is not param:
+                        param.grad = None
+                        param.data = made
+                        if grad is not None:
+                            param.grad = fn(grad)
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    module._buffers[name] = fn(buffer)
+        return self
+
+    def to(
+        self, *args: Any, device: Any = None, dtype: _dtype | None = None,
+        non_blocking: bool = False, memory_format: Any = None,
+    ) -> Self:  # fmt: skip
+        """Move to a device, and what is floating to a dtype: `to(device, dtype)`, `to(dtype)`,
+        `to(tensor)`, `to(memory_format=...)`, which counts for tensors of 4 or 5 dimensions."""
+        for given in args:
+            if isinstance(given, Tensor):
+                device, dtype = given.device, given.dtype
+            elif isinstance(given, _dtype):
+                dtype = given
+            elif isinstance(given, bool):
+                non_blocking = given
+            elif given is not None:
+                device = given
+        place = None if device is None else _device(device)
+        if dtype is not None and (not isinstance(dtype, _dtype) or dtype.category < FLOATING):
+            raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", dtype)
+
+        def moved(x: Tensor) -> Tensor:
+            kwargs: dict[str, Any] = {} if place is None else {"device": place}
+            if dtype is not None and x.dtype.category >= FLOATING:
+                kwargs["dtype"] = dtype
+            if memory_format is not None and x.ndim in (4, 5):
+                kwargs["memory_format"] = memory_format
+            return x.to(**kwargs, non_blocking=non_blocking) if kwargs else x
+
+        return self._apply(moved)
+
+    def cpu(self) -> Self:
+        return self._apply(lambda x: x.cpu())
+
+    def cuda(self, device: Any = None) -> Self:
+        return self._apply(lambda x: x.cuda(device))
+
+    def _cast(self, name: str) -> Self:
+        def cast(x: Tensor) -> Tensor:
+            made: Tensor = getattr(x, name)() if x.is_floating_point() else x
+            return made
+
+        return self._apply(cast)
+
+    def float(self) -> Self:
+        return self._cast("float")
+
+    def double(self) -> Self:
+        return self._cast("double")
+
+    def half(self) -> Self:
+        return self._cast("half")
+
+    def bfloat16(self) -> Self:
+        return self._cast("bfloat16")
+
+    def train(self, mode: bool = True) -> Self:
+        """Say to all modules that they are trained: Dropout drops, norms look at the batch."""
+        if not isinstance(mode, bool):
+            raise errors.wrong_type("train", "mode", "be a bool", mode)
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or set them to zeros."""
+        for param in self.parameters():
+            if param.grad is not None:
+                if set_to_none:
+                    param.grad = None
+                else:
+                    param.grad.detach_().zero_()
+
+    # --- hooks ----------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Hook:
+        """Call `hook(module, args)` before `forward`; what it returns takes the place of args."""
+        return _added(self._before, hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Hook:
+        """Call `hook(module, args, result)` after `forward`; what it returns is the result."""
+        return _added(self._after, hook, prepend, with_kwargs)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "",
+        keep_vars: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Parameters and persistent buffers by their names: the tensors themselves, without
+        history unless `keep_vars`. `gt.save` and safetensors take it."""
+        found: dict[str, Any] = {} if destination is None else destination
+        for path, module in self.named_modules(None, prefix.removesuffix("."), False):
+            for name, value in module._saved():
+                found[_joined(path, name)] = value if keep_vars else value.detach()
+        return found
+
+    def _saved(self) -> Iterator[tuple[str, Tensor]]:
+        """Its own entries of a state."""
+        for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
+            if value is not None and name not in self._not_persistent:
+                yield name, value
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copy tensors into those of the same names, or with `assign` take them as they are.
+
+        Values are PyTorch's names and shapes, so a state of torch's modules fits, as tensors of
+        gputensor or as ndarrays.
+        Raises: ArgumentValueError, before anything is changed, for shapes that differ, and with
+            `strict` for names that are missing or unexpected.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise errors.wrong_type("load_state_dict", "state_dict", "be a dict", state_dict)
+        own = {
+            _joined(path, name): (module, name, value)
+            for path, module in self.named_modules(remove_duplicate=False)
+            for name, value in module._saved()
+        }
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
+        wrong = [
+            f"{name} {tuple(x.shape)}" for name, x in given.items() if own[name][2].shape != x.shape
+        ]
+        if strict:
+            wrong += [f"missing {name}" for name in missing]
+            wrong += [f"unexpected {name}" for name in unexpected]
+        if wrong:
+            rule = f"fit {type(self).__name__}'s names and shapes"
+            raise errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
+        with autograd.no_grad():
+            for name, x in given.items():
+                module, short, value = own[name]
+                if not assign:
+                    value.copy_(x)
+                elif isinstance(value, Parameter):
+                    kept = x if isinstance(x, Parameter) else Parameter(x, value.requires_grad)
+                    module._parameters[short] = kept
+                else:
+                    module._buffers[short] = x
+        return IncompatibleKeys(missing, unexpected)
+
+    # --- how it reads ---------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What stands between the brackets of `repr`."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        below = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        if len(lines) == 1 and not below:
+            return f"{self._get_name()}({lines[0]})"
+        inner = "".join(f"  {line}\n" for line in [*lines, *below])
+        return f"{self._get_name()}(\n{inner})" if inner else f"{self._get_name()}()"
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _indented(text: str) -> str:
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(f"  {line}" for line in rest)])
+
+
+def _added(hooks: _Hooks, hook: Any, prepend: bool, with_kwargs: bool) -> Hook:
+    if not callable(hook):
+        raise errors.wrong_type("register_hook", "hook", "be callable", hook)
+    handle = Hook(hooks)
+    hooks[handle.id] = (hook, with_kwargs)
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    """A value of a state; what another library holds is looked at in place."""
+    if isinstance(value, Tensor):
+        return value
+    from ...exchange.construct import asarray
+
+    if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
+        raise errors.wrong_type("load_state_dict", name, "be a Tensor", value)
+    made: Tensor = asarray(value)
+    return made
+
+
+def tensors_of(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """What functions over parameters are given: one tensor or several."""
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)

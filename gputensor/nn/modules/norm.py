@@ -1,0 +1,213 @@
+"""Norms over a batch, over channels, over the last dimensions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..._generated.functions import empty, ones, zeros
+from ...core import errors
+from ...core.dtype import int64
+from ...tensor.tensor import Tensor
+from .. import functional as F, init
+from ..parameter import Parameter
+from .module import Module
+
+
+class _Affine(Module):
+    """weight and bias of so many features, both None where they are not wanted."""
+
+    def _register(self, wanted: bool, sizes: Any, bias: bool, device: Any, dtype: Any) -> None:
+        made: Any = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(empty(sizes, **made)) if wanted else None)
+        with_bias = wanted and bias
+        self.register_parameter("bias", Parameter(empty(sizes, **made)) if with_bias else None)
+
+    def reset_parameters(self) -> None:
+        """Ones and zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class _BatchNorm(_Affine):
+    """(x - mean) / sqrt(var + eps) * weight + bias by channel, of the batch in training, and of
+    what was seen so far in evaluation. momentum: of those averages; None for all seen alike."""
+
+    ndims: ClassVar[tuple[int, ...]]
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
+        affine: bool = True, track_running_stats: bool = True, device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self._register(affine, (num_features,), True, device, dtype)
+        made: Any = {"device": device, "dtype": dtype}
+        tracks = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, **made) if tracks else None)
+        self.register_buffer("running_var", ones(num_features, **made) if tracks else None)
+        count = zeros((), dtype=int64, device=device) if tracks else None
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget what was seen."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self.ndims:
+            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
+            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+        average = self.momentum or 0.0
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                average = 1.0 / float(self.num_batches_tracked)
+        of_batch = self.training or self.running_mean is None
+        looks = not self.training or self.track_running_stats
+        made: Tensor = F.batch_norm(
+            input, self.running_mean if looks else None, self.running_var if looks else None,
+            self.weight, self.bias, of_batch, average, self.eps,
+        )  # fmt: skip
+        return made
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Of (N, C) or (N, C, L)."""
+
+    ndims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Of (N, C, H, W)."""
+
+    ndims = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Of (N, C, D, H, W)."""
+
+    ndims = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    """The same for each element of the batch alone."""
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
+        track_running_stats: bool = False, device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self.ndims:
+            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
+            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+        is_alone = input.ndim == min(self.ndims)
+        batch = input.unsqueeze(0) if is_alone else input
+        of_input = self.training or not self.track_running_stats
+        made: Tensor = F.instance_norm(
+            batch, self.running_mean, self.running_var, self.weight, self.bias, of_input,
+            self.momentum or 0.0, self.eps,
+        )  # fmt: skip
+        return made.squeeze(0) if is_alone else made
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Of (N, C, L) or (C, L)."""
+
+    ndims = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Of (N, C, H, W) or (C, H, W)."""
+
+    ndims = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Of (N, C, D, H, W) or (C, D, H, W)."""
+
+    ndims = (4, 5)
+
+
+class GroupNorm(_Affine):
+    """Over groups of channels of each element of the batch."""
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            rule = f"be a multiple of num_groups, {num_groups}"
+            raise errors.must("GroupNorm", "num_channels", rule, num_channels)
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.affine = affine
+        self._register(affine, (num_channels,), True, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        made: Tensor = F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+        return made
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class LayerNorm(_Affine):
+    """Over the last dimensions, of the sizes `normalized_shape`."""
+
+    def __init__(
+        self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True,
+        bias: bool = True, device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        is_one = isinstance(normalized_shape, int)
+        self.normalized_shape = (normalized_shape,) if is_one else tuple(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self._register(elementwise_affine, self.normalized_shape, bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        made: Tensor = F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return made
+
+    def extra_repr(self) -> str:
+        text = f"{self.normalized_shape}, eps={self.eps}"
+        return f"{text}, elementwise_affine={self.elementwise_affine}"
+
+
+class RMSNorm(_Affine):
+    """x over the root of its mean square in the last dimensions, times weight."""
+
+    def __init__(
+        self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        is_one = isinstance(normalized_shape, int)
+        self.normalized_shape = (normalized_shape,) if is_one else tuple(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self._register(elementwise_affine, self.normalized_shape, False, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        made: Tensor = F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return made
+
+    def extra_repr(self) -> str:
+        text = f"{self.normalized_shape}, eps={self.eps}"
+        return f"{text}, elementwise_affine={self.elementwise_affine}"

@@ -1,0 +1,62 @@
+"""Parameter and Buffer: tensors that a Module keeps under the name they are assigned to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import errors
+from ..core.dtype import FLOATING
+from ..tensor.tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A tensor over the memory of `data` that a Module's `parameters()` finds.
+
+    Results of operators are plain tensors. Raises: ArgumentTypeError for what is no Tensor.
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        made: Parameter = Tensor._make_subclass(cls, _memory("Parameter", data))
+        if requires_grad and made._geometry.dtype.category < FLOATING:
+            rule = "be floating or complex, as only those require grad"
+            raise errors.wrong_dtype("Parameter", "data", rule, made)
+        return made.requires_grad_(requires_grad)
+
+    def __repr__(self) -> str:
+        plain = self.detach().requires_grad_(self.requires_grad)
+        return f"{type(self).__name__} containing:\n{plain!r}"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _parameter, (type(self), self.detach(), self.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        copied: Parameter = type(self)(self.detach().clone(), self.requires_grad)
+        memo[id(self)] = copied
+        return copied
+
+
+def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:
+    return cls(data, requires_grad)
+
+
+class Buffer(Tensor):
+    """A tensor that a Module registers as a buffer when it is assigned; persistent: whether
+    `state_dict()` has it."""
+
+    persistent: bool
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
+        made: Buffer = Tensor._make_subclass(cls, _memory("Buffer", data))
+        made.persistent = persistent
+        return made
+
+
+def _memory(name: str, data: Any) -> Tensor:
+    from .._generated.functions import empty
+
+    if data is None:
+        made: Tensor = empty(0)
+        return made
+    if not isinstance(data, Tensor):
+        raise errors.not_a_tensor(name, "data", "a Tensor", data)
+    return data.detach()

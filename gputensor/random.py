@@ -1,0 +1,17 @@
+"""`gt.random`: the state of the generators that calls without `generator=` draw from.
+
+Numbers themselves are drawn by operators: `gt.rand`, `gt.randn`, `gt.randint`, `gt.normal`.
+"""
+
+from __future__ import annotations
+
+from .structured.generator import (
+    Generator as Generator, fork_rng as fork_rng, get_rng_state as get_rng_state,
+    initial_seed as initial_seed, manual_seed as manual_seed, seed as seed,
+    set_rng_state as set_rng_state,
+)  # fmt: skip
+
+__all__ = [
+    "Generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
+    "set_rng_state",
+]  # fmt: skip

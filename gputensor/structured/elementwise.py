@@ -1,0 +1,141 @@
+"""Kernels of element-by-element operators by their schema alone: any inputs, any scalars.
+
+Tensor arguments are inputs, for which Python numbers may stand; what else a schema has are params,
+which take no part in promotion. A family binds `functional(operator, rule)` with the rule of the
+loop, and likewise the other forms; its loops are `computed` ones (kernels/cpu/pointwise.py) and
+its functors say what they take (kernels/cuda/include/computed.cuh). See native/ternary.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated.loops import LOOPS
+from ..core import errors, number_range
+from ..core.arguments import number
+from ..core.dtype import dtype
+from ..core.dtype_rules import RULES
+from ..dispatch.operator import Operator
+from ..iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from . import pointwise
+from .pointwise import Kernel, Rule
+
+# prepare(operator, common dtype, {name: value}) -> the params as loops take them.
+Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
+
+
+def rule(operator: Operator, family: str, loop: str) -> Rule:
+    """What the row says by `dtypes:`; inputs of a word that begins with `promoted` promote."""
+    word = LOOPS[family][loop]
+    promotes, to_float = word.startswith("promoted"), RULES[word].to_float
+    names = tuple(operator.schema.arguments[place].name for place in _places(operator)[0])
+    config = BINARY if promotes else UNARY
+    if to_float:
+        config = BINARY_FLOAT if promotes else UNARY_FLOAT
+    config = config.replace(arg_names=names)
+    return pointwise.rule(family, loop, config, config)
+
+
+def checked(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
+    """The params as Python numbers that fit the dtype computed in."""
+    return tuple([_checked(operator, common, name, x) for name, x in params.items()])
+
+
+def _checked(operator: Operator, common: dtype, name: str, value: Any) -> Any:
+    op = operator.short_name
+    if type(value) in pointwise.NUMBERS:
+        found = value
+    else:
+        found = number(value)
+        if found is None:
+            raise errors.wrong_type(op, name, "be a number", value)
+    number_range.check(op, name, found, common)
+    return found
+
+
+def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    taken = _Taker(operator, prepare)
+    made = compute(operator, rule, taken.params)
+    return lambda key_set, *args: made(taken.inputs(args), args)
+
+
+def compute(operator: Operator, rule: Rule, params: Any = lambda entry, args: ()) -> Any:
+    """made(inputs, args) -> a new tensor; params(entry, args) gives what stands beside inputs."""
+
+    def made(inputs: tuple[Any, ...], args: tuple[Any, ...] = ()) -> Tensor:
+        entry = pointwise.find_entry(operator, rule, rule.loop, None, inputs)
+        beside = params(entry, args)
+        _check_numbers(operator, entry, inputs)
+        if entry.numpy_allocates:
+            found: Tensor = entry.made(inputs, beside)
+            return found
+        out = allocate(entry.geometry, entry.plan.device)
+        entry.write(out, inputs, beside)
+        return out
+
+    return made
+
+
+def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
+    return _writing(operator, rule, prepare, at)
+
+
+def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    return _writing(operator, rule, prepare, -1)
+
+
+def _writing(operator: Operator, rule: Rule, prepare: Prepare, at: int) -> Kernel:
+    taken = _Taker(operator, prepare)
+    write = compute_into(operator, rule, taken.params)
+    return lambda key_set, *args: write(args[at], taken.inputs(args), args)
+
+
+def compute_into(operator: Operator, rule: Rule, params: Any = lambda entry, args: ()) -> Any:
+    """write(out, inputs, args) -> out, as `compute`."""
+    write = pointwise.write(operator, rule)
+
+    def checked_write(out: Tensor, inputs: tuple[Any, ...], args: tuple[Any, ...] = ()) -> Tensor:
+        entry = pointwise.find_entry(operator, rule, rule.loop, out, inputs)
+        beside = params(entry, args)
+        _check_numbers(operator, entry, inputs)
+        return write(out, inputs, beside)
+
+    return checked_write
+
+
+def _check_numbers(operator: Operator, entry: Any, inputs: tuple[Any, ...]) -> None:
+    """A number among the inputs must fit the dtype that it meets them in."""
+    if entry.has_numbers:
+        for name, x in zip(entry.plan.config.arg_names, inputs):
+            if type(x) in pointwise.NUMBERS:
+                number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
+
+
+class _Taker:
+    """Which arguments of a call are inputs, and which are params."""
+
+    __slots__ = ("operator", "prepare", "places", "named")
+
+    def __init__(self, operator: Operator, prepare: Prepare) -> None:
+        self.operator, self.prepare = operator, prepare
+        self.places, self.named = _places(operator)
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([args[place] for place in self.places])
+
+    def params(self, entry: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not self.named:
+            return ()
+        given = {name: args[place] for place, name in self.named}
+        return self.prepare(self.operator, entry.plan.common_dtype, given)
+
+
+def _places(operator: Operator) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    """Places of the inputs, and places and names of the params; `out` is neither."""
+    listed = [x for x in enumerate(operator.schema.arguments) if x[1].name != "out"]
+    inputs = tuple([place for place, a in listed if a.type.has_tensor])
+    return inputs, tuple([(place, a.name) for place, a in listed if not a.type.has_tensor])

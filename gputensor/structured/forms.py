@@ -1,0 +1,82 @@
+"""Kernels of forms that follow from what another operator gives: in place, into `out`, and copies
+of views. They run on every device, and cost a copy; a family with loops of its own writes into
+`out` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors
+from ..core.memory_format import contiguous_format
+from ..core.promotion import can_cast
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Operator
+from ..iterator import overlap
+from ..tensor.tensor import Tensor
+from .resizing import resize_output
+
+Kernel = Callable[..., Any]
+
+
+def copy(of: Operator) -> Kernel:
+    """The view that `of` gives, in memory of its own, row-major. Source: torchgen's
+    gen_functionalization_type.py, gen_composite_view_copy_kernel."""
+
+    def kernel(key_set: int, *args: Any) -> Any:
+        key_set &= BELOW_ADINPLACEORVIEW  # the view is nobody's
+        found = of.redispatch_table[key_set](key_set, *args)
+        if isinstance(found, Tensor):
+            return calls.clone(found, contiguous_format)
+        return tuple([calls.clone(x, contiguous_format) for x in found])
+
+    return kernel
+
+
+def inplace(of: Operator) -> Kernel:
+    """What `of` gives, copied into self."""
+
+    def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
+        op = f"{of.short_name}_"
+        overlap.check_itself(op, self, "self")
+        made = of.redispatch_table[key_set](key_set, self, *args)
+        shape = made._geometry
+        if shape.sizes != self._geometry.sizes:
+            raise errors.wrong_shape(op, "self", f"have the result's sizes {shape.sizes}", self)
+        if not can_cast(shape.dtype, self._geometry.dtype):
+            rule = f"have a dtype that {shape.dtype.short} casts to"
+            raise errors.wrong_dtype(op, "self", rule, self)
+        operators.copy_.redispatch_table[key_set](key_set, self, made, False)
+        return self
+
+    return kernel
+
+
+def out(of: Operator, count: int = 1) -> Kernel:
+    """What `of` gives, copied into `out`, which has the result's dtype and device."""
+
+    def kernel(key_set: int, *args: Any) -> Any:
+        targets = args[-count:]
+        for target in targets:
+            overlap.check_itself(of.short_name, target)
+        made = of.redispatch_table[key_set](key_set, *args[:-count])
+        results = (made,) if count == 1 else made
+        for target, result in zip(targets, results):
+            _check_takes(of.short_name, target, result)
+        for target, result in zip(targets, results):
+            if target._geometry.sizes != result._geometry.sizes:
+                resize_output(of.short_name, target, result._geometry)
+            operators.copy_.redispatch_table[key_set](key_set, target, result, False)
+        return targets[0] if count == 1 else targets
+
+    return kernel
+
+
+def _check_takes(op: str, target: Tensor, result: Tensor) -> None:
+    element = result._geometry.dtype
+    if target._geometry.dtype is not element:
+        raise errors.wrong_dtype(op, "out", f"have the result's dtype {element.short}", target)
+    if target._device is not result._device:
+        raise errors.mixed_devices(op, result, "the result", target, "out")

@@ -1,0 +1,181 @@
+"""Generators: a seed and a position in its stream, and those that calls without one draw from.
+
+A device's stream is its own, so drawing on one leaves the others where they were. What is made of
+the numbers is native/random.py's.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from ..core import errors
+from ..core.arguments import flag
+from ..core.device import CPU, device as as_device
+from ..core.guard import Guard
+from ..dispatch.backend_select import resolve
+
+_SEEDS = 1 << 64
+
+
+class Generator:
+    """A seed and a position in its stream, for tensors of one device type.
+
+    device: `cpu` unless given; the stream of a seed is the same on every device. Starts with a seed
+    that nobody chose, as `seed()` does. Positions count 256-bit counter blocks.
+    """
+
+    __slots__ = ("_device", "_seed", "_position", "_lock")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self._lock = threading.Lock()
+        self._device = resolve(as_device(device))
+        self.seed()
+
+    @property
+    def device(self) -> as_device:
+        """The device whose tensors it fills."""
+        return self._device
+
+    def seed(self) -> int:
+        """Start the stream of a seed from the operating system; returns the seed."""
+        return self.manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
+        self._seed, self._position = seed & (_SEEDS - 1), 0
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed of the stream."""
+        return self._seed
+
+    def get_state(self) -> tuple[int, int]:
+        """(seed, position), for `set_state`."""
+        return (self._seed, self._position)
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Go on where `get_state` was called."""
+        try:
+            seed, position = map(operator.index, state)
+            fits = 0 <= seed < _SEEDS and position >= 0
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            rule = "be what get_state returned"
+            raise errors.wrong_type("set_state", "state", rule, state)
+        self._seed, self._position = seed, position
+
+    def take(self, numel: int) -> tuple[int, int]:
+        """(seed, first block) for so many elements, which nobody else gets."""
+        with self._lock:
+            first = self._position
+            self._position += -(-numel // 4)
+            return self._seed, first
+
+
+_default_seed: int | None = None
+_generators: dict[Any, Generator] = {}
+
+
+def default_generator(place: Any) -> Generator:
+    """The generator of a device that calls without one draw from."""
+    found = _generators.get(place)
+    if found is None:
+        made = Generator(place)
+        if _default_seed is not None:
+            made.manual_seed(_default_seed)
+        found = _generators.setdefault(place, made)
+    return found
+
+
+def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
+    """Seed the generators that calls without one draw from on these devices."""
+    for index in indices:
+        default_generator(as_device(device_type, index)).manual_seed(seed)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the generators of all devices; returns the CPU's."""
+    global _default_seed
+    generator = default_generator(CPU).manual_seed(seed)
+    _default_seed = seed
+    for other in _generators.values():
+        other.manual_seed(seed)
+    return generator
+
+
+def seed() -> int:
+    """Seed the generators of all devices with one that nobody chose; returns it."""
+    return manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
+
+
+def initial_seed() -> int:
+    """The seed of the CPU's default generator."""
+    return default_generator(CPU).initial_seed()
+
+
+def get_rng_state() -> tuple[int, int]:
+    """The state of the CPU's default generator, for `set_rng_state`."""
+    return default_generator(CPU).get_state()
+
+
+def set_rng_state(new_state: tuple[int, int]) -> None:
+    """Let the CPU's default generator go on where `get_rng_state` was called."""
+    default_generator(CPU).set_state(new_state)
+
+
+class fork_rng(Guard):
+    """`with gt.random.fork_rng():` leaves the generators as they were before the block.
+
+    devices: whose generators besides the CPU's, as indices or devices; all of `device_type` that
+    have drawn so far, unless given. enabled=False: nothing is put back. Also a decorator.
+    """
+
+    __slots__ = ("_places", "_type", "_states")
+
+    def __init__(
+        self, devices: Iterable[Any] | None = None, enabled: bool = True,
+        device_type: str = "cuda",
+    ) -> None:  # fmt: skip
+        self._type = device_type if flag("fork_rng", "enabled", enabled) else ""
+        self._places = None if devices is None else list(devices)
+        self._states: list[list[tuple[Generator, tuple[int, int]]]] = []
+
+    def _again(self) -> fork_rng:
+        return fork_rng(self._places, bool(self._type), self._type or "cuda")
+
+    def _enter(self) -> None:
+        found = [default_generator(CPU)] if self._type else []
+        if self._places is None:
+            found += [made for at, made in _generators.items() if at.type == self._type]
+        elif self._type:
+            places = [as_device(self._type, x) if type(x) is int else x for x in self._places]
+            found += [default_generator(resolve(as_device(x))) for x in places]
+        self._states.append([(made, made.get_state()) for made in found])
+
+    def _found(self) -> Any:
+        return self._states[-1]
+
+    def _put_back(self, found: Any) -> None:
+        for made, state in found:
+            made.set_state(state)
+
+    def _count(self, found: Any) -> None:
+        self._states.pop()
+
+
+def check(op: str, generator: Any, device_type: str) -> None:
+    """Raises unless it is a generator for such devices. Source: check_generator of ATen."""
+    if not isinstance(generator, Generator):
+        rule = "be a gputensor.Generator"
+        raise errors.wrong_type(op, "generator", rule, generator)
+    if generator.device.type != device_type:
+        rule, got = f"be of a device of type {device_type}", errors.Got(str(generator.device))
+        remedy = f"make it with Generator(device='{device_type}')"
+        raise errors.must(op, "generator", rule, got, kind=errors.DeviceError, remedy=remedy)

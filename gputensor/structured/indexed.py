@@ -1,0 +1,205 @@
+"""Elements that index tensors name: how they are found in a tensor, and who reads or writes them.
+
+Families gather and scatter share it. On the CPU an index is checked before anything is written; on
+other devices the kernel checks it, see Note [Targets outside the classes] in native/loss.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls, operators
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import FLOATING, bool_, dtype, float32, int32, int64, uint8
+from ..core.geometry import Geometry, Sizes
+from ..iterator.broadcast import strides_over
+from ..iterator.coalesce import coalesce
+from ..iterator.order import dimension_order
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..tensor.tensor import Tensor
+
+
+class Places:
+    """Elements of a tensor, one for each index of a walk over `sizes`.
+
+    indices: int64 tensors that broadcast to the walk from `begin` on, each of which stands for one
+    dimension of the tensor; led: those dimensions. begin: where in the walk the indices' dimensions
+    stand; None where they run through all of it, beside the tensor's own (gather). wraps: negative
+    indices count from the end. order: of the dimensions, where the tensor was permuted for it.
+    """
+
+    __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")
+
+    order: Sizes | None
+
+    def __init__(
+        self, op: str, target: Tensor, sizes: Sizes, indices: list[Tensor], led: list[int],
+        begin: int | None, *, wraps: bool,
+    ) -> None:  # fmt: skip
+        self.op, self.target, self.sizes, self.indices = op, target, sizes, indices
+        self.led, self.begin, self.wraps, self.order = led, begin, wraps, None
+
+    def of(self, x: Tensor) -> Places:
+        """The same places in a tensor of the same sizes."""
+        x = x if self.order is None else calls.permute(x, self.order)
+        return Places(
+            self.op, x, self.sizes, self.indices, self.led, self.begin, wraps=self.wraps
+        )  # fmt: skip
+
+    @property
+    def shape_of_indices(self) -> Sizes:
+        if self.begin is None:
+            return self.sizes
+        rest = self.target._geometry.ndim - len(self.led)
+        return self.sizes[self.begin : len(self.sizes) - rest + self.begin]
+
+    def strides(self) -> Sizes:
+        """In elements, of the tensor over the walk; 0 where indices lead."""
+        own = self.target._geometry.strides
+        if self.begin is None:
+            return tuple([0 if d in self.led else s for d, s in enumerate(own)])
+        kept = [s for d, s in enumerate(own) if d not in self.led]
+        middle = (0,) * len(self.shape_of_indices)
+        return (*kept[: self.begin], *middle, *kept[self.begin :])
+
+    def index_strides(self, index: Geometry) -> Sizes:
+        """In elements, of an index over the walk."""
+        over = strides_over(index.sizes, index.strides, self.shape_of_indices)
+        if self.begin is None:
+            return over
+        before, after = self.begin, len(self.sizes) - self.begin - len(over)
+        return (*(0,) * before, *over, *(0,) * after)
+
+    def bounds(self) -> list[int]:
+        return [self.target._geometry.sizes[d] for d in self.led]
+
+    # --- on the CPU -----------------------------------------------------------------------------
+
+    def array_and_key(self) -> tuple[np.ndarray[Any, Any], tuple[Any, ...]]:
+        """What NumPy indexes, and with what. Raises: IndexRangeError for one out of range."""
+        x = self.target._get_array()
+        arrays = [i._get_array() for i in self.indices]
+        for a, d in zip(arrays, self.led):
+            self._check(a, d, x.shape[d])
+        if self.begin is not None:
+            key: list[Any] = [slice(None)] * x.ndim
+            for a, d in zip(arrays, self.led):
+                key[d] = a
+            return x, tuple(key)
+        if x.ndim == 1:
+            return x, (arrays[0],)
+        ones = (1,) * x.ndim
+        grid: list[Any] = [
+            np.arange(n).reshape((*ones[:d], n, *ones[d + 1 :])) for d, n in enumerate(self.sizes)
+        ]
+        grid[self.led[0]] = arrays[0]
+        return x, tuple(grid)
+
+    def _check(self, index: np.ndarray[Any, Any], dim: int, size: int) -> None:
+        if index.size:
+            low, high = int(index.min()), int(index.max())
+            if high >= size or low < (-size if self.wraps else 0):
+                got = high if high >= size else low
+                raise errors.index_out_of_range(self.op, got, dim, size, self.wraps)
+
+
+class Walk:
+    """What a stub of families gather and scatter gets: the coalesced walk of all operands.
+
+    Operands of a call: gather has the output, then the tensor that is indexed; scatter the tensor
+    that is written, then the values; both then the indices. dtypes, stride_bytes: of these. bounds:
+    (size, stride in bytes) of the dimension that each index stands for.
+    """
+
+    __slots__ = (
+        "op", "shape", "stride_bytes", "dtypes", "bounds", "wraps", "numel", "common_dtype",
+        "n_outputs",
+    )  # fmt: skip
+
+    def __init__(self, op: str, places: Places, value: Geometry, *, reads: bool) -> None:
+        of = places.target._geometry
+        size, self.op, self.wraps, self.n_outputs = of.dtype.itemsize, op, places.wraps, 1
+        walks = [tuple([s * size for s in places.strides()])]
+        over = strides_over(value.sizes, value.strides, places.sizes)
+        walks.insert(0 if reads else 1, tuple([s * size for s in over]))
+        indices = [i._geometry for i in places.indices]
+        walks += [tuple([8 * s for s in places.index_strides(i)]) for i in indices]
+        order = dimension_order(places.sizes, walks)
+        self.shape, self.stride_bytes = coalesce(places.sizes, walks, order)
+        self.dtypes = (of.dtype, of.dtype, *[int64 for _ in indices])
+        self.bounds = [(of.sizes[d], of.strides[d] * size) for d in places.led]
+        self.common_dtype, self.numel = of.dtype, 1
+        for n in self.shape:
+            self.numel *= n
+
+
+def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: bool) -> None:
+    target = places.target
+    place, table = target._device, operators.gather.table
+    key = (
+        family, loop, places.op, target._geometry, value._geometry, place, tuple(places.led),
+        places.begin, places.sizes, places.wraps, *[i._geometry for i in places.indices],
+    )  # fmt: skip
+    launch = table.plans.get(key)
+    if launch is None:
+        walk = Walk(places.op, places, value._geometry, reads=reads)
+        launch = table.remember(key, stub.bind(family, loop, place.type, walk))
+    first, second = (value, target) if reads else (target, value)
+    launch(
+        place.index, (first._address(), second._address(), *[i._address() for i in places.indices])
+    )
+
+
+def read(places: Places, made: Tensor) -> Tensor:
+    """The elements at these places into a new tensor of the walk's sizes."""
+    if made._geometry.numel == 0 or made._device.type == "meta":
+        return made
+    if made._device is CPU:
+        x, key = places.array_and_key()
+        run(stub.cpu("gather").gather, x, key, made._get_array())
+    else:
+        _launch("gather", "gather", places, made, reads=True)
+    return made
+
+
+def write(loop: str, places: Places, value: Tensor) -> None:
+    """What `loop` of family scatter makes of the places and a value that broadcasts to the walk."""
+    target = places.target
+    if 0 in places.sizes or target._device.type == "meta":
+        return
+    if target._device is CPU:
+        x, key = places.array_and_key()
+        run(getattr(stub.cpu("scatter"), loop), x, key, value._get_array())
+    else:
+        _launch("scatter", loop, places, value, reads=False)
+
+
+def wide_dtype(of: dtype) -> dtype:
+    """The dtype in which elements of `of` are combined: 32 bits at least, as atomics have them."""
+    if of.category >= FLOATING:
+        return float32 if of.itemsize < 4 else of
+    return int32 if of.itemsize < 4 else of
+
+
+def index_dtype(op: str, index: Tensor, *allowed: dtype, arg: str = "index") -> None:
+    """Refuse an index of another dtype."""
+    if index._geometry.dtype not in (allowed or (int64, int32)):
+        named = " or ".join(d.name for d in allowed or (int64, int32))
+        raise errors.wrong_dtype(op, arg, f"be {named}", index)
+
+
+def is_mask(index: Tensor) -> bool:
+    return index._geometry.dtype is bool_ or index._geometry.dtype is uint8
+
+
+def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
+    """A 0-d tensor in the dtype and on the device of what it is written to."""
+    if value._geometry.ndim:
+        raise errors.must(op, "value", "be a number or a 0-d tensor", value)
+    if value._geometry.dtype.is_complex and not like._geometry.dtype.is_complex:
+        raise errors.wrong_dtype(op, "value", f"be real for {like._geometry.dtype.short}", value)
+    return calls.to_device(value, like._device, like._geometry.dtype, False, False, None)

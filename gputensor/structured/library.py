@@ -1,0 +1,198 @@
+"""Operators that are one function over an array namespace, of which a library has the kernel.
+
+    def _sizes(self, dim): ...                        # checks, and the geometry of each result
+    def _sort(library, x, dim): return library.np.sort(x, dim)
+    sort = library.kernel("sort", _sizes, _sort)      # row: `CPU, CUDA, Meta: sort`
+
+A family whose kernels call `call` or `write` themselves says `BY_LIBRARY = True`: a further device
+does not get them, and its fallback serves.
+
+The function gets arrays in place of tensors: on the CPU NumPy's, over the tensors' memory with
+their strides; on the emulator the same over emulated memory, run in the order of the current
+stream; on a GPU CuPy's, over our memory under the current stream of the device, with temporaries
+from our allocator. `library.np` is NumPy or CuPy, `library.scipy("fft")` a part of SciPy or of
+CuPy's. It must not look at values, but in `waiting`, and must not write into what it reads. What it
+returns becomes the result without a copy where it lies as promised, else is copied there.
+Half types that a library does not know are cast before it is called: that is the operator's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import runtime
+from ..core import errors
+from ..core.device import CPU, device
+from ..core.dtype import from_numpy
+from ..core.geometry import Geometry, contiguous_geometry
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..iterator import overlap
+from ..kernels.cpu.quiet import run
+from ..runtime.libraries import HOST, Array, Compute, as_results, has_layout
+from ..tensor.make import allocate, from_array, from_storage
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
+from .resizing import resize_output
+
+Results = tuple[Tensor, ...]
+
+
+def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[..., Any]:
+    """The kernel of all devices. results(*args): raises what is wrong with the arguments, and
+    returns the geometry of the result or a tuple of them."""
+
+    def run_it(key_set: int, *args: Any) -> Any:
+        wanted = results(*args)
+        if type(wanted) is tuple:
+            return call(op, function, wanted, *args)
+        return call(op, function, (wanted,), *args)[0]
+
+    return run_it
+
+
+def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
+    """New tensors with these geometries of what `function(library, *args)` returns."""
+    place = _place(args)
+    if place.type == "meta":
+        return tuple([allocate(g, place) for g in wanted])
+    if place is CPU:
+        arrays = _on_host(args)
+        found = as_results(run(function, HOST, *arrays), len(wanted))
+        return _adopted(found, wanted, arrays)
+    layouts = [_of(g, 0) for g in wanted]
+    made = _on_device(op, function, args, (), layouts, place)
+    return tuple([_over(memory, g, place) for memory, g in zip(made, wanted)])
+
+
+def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
+    """`function(library, *outs, *args)`, which writes into the arrays of `outs`."""
+    place = outs[0]._device
+    if place.type == "meta":
+        return
+    if place is CPU:
+        run(function, HOST, *[x._get_array() for x in outs], *_on_host(args))
+    else:
+        _on_device(op, function, args, outs, (), place)
+
+
+def write_results(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
+    """Write what `function(library, *args)` returns to `outs`."""
+    count = len(outs)
+
+    def into(library: Any, *given: Any) -> None:
+        for array, value in zip(
+            given[:count], as_results(function(library, *given[count:]), count)
+        ):
+            array[...] = value
+
+    write(op, into, outs, *args)
+
+
+def waiting(op: str, function: Compute, *args: Any) -> Results:
+    """As `call`, where the sizes of the results are known by values alone: it waits for the device.
+
+    Raises: on the meta device, which has no values.
+    """
+    place = _place(args)
+    if place.type == "meta":
+        raise errors.must(op, "self", "have values, which decide the sizes", args[0])
+    if place is CPU:
+        arrays = _on_host(args)
+        returned = run(function, HOST, *arrays)
+        found = [np.asarray(x) for x in (returned if type(returned) is tuple else (returned,))]
+        return _adopted(found, [_geometry(x) for x in found], arrays)
+    returned = _on_device(op, function, args, (), None, place)
+    made = returned if type(returned) is tuple else (returned,)
+    wanted = [_geometry(x) for x in made]
+    layouts = [_of(g, 0) for g in wanted]
+    memories = _on_device(op, lambda library: made, (), (), layouts, place)
+    return tuple([_over(memory, g, place) for memory, g in zip(memories, wanted)])
+
+
+def check_out(op: str, out: Tensor, wanted: Geometry, **read: Tensor) -> None:
+    """Make `out` one that the result may be written to; raises where it cannot be."""
+    first = next(iter(read.values()))
+    if out._device is not first._device:
+        raise errors.mixed_devices(op, first, next(iter(read)), out, "out")
+    if out._geometry.dtype is not wanted.dtype:
+        raise errors.wrong_dtype(op, "out", f"have the result's dtype {wanted.dtype.short}", out)
+    shape = wanted if out._geometry.sizes != wanted.sizes else None
+    overlap.check_out(op, out, shape, **read)
+    if shape is not None:
+        resize_output(op, out, wanted)
+
+
+# --- arrays of tensors ----------------------------------------------------------------------------
+
+
+def _place(args: Sequence[Any]) -> device:
+    return next(x._device for x in args if isinstance(x, Tensor))
+
+
+def _on_host(args: Sequence[Any]) -> list[Any]:
+    return [x._get_array() if isinstance(x, Tensor) else x for x in args]
+
+
+def _of(geometry: Geometry, ptr: int, is_written: bool = False) -> Array:
+    extent = geometry.extent * geometry.dtype.itemsize if geometry.numel else 0
+    return Array(ptr, geometry.sizes, geometry.stride_bytes, geometry.dtype.np, extent, is_written)
+
+
+def _geometry(array: Any) -> Geometry:
+    element = from_numpy(np.dtype(array.dtype))
+    assert element is not None, array.dtype
+    return contiguous_geometry(tuple(array.shape), element)
+
+
+def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
+    """CPU tensors over what a function made, or over copies of it."""
+    taken = [x for x in given if isinstance(x, np.ndarray)]
+    made = []
+    for value, geometry in zip(found, wanted):
+        array = np.asarray(value)
+        owner = array if array.base is None else array.base
+        if (
+            has_layout(array, _of(geometry, 0)) and array.flags.writeable and array.size
+            and type(owner) is np.ndarray and owner.base is None and owner.nbytes == array.nbytes
+            and not any(np.may_share_memory(array, x) for x in taken)
+        ):  # fmt: skip
+            taken.append(array)
+            made.append(from_array(array, geometry))
+        else:
+            tensor = allocate(geometry, CPU)
+            np.copyto(tensor._get_array(), array, casting="unsafe")
+            made.append(tensor)
+    return tuple(made)
+
+
+def _on_device(
+    op: str, function: Compute, args: Sequence[Any], outs: Sequence[Tensor],
+    results: Sequence[Array] | None, place: device,
+) -> Any:  # fmt: skip
+    device_runtime = runtime.of(place.type)
+    if not hasattr(device_runtime, "call_library"):
+        raise errors.no_stub(op, op, place.type)
+    operands = [_of(x._geometry, x._address(), is_written=True) for x in outs]
+    operands += [_of(x._geometry, x._address()) for x in args if isinstance(x, Tensor)]
+    with_rest = _filled(function, args, len(outs))
+    return device_runtime.call_library(op, with_rest, operands, results, place.index)
+
+
+def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
+    """`function` of the arrays alone: everything else is put between them."""
+    rest = [None if isinstance(x, Tensor) else (x,) for x in args]
+
+    def with_rest(library: Any, *arrays: Any) -> Any:
+        later = iter(arrays[before:])
+        given = [next(later) if x is None else x[0] for x in rest]
+        return function(library, *arrays[:before], *given)
+
+    return with_rest
+
+
+def _over(memory: Any, geometry: Geometry, place: device) -> Tensor:
+    nbytes = geometry.extent * geometry.dtype.itemsize
+    return from_storage(Storage(memory, nbytes, place), 0, geometry, TENSOR_KEYS[place.type])

@@ -1,0 +1,20 @@
+"""The frozen cases, replayed without PyTorch: `python -m tests.op_db [--only NAME ...]`.
+
+All cases, of every dtype, are replayed by `python -m tests.oracle.op_db`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from bench.timing import progress
+
+from . import frozen, report
+
+if __name__ == "__main__":
+    arguments = report.options("python -m tests.op_db").parse_args()
+    warnings.simplefilter("ignore")
+    for kind in ["gradients"] if arguments.gradients else frozen.KINDS:
+        report.run(frozen.cases(kind), arguments, f"frozen_{kind}", "", progress)
+    sys.exit(0)

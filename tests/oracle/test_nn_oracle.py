@@ -1,0 +1,177 @@
+"""gt.nn's modules against torch.nn's: names and shapes of their states, weights taken over, results
+and gradients, and how they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.oracle
+
+# name, arguments, keywords, sizes of the inputs
+MODULES: list[tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]] = [
+    ("Linear", (4, 3), {}, [(5, 4)]),
+    ("Linear", (4, 3), {"bias": False}, [(2, 5, 4)]),
+    ("Bilinear", (3, 4, 2), {}, [(5, 3), (5, 4)]),
+    ("Conv1d", (4, 6, 3), {"padding": 1, "groups": 2}, [(2, 4, 9)]),
+    ("Conv2d", (3, 4, 3), {"stride": 2, "padding": 1}, [(2, 3, 8, 8)]),
+    ("Conv2d", (3, 4, 3), {"padding": "same", "dilation": 2, "bias": False}, [(2, 3, 8, 8)]),
+    ("Conv2d", (3, 4, 3), {"padding": 1, "padding_mode": "reflect"}, [(2, 3, 8, 8)]),
+    ("Conv2d", (3, 4, 3), {"padding": 1, "padding_mode": "circular"}, [(3, 8, 8)]),
+    ("Conv3d", (2, 3, 2), {}, [(1, 2, 4, 5, 6)]),
+    ("ConvTranspose1d", (4, 3, 3), {"stride": 2}, [(2, 4, 5)]),
+    (
+        "ConvTranspose2d",
+        (4, 3, 3),
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        [(2, 4, 5, 5)],
+    ),
+    ("BatchNorm1d", (4,), {}, [(6, 4)]),
+    ("BatchNorm2d", (3,), {"momentum": None}, [(2, 3, 4, 4)]),
+    ("BatchNorm3d", (2,), {"affine": False}, [(2, 2, 3, 3, 3)]),
+    ("BatchNorm2d", (3,), {"track_running_stats": False}, [(2, 3, 4, 4)]),
+    ("InstanceNorm2d", (3,), {"affine": True}, [(2, 3, 4, 4)]),
+    ("InstanceNorm1d", (3,), {"track_running_stats": True}, [(2, 3, 5)]),
+    ("GroupNorm", (2, 4), {}, [(2, 4, 3, 3)]),
+    ("LayerNorm", ((3, 4),), {}, [(2, 3, 4)]),
+    ("LayerNorm", (4,), {"bias": False}, [(2, 3, 4)]),
+    ("RMSNorm", (4,), {}, [(2, 3, 4)]),
+    ("PReLU", (3,), {}, [(2, 3, 4)]),
+    *(
+        (name, (), {}, [(2, 3, 4)])
+        for name in "ReLU ReLU6 LeakyReLU ELU SELU CELU GELU SiLU Mish Sigmoid Tanh Hardtanh "
+        "Hardsigmoid Hardswish Hardshrink Softshrink Tanhshrink Softplus Softsign LogSigmoid "
+        "Identity Flatten Dropout".split()
+    ),
+    ("GELU", (), {"approximate": "tanh"}, [(2, 3)]),
+    ("Threshold", (0.1, 20), {}, [(2, 3)]),
+    ("GLU", (), {"dim": 1}, [(2, 4, 3)]),
+    *((name, (), {"dim": 1}, [(2, 3, 4)]) for name in ("Softmax", "Softmin", "LogSoftmax")),
+    ("Unflatten", (1, (2, 2)), {}, [(3, 4)]),
+    ("MaxPool1d", (2,), {}, [(2, 3, 8)]),
+    ("MaxPool2d", (3, 2, 1), {}, [(2, 3, 8, 8)]),
+    ("MaxPool3d", (2,), {}, [(1, 2, 4, 4, 4)]),
+    ("AvgPool1d", (2,), {}, [(2, 3, 8)]),
+    ("AvgPool2d", (3,), {"padding": 1, "count_include_pad": False}, [(2, 3, 8, 8)]),
+    ("AvgPool3d", (2,), {}, [(1, 2, 4, 4, 4)]),
+    ("AdaptiveAvgPool2d", ((2, 3),), {}, [(2, 3, 7, 8)]),
+    ("AdaptiveMaxPool2d", (2,), {}, [(2, 3, 7, 8)]),
+    ("PixelShuffle", (2,), {}, [(1, 8, 3, 3)]),
+    ("PixelUnshuffle", (2,), {}, [(1, 2, 4, 6)]),
+    ("Upsample", (), {"scale_factor": 2}, [(1, 2, 3, 3)]),
+    ("Upsample", (), {"size": (5, 7), "mode": "bilinear"}, [(1, 2, 3, 3)]),
+    ("CosineSimilarity", (), {}, [(3, 4), (3, 4)]),
+    ("MSELoss", (), {}, [(3, 4), (3, 4)]),
+    ("L1Loss", (), {"reduction": "sum"}, [(3, 4), (3, 4)]),
+    ("HuberLoss", (), {}, [(3, 4), (3, 4)]),
+    ("SmoothL1Loss", (), {"beta": 0.5}, [(3, 4), (3, 4)]),
+    ("BCEWithLogitsLoss", (), {}, [(3, 4), (3, 4)]),
+    ("KLDivLoss", (), {"reduction": "batchmean"}, [(3, 4), (3, 4)]),
+    ("PoissonNLLLoss", (), {}, [(3, 4), (3, 4)]),
+    ("MarginRankingLoss", (), {"margin": 0.1}, [(4,), (4,), (4,)]),
+    ("TripletMarginLoss", (), {}, [(3, 4), (3, 4), (3, 4)]),
+]
+ids = [f"{name}{args}{kwargs}" for name, args, kwargs, _ in MODULES]
+
+
+def arrays(sizes: list[tuple[int, ...]]) -> list[np.ndarray]:
+    random = np.random.default_rng(len(sizes))
+    return [random.uniform(-1, 1, s).astype(np.float32) for s in sizes]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("name", "args", "kwargs", "sizes"), MODULES, ids=ids)
+def test_as_pytorchs(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: Any, training: bool
+) -> None:
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, name)(*args, **kwargs).train(training)
+    ours = getattr(gt.nn, name)(*args, **kwargs).train(training)
+    if name == "Dropout" and training:
+        return  # drawn by another stream
+    state = {key: value.numpy().copy() for key, value in theirs.state_dict().items()}
+    assert list(ours.state_dict()) == list(state)
+    ours.load_state_dict(state)
+    given = arrays(sizes)
+    if not given or name == "BCEWithLogitsLoss":
+        given[1] = np.abs(given[1])
+    x = [torch.from_numpy(a.copy()).requires_grad_(n == 0) for n, a in enumerate(given)]
+    y = [gt.from_numpy(a.copy()).requires_grad_(n == 0) for n, a in enumerate(given)]
+    wanted, found = theirs(*x), ours(*y)
+    weights = np.random.default_rng(1).uniform(0, 1, tuple(wanted.shape)).astype(np.float32)
+    (wanted * torch.from_numpy(weights)).sum().backward()
+    (found * gt.from_numpy(weights)).sum().backward()
+    near(found, wanted)
+    near(y[0].grad, x[0].grad)
+    for (key, p), (other, q) in zip(ours.named_parameters(), theirs.named_parameters()):
+        assert key == other
+        near(p.grad, q.grad)
+    for (key, p), (other, q) in zip(ours.named_buffers(), theirs.named_buffers()):
+        assert key == other
+        near(p, q)
+
+
+def near(found: Any, wanted: Any) -> None:
+    wanted = wanted.detach().numpy()
+    assert tuple(found.shape) == wanted.shape
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs", "sizes"), MODULES, ids=ids)
+def test_how_they_begin(name: str, args: Any, kwargs: dict[str, Any], sizes: Any) -> None:
+    """Weights are drawn within PyTorch's bounds: the same formulas by another stream."""
+    theirs, ours = getattr(torch.nn, name)(*args, **kwargs), getattr(gt.nn, name)(*args, **kwargs)
+    for p, q in zip(ours.parameters(), theirs.parameters()):
+        drawn, bound = np.abs(p.detach().numpy()), float(q.detach().abs().max())
+        assert p.dtype is gt.float32 and drawn.max() <= bound * 2 + 1e-6
+        assert drawn.max() > 0 or bound == 0
+
+
+def test_an_embedding() -> None:
+    theirs = torch.nn.Embedding(10, 3, padding_idx=2)
+    ours = gt.nn.Embedding(10, 3, padding_idx=2)
+    ours.load_state_dict({"weight": theirs.weight.detach().numpy()})
+    numbers = np.array([[1, 2, 9], [2, 2, 1]])
+    wanted, found = theirs(torch.from_numpy(numbers)), ours(gt.from_numpy(numbers))
+    wanted.sum().backward()
+    found.sum().backward()
+    near(found, wanted)
+    near(ours.weight.grad, theirs.weight.grad)
+
+
+@pytest.mark.parametrize("name", ["CrossEntropyLoss", "NLLLoss"])
+def test_losses_of_classes(name: str) -> None:
+    scores, weight = arrays([(4, 3), (3,)])
+    weight, classes = np.abs(weight), np.array([0, 2, 1, 2])
+    kwargs = {"label_smoothing": 0.1} if name == "CrossEntropyLoss" else {}
+    theirs = getattr(torch.nn, name)(torch.from_numpy(weight), **kwargs)
+    ours = getattr(gt.nn, name)(gt.from_numpy(weight), **kwargs)
+    x, y = torch.from_numpy(scores).requires_grad_(), gt.from_numpy(scores).requires_grad_()
+    wanted = theirs(x, torch.from_numpy(classes))
+    found = ours(y, gt.from_numpy(classes))
+    wanted.backward()
+    found.backward()
+    near(found, wanted)
+    near(y.grad, x.grad)
+
+
+def test_clipping() -> None:
+    given = arrays([(4, 3), (5,)])
+    theirs = [torch.zeros(a.shape, requires_grad=True) for a in given]
+    ours = [gt.zeros(a.shape, requires_grad=True) for a in given]
+    for norm in (1.0, 2.0, float("inf")):
+        for p, q, a in zip(theirs, ours, given):
+            p.grad, q.grad = torch.from_numpy(a.copy()), gt.from_numpy(a.copy())
+        wanted = torch.nn.utils.clip_grad_norm_(theirs, 0.5, norm)
+        near(gt.nn.utils.clip_grad_norm_(ours, 0.5, norm), wanted)
+        for p, q in zip(theirs, ours):
+            near(q.grad, p.grad)
+    torch.nn.utils.clip_grad_value_(theirs, 0.01)
+    gt.nn.utils.clip_grad_value_(ours, 0.01)
+    for p, q in zip(theirs, ours):
+        near(q.grad, p.grad)

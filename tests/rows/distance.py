@@ -1,0 +1,192 @@
+"""Rows of native/distance: norms of vectors, and distances by them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gputensor.core import errors
+from gputensor.core.dtype import (
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+)
+
+from . import Fails, Row, S, T
+
+_REAL = (float16, bfloat16, float32, float64)
+_FLOATS = (*_REAL, complex64, complex128)
+_ULP = {float16: 1, bfloat16: 1, float32: 8, float64: 8, complex64: 8, complex128: 8}
+_WHY = "squares or moduli, a sum of some dozens and a root; 16-bit floats are computed in f32"
+_LOOSE = {**_ULP, float16: 4, bfloat16: 4, float32: 16, float64: 16}
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def _norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    size = np.abs(_wide(x))
+    dims = tuple(dim) if isinstance(dim, list) else dim
+    if size.ndim == 0 or dims == ():
+        dims = None
+    how: Any = {"axis": dims, "keepdims": keepdim}
+    if p == 0:
+        return np.sum(size != 0, **how).astype(np.float64)
+    if p is not None and math.isinf(p):
+        return (np.max if p > 0 else np.min)(size, **how)
+    if p == 1:
+        return np.sum(size, **how)
+    return np.sqrt(np.sum(size * size, **how))
+
+
+def _renorm(x: Any, p: Any, dim: int, maxnorm: float) -> Any:
+    others = tuple(d for d in range(x.ndim) if d != dim % x.ndim)
+    size = _norm(x, p, others, True)
+    return _wide(x) * np.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+
+
+def _cdist(a: Any, b: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    return _norm(_wide(a)[..., :, None, :] - _wide(b)[..., None, :, :], p, -1)
+
+
+def _pdist(x: Any, p: float = 2.0) -> Any:
+    first, second = np.triu_indices(len(x), 1)
+    return _cdist(x, x, p)[first, second]
+
+
+def _real(args: Any, kwargs: Any, of: Any) -> Any:
+    return kwargs.get("dtype", of).to_real
+
+
+_BAD_DIM = Fails(S(T(2, 3), 2, 2), errors.IndexRangeError, r"'dim' must be in \[-2, 1\] \(got 2\)")
+_WHOLE = Fails(S(T(2)), errors.DtypeError, "'self' must be floating or complex", int64)
+_INF = math.inf
+
+ROWS = [
+    Row(
+        "cdist",
+        [
+            S(T(3, 4), T(2, 4)),
+            S(T(2, 3, 2), T(3, 2), p=_INF),
+            S(T(3, 4), T(2, 4), p=0.0),
+            S(T(27, 3), T(2, 3), p=1.0),
+            S(T(2, 3), T(0, 3)),
+        ],
+        _cdist,
+        ulp=_LOOSE,
+        why=_WHY,
+        device_ulp=20,
+        dtypes=_REAL,
+        errors=(
+            Fails(S(T(2, 3), T(2, 4)), errors.ShapeError, "'x2' must have points of 3 numbers"),
+            Fails(S(T(2, 3), T(2, 3), p=-1.0), errors.ArgumentError, "'p' must not be negative"),
+            Fails(S(T(2, 3), T(2, 3)), errors.DtypeError, "'x1' must be floating", int64),
+        ),
+    ),
+    Row(
+        "_cdist_forward",
+        [S(T(3, 4), T(2, 4), 2.0, None), S(T(2, 3, 2), T(1, 3, 2), 1.0, 1)],
+        _cdist,
+        ulp=_LOOSE,
+        why=_WHY,
+        device_ulp=20,
+        out="same",
+        dtypes=_REAL,
+    ),
+    Row(
+        "dist",
+        [S(T(2, 3), T(2, 3)), S(T(2, 3), T(3), 1), S(T(4), T(4), _INF)],
+        lambda a, b, p=2: _norm(_wide(a) - _wide(b), p),
+        ulp={**_LOOSE, float16: 8, bfloat16: 8},
+        why=_WHY + "; the difference is rounded first",
+        device_ulp=20,
+        out="same",
+        dtypes=_FLOATS,
+        result=_real,
+    ),
+    Row(
+        "linalg_vector_norm",
+        [
+            S(T(2, 3)),
+            S(T()),
+            S(T(2, 3), 1, 0),
+            S(T(2, 3, 4), _INF, (0, -1), True),
+            S(T(2, 3), -_INF, 1),
+            S(T(2, 3), 0, 1),
+            S(T(0, 3), 2, 0),
+            S(T(33, 40), 2, (0,), dtype=float64),
+        ],
+        _norm,
+        ulp=_ULP,
+        why=_WHY,
+        device_ulp=20,
+        out="same",
+        dtypes=_REAL,
+        result=_real,
+        errors=(
+            _BAD_DIM,
+            _WHOLE,
+            Fails(S(T(0, 3), _INF, 0), errors.ArgumentError, "'dim' must name dimensions of non-"),
+        ),
+    ),
+    Row(
+        "norm",
+        [
+            S(T(2, 3)),
+            S(T(2, 3), 1),
+            S(T(2, 3), 2, 0),
+            S(T(2, 3, 4), None, (0, 2), True),
+            S(T(2, 3), 1, dtype=float64),
+            S(T(2, 3), 2, [1], False, dtype=float64),
+        ],
+        _norm,
+        ulp=_ULP,
+        why=_WHY,
+        device_ulp=20,
+        out="same",
+        dtypes=_REAL,
+        result=_real,
+        errors=(_BAD_DIM, _WHOLE),
+    ),
+    Row(
+        "pdist",
+        [S(T(4, 3)), S(T(3, 2), _INF), S(T(1, 3))],
+        _pdist,
+        ulp=_LOOSE,
+        why=_WHY,
+        device_ulp=20,
+        dtypes=_REAL,
+        errors=(Fails(S(T(3)), errors.ShapeError, "pdist: 'self' must have two dimensions"),),
+    ),
+    Row(
+        "_pdist_forward",
+        [S(T(4, 3), 1.0), S(T(3, 2))],
+        _pdist,
+        ulp=_LOOSE,
+        why=_WHY,
+        device_ulp=20,
+        out="same",
+        dtypes=_REAL,
+    ),
+    Row(
+        "renorm",
+        [S(T(2, 3), 2, 0, 1.0), S(T(2, 3, 4), 1, -1, 2.5), S(T(3, 2), _INF, 1, 1)],
+        _renorm,
+        ulp={**_LOOSE, complex64: 16, complex128: 16},
+        why=_WHY,
+        device_ulp=20,
+        out="same",
+        dtypes=_FLOATS,
+        errors=(
+            Fails(S(T(2), 2, 0, 1.0), errors.ShapeError, "have at least two dimensions"),
+            Fails(S(T(2, 3), 0, 0, 1.0), errors.ArgumentError, "renorm: 'p' must be positive"),
+        ),
+    ),
+]

@@ -1,0 +1,185 @@
+"""Rows of normalisations. Rows of 4 or 8 elements that are multiples of 0.5: means are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gputensor.core import errors
+from gputensor.core.dtype import bfloat16, float16, float32, float64, int64, uint8
+
+from . import Fails, Row, S, T
+
+FLOATS = (float16, bfloat16, float32, float64)
+_ULP = {float16: 2, bfloat16: 2, float32: 64, float64: 64}
+_KIND: Any = {
+    "ulp": _ULP, "device_ulp": 64, "dtypes": FLOATS,
+    "why": "sums of at most 8 exact terms, a root, and a sum that may cancel a few bits",
+}  # fmt: skip
+_WEIGHT, _SHIFT = T(4, values="positive"), T(4)
+
+
+def _normal(x: np.ndarray, axes: Any, eps: float) -> tuple[np.ndarray, ...]:
+    x = x.astype(np.float64)
+    mean = x.mean(axes, keepdims=True)
+    rstd = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + eps)
+    return (x - mean) * rstd, mean, rstd
+
+
+def _affine(x: np.ndarray, weight: Any, bias: Any) -> np.ndarray:
+    x = x if weight is None else x * weight.astype(np.float64)
+    return x if bias is None else x + bias.astype(np.float64)
+
+
+def _native_layer_norm(x, normalized_shape, weight, bias, eps):
+    normal, mean, rstd = _normal(x, tuple(range(-len(normalized_shape), 0)), eps)
+    return [_affine(normal, weight, bias), mean, rstd]
+
+
+def _layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    return _native_layer_norm(x, normalized_shape, weight, bias, eps)[0]
+
+
+def _rms_norm(x, normalized_shape, weight=None, eps=None):
+    axes, wide = tuple(range(-len(normalized_shape), 0)), x.astype(np.float64)
+    eps = np.finfo(np.float64 if x.dtype == np.float64 else np.float32).eps if eps is None else eps
+    return _affine(wide / np.sqrt((wide**2).mean(axes, keepdims=True) + eps), weight, None)
+
+
+def _channels(x: Any, ndim: int) -> Any:
+    return None if x is None else x.reshape(1, -1, *[1] * (ndim - 2))
+
+
+def _native_group_norm(x, weight, bias, N, C, HxW, group, eps):
+    normal, mean, rstd = _normal(x.reshape(N, group, -1), 2, eps)
+    made = normal.reshape(x.shape)
+    made = _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim))
+    return [made, mean.reshape(N, group), rstd.reshape(N, group)]
+
+
+def _group_norm(x, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    n, c, *rest = x.shape
+    return _native_group_norm(x, weight, bias, n, c, int(np.prod(rest)), num_groups, eps)[0]
+
+
+def _native_batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
+    if training:
+        normal, mean, rstd = _normal(x, (0, *range(2, x.ndim)), eps)
+    else:
+        mean, var = (_channels(r.astype(np.float64), x.ndim) for r in (running_mean, running_var))
+        normal = (x.astype(np.float64) - mean) / np.sqrt(var + eps)
+        mean = rstd = np.empty(0)
+    made = _affine(normal, _channels(weight, x.ndim), _channels(bias, x.ndim))
+    return [made, mean.reshape(-1), rstd.reshape(-1)]
+
+
+def _batch_norm(*args):
+    return _native_batch_norm(*args[:8])[0]
+
+
+def _instance_norm(x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn):
+    made = _normal(x, tuple(range(2, x.ndim)), eps)[0]
+    return _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim))
+
+
+_BATCH = [
+    S(T(2, 4, 2, 2), _WEIGHT, _SHIFT, None, None, True, 0.1, 1e-5),
+    S(T(2, 4, 4), None, None, None, None, True, 0.1, 1e-3),
+    S(T(3, 4), _WEIGHT, None, T(4), T(4, values="positive"), False, 0.1, 1e-5),
+]
+_RUNNING = [
+    S(
+        T(2, 4, 4),
+        _WEIGHT,
+        None,
+        T(4, layout="contiguous"),
+        T(4, values="positive", layout="contiguous"),
+        0.1,
+        1e-5,
+    )
+]
+_LAYER = [
+    S(T(3, 4), (4,), _WEIGHT, _SHIFT, 1e-5),
+    S(T(3, 2, 4), (2, 4), None, None, 1e-3),
+    S(T(0, 4), (4,), None, None, 1e-5),
+]
+
+
+def _refusals(op: str, *rest: Any) -> tuple[Fails, ...]:
+    return (
+        Fails(S(T(3, 4), (3,), *rest), errors.ShapeError, f"{op}: 'input' must end in the sizes"),
+        Fails(S(T(3, 4), (4,), *rest), errors.DtypeError, f"{op}: 'input' must be floating", int64),
+    )
+
+
+def _with_reserve(args: Any, kwargs: Any, of: Any) -> Any:
+    return of, of, of, uint8
+
+
+ROWS = [
+    Row("batch_norm", [S(*s.args, False) for s in _BATCH], _batch_norm, **_KIND),
+    Row("_batch_norm_with_update", _RUNNING, dtypes=FLOATS, result=_with_reserve),
+    Row(
+        "group_norm", [S(T(2, 4, 2), 2, _WEIGHT, _SHIFT), S(T(2, 4, 2, 2), 1)], _group_norm, **_KIND
+    ),
+    Row(
+        "instance_norm",
+        [S(T(2, 4, 4), _WEIGHT, _SHIFT, None, None, True, 0.1, 1e-5, False)], _instance_norm,
+        **_KIND,
+    ),
+    Row(
+        "layer_norm", [*_LAYER, S(T(2, 3, 4), (4,))], _layer_norm,
+        errors=_refusals("layer_norm"), **_KIND,
+    ),
+    Row(
+        "native_batch_norm", _BATCH, _native_batch_norm, positive=True,
+        errors=(
+            Fails(
+                S(T(3, 4), T(3), None, None, None, True, 0.1, 1e-5), errors.ShapeError,
+                r"batch_norm: 'weight' must have sizes \[4\]",
+            ),
+            Fails(
+                S(T(3, 4), None, None, None, None, False, 0.1, 1e-5), errors.ArgumentError,
+                "batch_norm: 'running_mean' must be given where it is not training",
+            ),
+        ),
+        **_KIND,
+    ),
+    Row(
+        "_native_batch_norm_legit", [
+            S(*_BATCH[1].args[:3], True, 0.1, 1e-5),
+            S(*_RUNNING[0].args[:5], True, 0.1, 1e-5),
+        ],
+        lambda x, w, b, *rest: _native_batch_norm(x, w, b, None, None, *rest[-3:]),
+        **_KIND,
+    ),
+    Row(
+        "_native_batch_norm_legit_no_training", _RUNNING,
+        lambda x, w, b, mean, var, *rest: _native_batch_norm(x, w, b, mean, var, False, *rest),
+        **_KIND,
+    ),
+    Row(
+        "native_group_norm",
+        [
+            S(T(2, 4, 2), _WEIGHT, _SHIFT, 2, 4, 2, 2, 1e-5),
+            S(T(2, 4, 2, 2), None, None, 2, 4, 4, 4, 1e-5),
+        ],
+        _native_group_norm,
+        errors=(
+            Fails(
+                S(T(2, 4, 2), None, None, 2, 4, 2, 3, 1e-5), errors.ArgumentError,
+                "group_norm: 'num_groups' must divide the 4 channels",
+            ),
+        ),
+        **_KIND,
+    ),
+    Row(
+        "native_layer_norm", _LAYER, _native_layer_norm,
+        errors=_refusals("layer_norm", None, None, 1e-5), **_KIND,
+    ),
+    Row(
+        "rms_norm", [S(T(3, 4), (4,), _WEIGHT), S(T(2, 4, 2), (4, 2), None, 1e-3)], _rms_norm,
+        errors=_refusals("rms_norm"), **_KIND,
+    ),
+]  # fmt: skip
