@@ -282,7 +282,7 @@ def logspace(
         dtype = dtype_of_number(1j) if is_complex else defaults.get_default_dtype()
     if not isinstance(dtype, dtypes.dtype):
         raise errors.not_a_dtype("logspace", dtype)
-    if dtype.category < FLOATING and not is_complex:
+    if dtype.category < dtypes.FLOATING and not is_complex:
         start, end = int(start), int(end)
     wide = dtypes.complex128 if dtype.category == COMPLEX or is_complex else dtypes.float64
     powers = calls.linspace(start, end, steps, wide, layout, device, pin_memory)
