@@ -89,7 +89,10 @@ class Public:
 
     @property
     def takes_requires_grad(self) -> bool:
-        return all(op.takes_requires_grad for op in self.ops)
+        """Where one overload makes a tensor from nothing, as all of linspace's then do."""
+        return all(op.has_options for op in self.ops) and any(
+            op.takes_requires_grad for op in self.ops
+        )
 
 
 def gathered(model: Model, name: str, variant: str) -> Public:
@@ -166,7 +169,7 @@ def _single(it: Public) -> list[str]:
     lines += gather.gathered(op)
     # The result is asked to require a gradient where the signature says so.
     lead, end = "return ", list[str]()
-    if op.takes_requires_grad:
+    if it.takes_requires_grad:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
     if it.outs:
         form = it.outs[op.name]

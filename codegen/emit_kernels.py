@@ -69,7 +69,8 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
         for name in kernels
     ]
     lines = [line for row in rows[:-1] for line in _call("impl", operator, *row)]
-    return lines + _call("impl", operator, *rows[-1], *rules)
+    loop = [f'loop="{op.loop}"'] if op.loop != op.base.rstrip("_") and "CUDA" in at else []
+    return lines + _call("impl", operator, *rows[-1], *rules, *loop)
 
 
 def _kernel(op: Op, name: str) -> str:

@@ -204,4 +204,6 @@ def _result(op: Op) -> str:
     """What an operator returns. A number is Any, since the dtype says of what type it is."""
     forms = [returned.type for returned in op.schema.returns]
     results = ["tuple[Tensor, ...]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
-    return results[0] if len(results) == 1 else f"tuple[{', '.join(results)}]"
+    if len(results) == 1:
+        return results[0]
+    return f"tuple[{', '.join(results)}]" if results else "None"

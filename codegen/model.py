@@ -203,13 +203,12 @@ class Op:
 
     @property
     def takes_requires_grad(self) -> bool:
-        """Whether the public function has `requires_grad=`.
+        """Whether its public function has `requires_grad=`.
 
         Source: torchgen/api/python.py, is_factory_function and is_like_or_new_function.
         """
         is_like = self.base.startswith("new_") or self.base.endswith("_like")
-        is_range = self.base in ("linspace", "logspace")  # whose ends may be tensors
-        return self.has_options and (not self.tensors or is_like or is_range)
+        return self.has_options and (not self.tensors or is_like)
 
     @property
     def is_public(self) -> bool:

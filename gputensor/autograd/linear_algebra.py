@@ -12,7 +12,9 @@ from .._generated import calls
 from ..native.factor import adjoint_of as _H, identity, lower as _tril, upper as _triu
 from ..tensor.tensor import Tensor
 
-_mm = calls.matmul
+
+def _mm(x: Tensor, y: Tensor) -> Tensor:
+    return calls.matmul(x, y)
 
 
 def _conj(x: Tensor) -> Tensor:

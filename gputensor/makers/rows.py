@@ -25,13 +25,16 @@ IMPLICIT = key("CompositeImplicitAutograd")
 Rule = Callable[[Operator, str], None] | type[Node]
 
 
-def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule) -> None:
-    """Register a kernel at one key or several; at none where further devices bring theirs."""
+def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "") -> None:
+    """Register a kernel at one key or several; at none where further devices bring theirs.
+
+    loop: what it asks further devices for, where that is not named like the operator.
+    """
     site = caller_site()
     for name in filter(None, keys.split(", ")):
         register_kernel(operator, key(name), kernel, "native", site)
         if name == "CUDA" and not _is_of_a_library(kernel):
-            further.offer(kernel.__module__, (operator, "", kernel, site))
+            further.offer(kernel.__module__, (operator, loop, kernel, site))
     _apply(rules, operator, site)
 
 

@@ -10,6 +10,7 @@ from ..core import errors, number_range
 from ..core.arguments import number
 from ..core.device import CPU
 from ..core.dtype import FLOATING
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.config import FILL
 from ..iterator.plan import build
@@ -58,7 +59,10 @@ def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
 def fill(key_set: int, self: Tensor, value: Any) -> Tensor:
     if not hasattr(value, "_geometry"):
         plain = number(value)
-        return fill_(key_set, calls.empty_like(self), value if plain is None else plain)
+        made = calls.empty_like(self)
+        keys = made._keys & BELOW_ADINPLACEORVIEW
+        into = operators.fill__Scalar.redispatch_table[keys]
+        return into(keys, made, value if plain is None else plain)
     return fill_tensor_(key_set, calls.empty_like(self), value)
 
 

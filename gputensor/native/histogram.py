@@ -16,6 +16,8 @@ from ..core.geometry import contiguous_geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 
+BY_LIBRARY = True
+
 # --- counts of integers ---------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from ..iterator.broadcast import broadcast_sizes
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments, library
+from ..structured import arguments
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .view import view_strides
@@ -336,11 +336,6 @@ def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
 # --- each index so often, and choices -------------------------------------------------------------
 
 
-def _repeated(on: Any, repeats: Any) -> Any:
-    ends = on.np.cumsum(repeats)
-    return on.np.searchsorted(ends, on.np.arange(int(ends[-1]) if len(ends) else 0), "right")
-
-
 def repeat_interleave_Tensor(
     key_set: int, repeats: Tensor, output_size: int | None = None
 ) -> Tensor:
@@ -352,11 +347,15 @@ def repeat_interleave_Tensor(
         raise errors.wrong_shape(op, "repeats", "have 1 dimension", repeats)
     if repeats._device is CPU and shape.numel and repeats._get_array().min() < 0:
         raise errors.must(op, "repeats", "hold no negative number", repeats)
-    made = library.waiting(op, _repeated, repeats)[0]
-    total = made._geometry.numel
+    if repeats._device.type == "meta" and output_size is not None:
+        return calls.new_empty(repeats, (output_size,))
+    ends = calls.cumsum(repeats, 0)
+    total = int(calls.item(calls.select_int(ends, 0, -1))) if shape.numel else 0
     if output_size is not None and output_size != total and shape.numel:
         raise errors.must(op, "output_size", f"be the sum of repeats, {total}", output_size)
-    return calls.to_dtype(made, shape.dtype, False, False, None)
+    places = calls.arange(total, dtype=int64, device=repeats._device)
+    is_int32 = shape.dtype is int32
+    return calls.searchsorted_Tensor(ends, places, out_int32=is_int32, right=True)
 
 
 def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:

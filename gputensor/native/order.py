@@ -16,6 +16,8 @@ from ..core.geometry import contiguous_geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 
+BY_LIBRARY = True
+
 Pair = tuple[Tensor, Tensor]
 
 
@@ -176,17 +178,10 @@ def _quantile(
     return calls.movedim_int(calls.reshape(found, (*kept, count)), -1, 0)
 
 
-def _order(library: Any, x: Any) -> Any:
-    return library.np.argsort(x, axis=-1, kind="stable")
-
-
 def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) -> Tensor:
     """Along the last dimension of x, a place for each of q."""
     n = x._geometry.sizes[-1]
-    order = library.call(
-        "quantile", _order, (contiguous_geometry(x._geometry.sizes, dtypes.int64),), x.detach()
-    )[0]
-    ordered = calls.gather(x, -1, order)
+    ordered = calls.sort(x)[0]
     is_nan = ordered != ordered
     q = calls.reshape(q, (-1,))
     if ignores_nan:

@@ -19,6 +19,8 @@ from ..structured import arguments, library
 from ..structured.pointwise import NUMBERS
 from ..tensor.tensor import Tensor
 
+BY_LIBRARY = True
+
 # --- searchsorted ---------------------------------------------------------------------------------
 
 

@@ -18,6 +18,8 @@ from ..iterator.order import dense_strides_like
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 
+BY_LIBRARY = True
+
 Pair = tuple[Tensor, Tensor]
 
 

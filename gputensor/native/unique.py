@@ -15,6 +15,8 @@ from ..core.geometry import geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 
+BY_LIBRARY = True
+
 Triple = tuple[Tensor, ...]
 
 

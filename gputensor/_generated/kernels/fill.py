@@ -22,7 +22,7 @@ def install() -> None:
     )
     impl(_operators.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
     impl(_operators.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
-    impl(_operators.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0)
+    impl(_operators.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0, loop="fill")
 
 
 class FillBackward0(_Node):

@@ -15,11 +15,14 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.index_Tensor, "CPU, CUDA, Meta", native.index_Tensor, IndexBackward0)
+    impl(
+        _operators.index_Tensor, "CPU, CUDA, Meta", native.index_Tensor, IndexBackward0,
+        loop="gather",
+    )
     bind(_operators.index_Tensor_out, native.out, "gather", counts, refuses_out)
     impl(
         _operators._unsafe_index_Tensor, "CPU, CUDA, Meta", native._unsafe_index_Tensor,
-        UnsafeIndexBackward0,
+        UnsafeIndexBackward0, loop="gather",
     )
     impl(
         _operators._unsafe_masked_index, "CompositeExplicitAutograd", native._unsafe_masked_index,
@@ -27,9 +30,12 @@ def install() -> None:
     )
     impl(_operators.gather, "CPU, CUDA, Meta", native.gather, GatherBackward0)
     bind(_operators.gather_out, native.out, "gather", counts, refuses_out)
-    impl(_operators.index_select, "CPU, CUDA, Meta", native.index_select, IndexSelectBackward0)
+    impl(
+        _operators.index_select, "CPU, CUDA, Meta", native.index_select, IndexSelectBackward0,
+        loop="gather",
+    )
     bind(_operators.index_select_out, native.out, "gather", counts, refuses_out)
-    impl(_operators.take, "CPU, CUDA, Meta", native.take, TakeBackward0)
+    impl(_operators.take, "CPU, CUDA, Meta", native.take, TakeBackward0, loop="gather")
     bind(_operators.take_out, native.out, "gather", counts, refuses_out)
     impl(_operators.take_along_dim, "CompositeImplicitAutograd", native.take_along_dim)
     impl(

@@ -8,43 +8,39 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.bincount, "CompositeExplicitAutograd", native.bincount, passes)
+    impl(_operators.bincount, "CPU, CUDA, Meta", native.bincount, passes)
     impl(
         _operators.bincount_out, "CompositeExplicitAutograd", _forms.out(_operators.bincount),
         counts, refuses_out,
     )
-    impl(_operators.histc, "CompositeExplicitAutograd", native.histc, passes)
+    impl(_operators.histc, "CPU, CUDA, Meta", native.histc, passes)
     impl(
         _operators.histc_out, "CompositeExplicitAutograd", _forms.out(_operators.histc), counts,
         refuses_out,
     )
-    impl(
-        _operators.histogram_bins_tensor, "CompositeExplicitAutograd", native.histogram_bins_tensor,
-        passes,
-    )
+    impl(_operators.histogram_bins_tensor, "CPU, CUDA, Meta", native.histogram_bins_tensor, passes)
     impl(
         _operators.histogram_bins_tensor_out, "CompositeExplicitAutograd",
         _forms.out(_operators.histogram_bins_tensor, 2), counts, refuses_out,
     )
-    impl(_operators.histogram_bin_ct, "CompositeExplicitAutograd", native.histogram_bin_ct, passes)
+    impl(_operators.histogram_bin_ct, "CPU, CUDA, Meta", native.histogram_bin_ct, passes)
     impl(
         _operators.histogram_bin_ct_out, "CompositeExplicitAutograd",
         _forms.out(_operators.histogram_bin_ct, 2), counts, refuses_out,
     )
     impl(
-        _operators._histogramdd_bin_edges, "CompositeExplicitAutograd",
-        native._histogramdd_bin_edges, passes,
+        _operators._histogramdd_bin_edges, "CPU, CUDA, Meta", native._histogramdd_bin_edges, passes,
     )
     impl(
-        _operators._histogramdd_from_bin_cts, "CompositeExplicitAutograd",
-        native._histogramdd_from_bin_cts, passes,
+        _operators._histogramdd_from_bin_cts, "CPU, CUDA, Meta", native._histogramdd_from_bin_cts,
+        passes,
     )
     impl(
         _operators._histogramdd_from_bin_cts_out, "CompositeExplicitAutograd",
         _forms.out(_operators._histogramdd_from_bin_cts), counts, refuses_out,
     )
     impl(
-        _operators._histogramdd_from_bin_tensors, "CompositeExplicitAutograd",
+        _operators._histogramdd_from_bin_tensors, "CPU, CUDA, Meta",
         native._histogramdd_from_bin_tensors, passes,
     )
     impl(

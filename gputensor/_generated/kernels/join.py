@@ -12,8 +12,8 @@ from .. import operators as _operators
 
 def install() -> None:
     impl(
-        _operators.repeat_interleave_Tensor, "CPU, CUDA, Meta", native.repeat_interleave_Tensor,
-        passes,
+        _operators.repeat_interleave_Tensor, "CompositeExplicitAutograd",
+        native.repeat_interleave_Tensor, passes,
     )
     impl(
         _operators.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",

@@ -16,7 +16,10 @@ def install() -> None:
         _operators.nll_loss, "CompositeImplicitAutograd", native.nll_loss,
         casts(CPU="fp32", CUDA="fp32"),
     )
-    impl(_operators.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0)
+    impl(
+        _operators.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0,
+        loop="nll_loss",
+    )
     impl(
         _operators.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
         NllLossBackwardBackward0,

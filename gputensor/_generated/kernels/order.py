@@ -12,35 +12,32 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.median, "CompositeExplicitAutograd", native.median, MedianBackward0)
+    impl(_operators.median, "CPU, CUDA, Meta", native.median, MedianBackward0)
     impl(
         _operators.median_out, "CompositeExplicitAutograd", _forms.out(_operators.median), counts,
         refuses_out,
     )
-    impl(_operators.median_dim, "CompositeExplicitAutograd", native.median_dim, MedianBackward1)
+    impl(_operators.median_dim, "CPU, CUDA, Meta", native.median_dim, MedianBackward1)
     impl(
         _operators.median_dim_values, "CompositeExplicitAutograd",
         _forms.out(_operators.median_dim, 2), counts, refuses_out,
     )
-    impl(_operators.nanmedian, "CompositeExplicitAutograd", native.nanmedian, NanmedianBackward0)
+    impl(_operators.nanmedian, "CPU, CUDA, Meta", native.nanmedian, NanmedianBackward0)
     impl(
         _operators.nanmedian_out, "CompositeExplicitAutograd", _forms.out(_operators.nanmedian),
         counts, refuses_out,
     )
-    impl(
-        _operators.nanmedian_dim, "CompositeExplicitAutograd", native.nanmedian_dim,
-        NanmedianBackward1,
-    )
+    impl(_operators.nanmedian_dim, "CPU, CUDA, Meta", native.nanmedian_dim, NanmedianBackward1)
     impl(
         _operators.nanmedian_dim_values, "CompositeExplicitAutograd",
         _forms.out(_operators.nanmedian_dim, 2), counts, refuses_out,
     )
-    impl(_operators.mode, "CompositeExplicitAutograd", native.mode, ModeBackward0)
+    impl(_operators.mode, "CPU, CUDA, Meta", native.mode, ModeBackward0)
     impl(
         _operators.mode_values, "CompositeExplicitAutograd", _forms.out(_operators.mode, 2), counts,
         refuses_out,
     )
-    impl(_operators.kthvalue, "CompositeExplicitAutograd", native.kthvalue, KthvalueBackward0)
+    impl(_operators.kthvalue, "CPU, CUDA, Meta", native.kthvalue, KthvalueBackward0)
     impl(
         _operators.kthvalue_values, "CompositeExplicitAutograd", _forms.out(_operators.kthvalue, 2),
         counts, refuses_out,

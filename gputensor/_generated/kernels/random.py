@@ -83,9 +83,18 @@ def install() -> None:
     )
     impl(_operators.cauchy_, "CPU, CUDA, Meta", native.cauchy_, counts, CauchyBackward0)
     impl(_operators.geometric_, "CPU, CUDA, Meta", native.geometric_, counts, GeometricBackward0)
-    impl(_operators.random__from, "CPU, CUDA, Meta", native.random__from, counts, RandomBackward0)
-    impl(_operators.random__to, "CPU, CUDA, Meta", native.random__to, counts, RandomBackward1)
-    impl(_operators.random_, "CPU, CUDA, Meta", native.random_, counts, RandomBackward2)
+    impl(
+        _operators.random__from, "CPU, CUDA, Meta", native.random__from, counts, RandomBackward0,
+        loop="integers",
+    )
+    impl(
+        _operators.random__to, "CPU, CUDA, Meta", native.random__to, counts, RandomBackward1,
+        loop="integers",
+    )
+    impl(
+        _operators.random_, "CPU, CUDA, Meta", native.random_, counts, RandomBackward2,
+        loop="integers",
+    )
     impl(_operators.randint, "CompositeExplicitAutograd", native.randint, selects, passes)
     impl(
         _operators.randint_generator, "CompositeExplicitAutograd", native.randint_generator,

@@ -33,7 +33,7 @@ def install() -> None:
     )
     impl(
         _operators._index_put_impl_, "CPU, CUDA, Meta", native._index_put_impl_, counts,
-        IndexPutImplBackward0,
+        IndexPutImplBackward0, loop="scatter",
     )
     impl(
         _operators._unsafe_masked_index_put_accumulate, "CompositeExplicitAutograd",
@@ -51,13 +51,13 @@ def install() -> None:
     bind(_operators.scatter_reduce, native.functional, "scatter_add", ScatterBackward2)
     impl(
         _operators.scatter__reduce, "CPU, CUDA, Meta", native.scatter__reduce, counts,
-        ScatterBackward2,
+        ScatterBackward2, loop="scatter_add",
     )
     bind(_operators.scatter_reduce_out, native.out, "scatter_add", counts, refuses_out)
     bind(_operators.scatter_value_reduce, native.functional, "scatter_add", ScatterBackward3)
     impl(
         _operators.scatter__value_reduce, "CPU, CUDA, Meta", native.scatter__value_reduce, counts,
-        ScatterBackward3,
+        ScatterBackward3, loop="scatter_add",
     )
     bind(_operators.scatter_value_reduce_out, native.out, "scatter_add", counts, refuses_out)
     bind(_operators.scatter_add, native.functional, "scatter_add", ScatterAddBackward0)
@@ -69,35 +69,41 @@ def install() -> None:
     bind(_operators.scatter_reduce_two, native.functional, "scatter", ScatterReduceBackward0)
     impl(
         _operators.scatter_reduce__two, "CPU, CUDA, Meta", native.scatter_reduce__two, counts,
-        ScatterReduceBackward0,
+        ScatterReduceBackward0, loop="scatter",
     )
     bind(_operators.scatter_reduce_two_out, native.out, "scatter", counts, refuses_out)
     bind(_operators.index_add, native.functional, "scatter_add", IndexAddBackward0)
-    impl(_operators.index_add_, "CPU, CUDA, Meta", native.index_add_, counts, IndexAddBackward0)
+    impl(
+        _operators.index_add_, "CPU, CUDA, Meta", native.index_add_, counts, IndexAddBackward0,
+        loop="scatter_add",
+    )
     bind(_operators.index_add_out, native.out, "scatter_add", counts, refuses_out)
     bind(_operators.index_copy, native.functional, "scatter", IndexCopyBackward0)
-    impl(_operators.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0)
+    impl(
+        _operators.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0,
+        loop="scatter",
+    )
     bind(_operators.index_copy_out, native.out, "scatter", counts, refuses_out)
     bind(_operators.index_fill_int_Scalar, native.kept_functional, "scatter", IndexFillBackward0)
     impl(
         _operators.index_fill__int_Scalar, "CPU, CUDA, Meta", native.index_fill__int_Scalar, counts,
-        IndexFillBackward0,
+        IndexFillBackward0, loop="scatter",
     )
     bind(_operators.index_fill_int_Scalar_out, native.kept_out, "scatter", counts, refuses_out)
     bind(_operators.index_fill_int_Tensor, native.kept_functional, "scatter", IndexFillBackward1)
     impl(
         _operators.index_fill__int_Tensor, "CPU, CUDA, Meta", native.index_fill__int_Tensor, counts,
-        IndexFillBackward1,
+        IndexFillBackward1, loop="scatter",
     )
     bind(_operators.index_fill_int_Tensor_out, native.kept_out, "scatter", counts, refuses_out)
     bind(_operators.index_reduce, native.functional, "scatter", IndexReduceBackward0)
     impl(
         _operators.index_reduce_, "CPU, CUDA, Meta", native.index_reduce_, counts,
-        IndexReduceBackward0,
+        IndexReduceBackward0, loop="scatter",
     )
     bind(_operators.index_reduce_out, native.out, "scatter", counts, refuses_out)
     bind(_operators.put, native.kept_functional, "scatter", PutBackward0)
-    impl(_operators.put_, "CPU, CUDA, Meta", native.put_, counts, PutBackward0)
+    impl(_operators.put_, "CPU, CUDA, Meta", native.put_, counts, PutBackward0, loop="scatter")
     bind(_operators.put_out, native.kept_out, "scatter", counts, refuses_out)
     impl(
         _operators.select_scatter, "CompositeExplicitAutograd", native.select_scatter,

@@ -32,8 +32,8 @@ def install() -> None:
         refuses_out,
     )
     impl(
-        _operators._conj_physical, "CompositeExplicitAutograd", native._conj_physical,
-        ConjPhysicalBackward1,
+        _operators._conj_physical, "CPU, CUDA, Meta", native._conj_physical, ConjPhysicalBackward1,
+        loop="conj_physical",
     )
     bind(_operators.abs, native.functional, "abs", AbsBackward0)
     bind(_operators.abs_, native.inplace, "abs", counts, AbsBackward0)
