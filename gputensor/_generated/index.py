@@ -39,22 +39,22 @@ unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_
 layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm histogram: bincount histc
 histogram histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack
 combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack
-search: bucketize isin searchsorted distance: cdist dist norm pdist renorm activation: celu
-hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle
-pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet
-lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone
-flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real view_as_complex
-view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
-std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid
-diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices triu triu_indices
-vander special: digamma erfinv i0 igamma igammac lgamma mvlgamma polygamma xlogy factory: empty
-empty_like empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like
-fill: fill fill_ zero_ gather: gather index_select take take_along_dim factor: geqrf lu_unpack
-scatter: index_add index_copy index_fill index_put index_reduce put scatter scatter_add
-scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
-quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select resize:
-resize_as_ unique: unique_dim where: where
+search: bucketize isin searchsorted distance: cdist cosine_similarity dist norm pairwise_distance
+pdist renorm activation: celu hardshrink prelu rrelu selu threshold rearrange: channel_shuffle
+fliplr flipud pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse
+cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr
+slogdet svd triangular_solve copy: clone flip resolve_conj resolve_neg complex_view: conj imag
+is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad:
+constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+convolution moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod
+cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag
+diag_embed diagflat tril tril_indices triu triu_indices vander special: digamma erfinv i0 igamma
+igammac lgamma mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full
+full_like ones ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ gather: gather
+index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill
+index_put index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order:
+kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
+masked_scatter masked_select resize: resize_as_ unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -112,51 +112,53 @@ slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
 unsafe_split_with_sizes complex_view: _conj _neg_view imag real view_as_real factory: empty_like
 empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones_like
 scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace logspace
-random: bernoulli__float native_dropout native_dropout_backward uniform_ copy: _local_scalar_dense
-_to_copy clone contiguous copy_ flip item to_device to_dtype join: block_diag broadcast_tensors
-cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor stack rearrange:
-channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed pad:
-constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
-reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
-replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
-replication_pad3d_backward sort: sort sort_stable search: bucketize_Tensor isin_Tensor_Tensor
-searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
-fill__Scalar zero_ binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor div_Tensor
-div_Tensor_mode div__Tensor maximum minimum mul_Tensor mul__Tensor pow_Scalar sub_Tensor
-threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu
-hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
-hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
-log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
-rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
-silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
-threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt
-tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor
-ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self ternary: lerp_Tensor
-gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
-_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
-scatter_add scatter_add_ scatter_src slice_scatter unfold_backward embedding: _embedding_bag
-_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
-embedding_dense_backward embedding_renorm_ nonzero: nonzero nonzero_numpy nonzero_out masked:
-masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all amax amin any_dim mean mean_dim nansum sum sum_dim_IntList
-matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out dot
-linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
-convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
-_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
-adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
-adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
-avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
-max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward fft:
-_fft_c2c _fft_c2r _fft_r2c factor: _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet
-_linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex
-linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack
-linalg: linalg_cross linalg_inv linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax scan: cumprod
-cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
-var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar calculus:
-diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
-_log_softmax_backward_data _softmax _softmax_backward_data log_softmax_int softmax_int loss:
-cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm: batch_norm
-group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
+random: bernoulli__float dropout exponential_ native_dropout native_dropout_backward uniform_ copy:
+_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype join: block_diag
+broadcast_tensors cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor
+repeat_interleave_self_int stack rearrange: channel_shuffle col2im im2col pixel_shuffle
+pixel_unshuffle roll triangle: diag_embed triu pad: constant_pad_nd pad reflection_pad1d
+reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
+reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
+replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable
+search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
+unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor
+bitwise_and_Tensor bitwise_or_Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum
+mul_Tensor mul__Tensor pow_Scalar sub_Tensor threshold_backward activation: _prelu_kernel celu celu_
+elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
+hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
+leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
+mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
+sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
+tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal
+relu round sigmoid sqrt tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor
+comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self
+ternary: clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
+index_Tensor index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate
+index_add index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src scatter_value
+slice_scatter unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding
+embedding_backward embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot
+nonzero: nonzero nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar
+masked_scatter masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax
+amin any_dim logsumexp mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm
+batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear
+bilinear einsum tensordot tensordot_out conv: convolution convolution_backward pool:
+_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
+avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices max_pool2d_with_indices_backward
+max_pool3d_with_indices max_pool3d_with_indices_backward fft: _fft_c2c _fft_c2r _fft_r2c factor:
+_linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd
+linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_lu_solve
+linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv
+linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max scan: cumprod cumsum logcumsumexp
+moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
+_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim calculus: diff
+histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
+loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd attention:
+scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
+native_group_norm native_layer_norm rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -364,8 +366,8 @@ scatter_reduce.two_out scatter_reduce_.two select_scatter select_scatter.out sli
 slice_scatter.out unfold_backward unfold_backward.out embedding: _embedding_bag
 _embedding_bag_forward_only embedding embedding.out embedding_backward embedding_bag
 embedding_bag.padding_idx embedding_dense_backward embedding_dense_backward.out embedding_renorm_
-nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static nonzero_static.out masked:
-masked_fill.Scalar masked_fill.Scalar_out masked_fill.Tensor masked_fill.Tensor_out
+one_hot nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static nonzero_static.out
+masked: masked_fill.Scalar masked_fill.Scalar_out masked_fill.Tensor masked_fill.Tensor_out
 masked_fill_.Scalar masked_fill_.Tensor masked_scatter masked_scatter.out masked_scatter_
 masked_scatter_backward masked_select masked_select.out masked_select_backward reduce: all
 all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
@@ -419,19 +421,21 @@ cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean n
 std.correction std.correction_out std.dim std.out std_mean std_mean.correction
 std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
 var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
-_pdist_forward _pdist_forward.out cdist dist dist.out linalg_vector_norm linalg_vector_norm.out
-norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
-norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pdist renorm renorm.out renorm_
-calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace trace.out trapezoid.dx
-trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values
-median.out mode mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile
-nanquantile.out nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar
-quantile.scalar_out histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
-_histogramdd_from_bin_cts.out _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out
-bincount bincount.out histc histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor
-histogram.bins_tensor_out histogramdd softmax: _log_softmax _log_softmax.out
-_log_softmax_backward_data _softmax _softmax.out _softmax_backward_data log_softmax.int softmax.int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd norm:
+_pdist_forward _pdist_forward.out cdist cosine_similarity dist dist.out linalg_vector_norm
+linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
+norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pairwise_distance pdist renorm
+renorm.out renorm_ calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace
+trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median
+median.dim median.dim_values median.out mode mode.values nanmedian nanmedian.dim
+nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
+nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
+_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
+_histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
+histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
+histogramdd softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _safe_softmax _softmax
+_softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss
+nll_loss nll_loss_backward nll_loss_forward nll_loss_nd attention:
+_scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention norm:
 _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
 _native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
 native_batch_norm native_group_norm native_layer_norm rms_norm

@@ -2045,6 +2045,24 @@ def casts_TTTP(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TTTPVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | b._keys | c._keys | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TTTV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d):
         device = device_of[key_set & AUTOCAST]

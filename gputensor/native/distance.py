@@ -1,4 +1,4 @@
-"""Norms of vectors, and distances by them: linalg_vector_norm, norm, dist, renorm, cdist, pdist.
+"""Norms of vectors, and distances by them: norm, dist, renorm, cdist, pdist, cosine_similarity.
 
 f16 and bf16 are computed in f32 and rounded once; norms of complex numbers are real.
 Source: aten/src/ATen/native/LinearAlgebra.cpp, ReduceOps.cpp, Distance.cpp, TensorFactories.cpp.
@@ -12,6 +12,9 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING, dtype
+from ..core.promotion import result_type
+from ..dispatch import defaults
+from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
@@ -191,3 +194,38 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if not columns:
         return calls.sum_dim_IntList(apart, (1,), False)
     return _norm("pdist", apart, float(p), (1,), False)
+
+
+def pairwise_distance(
+    key_set: int, x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    apart = calls.add_Tensor(calls.sub_Tensor(x1, x2), _number("pairwise_distance", "eps", eps))
+    if not apart._geometry.ndim:
+        raise errors.wrong_shape("pairwise_distance", "x1", "have a dimension", x1)
+    return calls.norm_ScalarOpt_dim(apart, p, (-1,), keepdim)
+
+
+def cosine_similarity(
+    key_set: int, x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
+) -> Tensor:
+    op = "cosine_similarity"
+    operands = ((x1._geometry, x1._device), (x2._geometry, x2._device))
+    of = result_type(op, operands, defaults.get_default_dtype())
+    if of.category != FLOATING:
+        arg, x = ("x1", x1) if x1._geometry.dtype is of else ("x2", x2)
+        raise errors.wrong_dtype(op, arg, "be floating", x)
+    sizes = broadcast_sizes(x1._geometry.sizes, x2._geometry.sizes)
+    if sizes is None:
+        raise errors.wrong_shape(op, "x2", "broadcast with x1", x2)
+    axis, least = arguments.dim(op, dim, len(sizes)), _number(op, "eps", eps)
+    in_dtype = dtypes.float32 if of.itemsize == 2 else of
+    x, y = (_unit(calls.to_dtype(calls.expand(z, sizes), in_dtype), axis, least) for z in (x1, x2))
+    found = calls.sum_dim_IntList(calls.mul_Tensor(x, y), (axis,) if sizes else (), False)
+    return calls.to_dtype(found, of)
+
+
+def _unit(x: Tensor, axis: int, least: float) -> Tensor:
+    """x over its norm, or over `least` where that is more; the gradient is of the norm alone."""
+    size = calls.linalg_vector_norm(x, 2, (axis,), True)
+    over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
+    return calls.div_Tensor(x, calls.sub_Tensor(size, over))

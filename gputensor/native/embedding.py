@@ -12,6 +12,7 @@ from .._generated import calls, operators
 from ..core import errors
 from ..core.dtype import int32, int64
 from ..core.geometry import contiguous_geometry
+from ..structured import arguments
 from ..structured.indexed import index_dtype
 from ..structured.missing import ask
 from ..tensor.make import allocate
@@ -225,3 +226,24 @@ def embedding_bag(
 
 
 embedding_bag_padding_idx = embedding_bag
+
+
+# --- one_hot --------------------------------------------------------------------------------------
+
+
+def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
+    """Source: aten/src/ATen/native/Onehot.cpp."""
+    op, given = "one_hot", self._geometry
+    if given.dtype is not int64:
+        raise errors.wrong_dtype(op, "self", "be int64", self)
+    classes = arguments.integer(op, "num_classes", num_classes)
+    if not given.numel and classes < 1:
+        raise errors.must(op, "num_classes", "be positive where there are no indices", classes)
+    if classes < -1 or classes == 0:
+        raise errors.must(op, "num_classes", "be positive, or -1", classes)
+    if classes == -1:
+        if self._device.type == "meta":
+            raise errors.must(op, "num_classes", "be given on meta, which has no values", classes)
+        classes = int(calls.max(self)) + 1
+    rows = calls.new_zeros(self, (*given.sizes, classes))
+    return calls.scatter_value(rows, -1, calls.unsqueeze(self, -1), 1)

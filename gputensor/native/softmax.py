@@ -6,6 +6,7 @@ Source: aten/src/ATen/native/SoftMax.cpp.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._generated import calls
@@ -137,6 +138,14 @@ def softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) ->
 
 def log_softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
     return calls._log_softmax(_in_dtype(self, dtype), dim, False)
+
+
+def _safe_softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
+    made = calls.softmax_int(self, dim, dtype)
+    if not made._geometry.numel:
+        return made
+    sees_none = calls.all_dim(calls.eq_Tensor(self, -math.inf), dim, True)
+    return calls.where_self(sees_none, 0.0, made)
 
 
 def _in_dtype(self: Tensor, wanted: dtype | None) -> Tensor:

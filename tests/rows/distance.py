@@ -65,6 +65,16 @@ def _real(args: Any, kwargs: Any, of: Any) -> Any:
     return kwargs.get("dtype", of).to_real
 
 
+def _cosine_similarity(a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    a, b = np.broadcast_arrays(_wide(a), _wide(b))
+    of_a, of_b = (np.maximum(_norm(x, 2, dim, True), eps) for x in (a, b))
+    return (a / of_a * (b / of_b)).sum(dim)
+
+
+def _pairwise_distance(a: Any, b: Any, p: Any = 2, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    return _norm(_wide(a) - _wide(b) + eps, p, -1, keepdim)
+
+
 _BAD_DIM = Fails(S(T(2, 3), 2, 2), errors.IndexRangeError, r"'dim' must be in \[-2, 1\] \(got 2\)")
 _WHOLE = Fails(S(T(2)), errors.DtypeError, "'self' must be floating or complex", int64)
 _INF = math.inf
@@ -99,6 +109,20 @@ ROWS = [
         device_ulp=20,
         out="same",
         dtypes=_REAL,
+    ),
+    Row(
+        "cosine_similarity",
+        [S(T(3, 4), T(3, 4)), S(T(2, 3, 2), T(3, 2), dim=-1, eps=0.5), S(T(0, 3), T(3), 0)],
+        _cosine_similarity,
+        ulp=_LOOSE,
+        why=_WHY + "; and a sum that may cancel a few bits",
+        device_ulp=20,
+        dtypes=_REAL,
+        errors=(
+            Fails(S(T(2), T(3)), errors.ShapeError, "cosine_similarity: 'x2' must broadcast"),
+            Fails(S(T(2, 3), T(2, 3)), errors.DtypeError, "'x1' must be floating", int64),
+            Fails(S(T(2), T(2), 1), errors.IndexRangeError, "cosine_similarity: 'dim' must be"),
+        ),
     ),
     Row(
         "dist",
@@ -154,6 +178,16 @@ ROWS = [
         dtypes=_REAL,
         result=_real,
         errors=(_BAD_DIM, _WHOLE),
+    ),
+    Row(
+        "pairwise_distance",
+        [S(T(3, 4), T(3, 4)), S(T(2, 3), T(3), 1.0, 0.5, True)],
+        _pairwise_distance,
+        ulp={**_LOOSE, float16: 8, bfloat16: 8},
+        why=_WHY + "; the difference is rounded first",
+        device_ulp=20,
+        dtypes=_REAL,
+        errors=(Fails(S(T(), T()), errors.ShapeError, "'x1' must have a dimension"),),
     ),
     Row(
         "pdist",

@@ -165,4 +165,17 @@ ROWS = [
         device_ulp=8,
         why=_ROUNDED,
     ),
+    Row(
+        "one_hot",
+        [S(at(2, 2), 4), S(at(5)), S(T(0, dtype=int64), 2)],
+        lambda x, n=-1: np.eye(n if n > 0 else x.max() + 1, dtype=np.int64)[x],
+        dtypes=(int64,),
+        result=lambda args, kwargs, of: int64,
+        no_meta="the largest index is a value",
+        errors=(
+            Fails(S(T(2), 3), errors.DtypeError, "one_hot: 'self' must be int64", float32),
+            Fails(S(at(5), 0), errors.ArgumentError, "one_hot: 'num_classes' must be positive"),
+            Fails(S(T(0, dtype=int64)), errors.ArgumentError, "'num_classes' must be positive"),
+        ),
+    ),
 ]

@@ -151,6 +151,16 @@ ROWS = [
     ),
     _backward_row("_log_softmax_backward_data", _log_softmax_backward),
     Row(
+        "_safe_softmax",
+        [S(T(2, 3), -1), S(T(), 0), S(T(2, 0), 1), S(T(2, 3), 0, dtype=float64)],
+        _public(softmax),
+        ulp=ULP,
+        device_ulp=64,
+        why=WHY,
+        dtypes=FLOATS,
+        errors=_refusals("softmax"),
+    ),
+    Row(
         "softmax",
         [
             *_forward(values=("exact", "any")),

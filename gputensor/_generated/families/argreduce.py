@@ -175,6 +175,11 @@ def Tensor_max(self, dim=None, keepdim=False, *, other=None):
         raise _errors.no_form("max", "", "other", "dim, keepdim")
     except Exception as error: _refuse(error, "max", locals()); raise
 
+def call_max(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_max.table[key_set](key_set, self)
+
 op_min = _define("aten::min(Tensor self) -> Tensor", ("reduction",))
 op_min_unary_out = _define(
     "aten::min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",

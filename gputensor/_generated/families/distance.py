@@ -94,6 +94,11 @@ def call_norm_Scalar(self, p=2):
     key_set = (self._keys | include) & keep
     return op_norm_Scalar.table[key_set](key_set, self, p)
 
+def call_norm_ScalarOpt_dim(self, p, dim, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_norm_ScalarOpt_dim.table[key_set](key_set, self, p, dim, keepdim)
+
 op_linalg_vector_norm = _define(
     "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     ("reduction",))
@@ -261,3 +266,41 @@ def call__pdist_forward(self, p=2.0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__pdist_forward.table[key_set](key_set, self, p)
+
+op_pairwise_distance = _define(
+    "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor")
+def pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
+    """p-norm along the last dimension of x1 - x2 + eps.
+
+    Args:
+        x1: (*).
+        x2: (*).
+        p: float, default 2.0.
+        eps: float, default 1e-06.
+        keepdim: bool, default False.
+    Native: native/distance.py. Matches torch.pairwise_distance."""
+    try:
+        include, keep = _state.get()
+        key_set = (x1._keys | x2._keys | include) & keep
+        return op_pairwise_distance.table[key_set](key_set, x1, x2, p, eps, keepdim)
+    except Exception as error: _refuse(error, "pairwise_distance", locals()); raise
+
+op_cosine_similarity = _define(
+    "aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor")
+def cosine_similarity(x1, x2, dim=1, eps=1e-08):
+    """Cosine of the angle between x1 and x2 along dim; norms are at least eps.
+
+    Args:
+        x1: (*).
+        x2: (*).
+        dim: int, default 1.
+        eps: float, default 1e-08.
+    Native: native/distance.py. Matches torch.cosine_similarity.
+
+    >>> gt.cosine_similarity(gt.tensor([1.0, 0.0]), gt.tensor([1.0, 1.0]), dim=0)
+    tensor(0.7071)"""
+    try:
+        include, keep = _state.get()
+        key_set = (x1._keys | x2._keys | include) & keep
+        return op_cosine_similarity.table[key_set](key_set, x1, x2, dim, eps)
+    except Exception as error: _refuse(error, "cosine_similarity", locals()); raise

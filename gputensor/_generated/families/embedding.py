@@ -5,6 +5,12 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
 
+op_one_hot = _define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor")
+def call_one_hot(self, num_classes=-1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_one_hot.table[key_set](key_set, self, num_classes)
+
 op_embedding = _define(
     "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
     ("core",))

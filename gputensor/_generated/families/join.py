@@ -68,6 +68,13 @@ def call_repeat_interleave_Tensor(repeats, output_size=None):
     key_set = (repeats._keys | include) & keep
     return op_repeat_interleave_Tensor.table[key_set](key_set, repeats, output_size)
 
+def call_repeat_interleave_self_int(self, repeats, dim=None, output_size=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_repeat_interleave_self_int.table[key_set](
+        key_set, self, repeats, dim, output_size,
+    )
+
 op_combinations = _define(
     "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
 def combinations(input, r=2, with_replacement=False):

@@ -446,6 +446,11 @@ def Tensor_exponential_(self, lambd=1.0, *, generator=None):
         return op_exponential_.table[key_set](key_set, self, lambd, generator)
     except Exception as error: _refuse(error, "exponential_", locals()); raise
 
+def call_exponential_(self, lambd=1.0, generator=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_exponential_.table[key_set](key_set, self, lambd, generator)
+
 op_cauchy_ = _define(
     "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
     ("nondeterministic_seeded",))
@@ -855,6 +860,11 @@ def dropout(input, p, train):
         key_set = (input._keys | include) & keep
         return op_dropout.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "dropout", locals()); raise
+
+def call_dropout(input, p, train):
+    include, keep = _state.get()
+    key_set = (input._keys | include) & keep
+    return op_dropout.table[key_set](key_set, input, p, train)
 
 op_dropout_ = _define(
     "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",

@@ -424,6 +424,11 @@ def call_all(self):
     key_set = (self._keys | include) & keep
     return op_all.table[key_set](key_set, self)
 
+def call_all_dim(self, dim, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_all_dim.table[key_set](key_set, self, dim, keepdim)
+
 op_logsumexp = _define(
     "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     ("reduction",))
@@ -460,6 +465,11 @@ def Tensor_logsumexp(self, dim, keepdim=False):
         key_set = (self._keys | include) & keep
         return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "logsumexp", locals()); raise
+
+def call_logsumexp(self, dim, keepdim=False):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
 
 op_count_nonzero = _define(
     "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",

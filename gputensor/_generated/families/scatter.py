@@ -224,6 +224,11 @@ def call_scatter_src(self, dim, index, src):
     key_set = (self._keys | index._keys | src._keys | include) & keep
     return op_scatter_src.table[key_set](key_set, self, dim, index, src)
 
+def call_scatter_value(self, dim, index, value):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | include) & keep
+    return op_scatter_value.table[key_set](key_set, self, dim, index, value)
+
 op_scatter__src = _define(
     "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
 op_scatter__value = _define(

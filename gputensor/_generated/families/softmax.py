@@ -46,6 +46,13 @@ def call__softmax(self, dim, half_to_float):
     key_set = (self._keys | include) & keep
     return op__softmax.table[key_set](key_set, self, dim, half_to_float)
 
+op__safe_softmax = _define(
+    "aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
+def call__safe_softmax(self, dim, dtype=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op__safe_softmax.table[key_set](key_set, self, dim, dtype)
+
 op__softmax_backward_data = _define(
     "aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor")
 def call__softmax_backward_data(grad_output, output, dim, input_dtype):

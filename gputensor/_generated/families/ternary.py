@@ -271,6 +271,11 @@ def Tensor_clamp_min(self, min):
         return op_clamp_min_Tensor.table[key_set](key_set, self, min)
     except Exception as error: _refuse(error, "clamp_min", locals()); raise
 
+def call_clamp_min(self, min):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_clamp_min.table[key_set](key_set, self, min)
+
 op_clamp_min__Tensor = _define(
     "aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
     ("pointwise",), numbers=("min",))
@@ -332,6 +337,11 @@ def Tensor_clamp_max(self, max):
         key_set = (key_set | include) & keep
         return op_clamp_max_Tensor.table[key_set](key_set, self, max)
     except Exception as error: _refuse(error, "clamp_max", locals()); raise
+
+def call_clamp_max(self, max):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_clamp_max.table[key_set](key_set, self, max)
 
 op_clamp_max__Tensor = _define(
     "aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",

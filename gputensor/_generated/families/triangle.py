@@ -81,6 +81,11 @@ def Tensor_triu(self, diagonal=0):
         return op_triu.table[key_set](key_set, self, diagonal)
     except Exception as error: _refuse(error, "triu", locals()); raise
 
+def call_triu(self, diagonal=0):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_triu.table[key_set](key_set, self, diagonal)
+
 op_triu_ = _define("aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)")
 def Tensor_triu_(self, diagonal=0):
     """In place: The elements of matrices on and above a diagonal, zeros elsewhere. See

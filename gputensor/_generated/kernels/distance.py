@@ -95,6 +95,11 @@ def install() -> None:
         _operators._pdist_forward_out, "CompositeExplicitAutograd",
         _forms.out(_operators._pdist_forward), counts, refuses_out,
     )
+    impl(_operators.pairwise_distance, "CompositeImplicitAutograd", native.pairwise_distance)
+    impl(
+        _operators.cosine_similarity, "CompositeImplicitAutograd", native.cosine_similarity,
+        casts(CUDA="fp32"),
+    )
 
 
 class NormBackward0(_Node):

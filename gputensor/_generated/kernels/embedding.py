@@ -15,6 +15,7 @@ from .. import operators as _operators
 
 
 def install() -> None:
+    impl(_operators.one_hot, "CompositeImplicitAutograd", native.one_hot)
     impl(_operators.embedding, "CompositeExplicitAutograd", native.embedding, EmbeddingBackward0)
     impl(
         _operators.embedding_out, "CompositeExplicitAutograd", _forms.out(_operators.embedding),

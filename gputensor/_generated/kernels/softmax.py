@@ -19,6 +19,10 @@ def install() -> None:
     )
     bind(_operators._softmax, native.functional, "softmax", SoftmaxBackward0)
     bind(_operators._softmax_out, native.out, "softmax", counts, refuses_out)
+    impl(
+        _operators._safe_softmax, "CompositeExplicitAutograd", native._safe_softmax,
+        SafeSoftmaxBackward0,
+    )
     bind(
         _operators._softmax_backward_data, native.backward_functional, "softmax_backward",
         SoftmaxBackwardDataBackward0,
@@ -47,6 +51,22 @@ class SoftmaxBackward0(_Node):
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (softmax_backward(grad, result, node.saved_dim, node.saved_self_dtype),)
+
+    def release(node):
+        node.saved_result = _FREED
+
+
+class SafeSoftmaxBackward0(_Node):
+    """Of _safe_softmax."""
+    __slots__ = ("saved_result", "saved_dim")
+    saved = ("saved_result",)
+
+    def keep(node, self, dim, dtype):
+        node.saved_dim = dim
+
+    def backward(node, grad):
+        result = node.saved_result.unpack(node)
+        return (softmax_backward(grad, result, node.saved_dim, result.dtype),)
 
     def release(node):
         node.saved_result = _FREED

@@ -17,8 +17,10 @@ from ...core.dtype import dtype as _dtype
 from ...iterator.broadcast import broadcast_sizes
 from ...structured import arguments
 from ...tensor.tensor import Tensor
-from . import activation, normalization, pooling, tables
+from . import activation, attention, dropouts, normalization, pooling, tables
 from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
+from .dropouts import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .tables import *  # noqa: F403
@@ -26,13 +28,14 @@ from .tables import *  # noqa: F403
 # Functions of gt, under the same names and with the same arguments.
 _OF_GT = (
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "cosine_similarity", "pairwise_distance", "pdist",
 )  # fmt: skip
 
 __all__ = [
     "bilinear", "channel_shuffle", "cross_entropy", "fold", "linear", "log_softmax", "mse_loss",
-    "nll_loss", "pad", "pixel_shuffle", "pixel_unshuffle", "relu", "softmax", "unfold",
-    *activation.__all__, *normalization.__all__, *pooling.__all__, *tables.__all__,
-    *_OF_GT,
+    "nll_loss", "pad", "pixel_shuffle", "pixel_unshuffle", "relu", "softmax", "softmin", "unfold",
+    *activation.__all__, *attention.__all__, *dropouts.__all__, *normalization.__all__,
+    *pooling.__all__, *tables.__all__, *_OF_GT,
 ]  # fmt: skip
 
 
@@ -82,6 +85,14 @@ def log_softmax(
     """Logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
     _tensors("log_softmax", input=input)
     return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
+) -> Tensor:
+    """softmax of -input along dim. Raises: ArgumentTypeError without a dim."""
+    _tensors("softmin", input=input)
+    return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
 
 
 def nll_loss(

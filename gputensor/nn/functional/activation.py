@@ -14,6 +14,7 @@ __all__ = [
     "elu",
     "gelu",
     "glu",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -62,6 +63,24 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second."""
     _tensor("glu", input)
     return calls.glu(input, dim)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """softmax of (logits + noise of Gumbel's distribution) / tau: shares drawn by their odds.
+
+    hard: a 1 for the largest share and else 0, whose gradient is that of the shares.
+    """
+    _tensor("gumbel_softmax", logits)
+    noise = calls.log(calls.exponential_(calls.empty_like(logits)))
+    drawn = calls.div_Tensor(calls.sub_Tensor(logits, noise), tau)
+    soft = calls.softmax_int(drawn, dim)
+    if not flag("gumbel_softmax", "hard", hard):
+        return soft
+    largest = calls.argmax(soft, dim, True)
+    chosen = calls.scatter_value(calls.zeros_like(soft), dim, largest, 1.0)
+    return calls.add_Tensor(calls.sub_Tensor(chosen, calls.detach(soft)), soft)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..._generated import calls
+from ..._generated import calls, functions
 from ...core import errors
+from ...structured import arguments
 from ...tensor.tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+__all__ = [
+    "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize",
+    "rms_norm",
+]  # fmt: skip
 
 
 def layer_norm(
@@ -76,6 +80,47 @@ def instance_norm(
     return calls.instance_norm(
         input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False
     )
+
+
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """input over its p-norms along dim, which are at least eps.
+
+    >>> gt.nn.functional.normalize(gt.tensor([3.0, 4.0]), dim=0)
+    tensor([0.6000, 0.8000])
+    """
+    if not isinstance(input, Tensor):
+        raise errors.not_a_tensor("normalize", "input", "a Tensor", input)
+    dims = arguments.dims("normalize", dim, input.ndim)
+    size = calls.clamp_min(calls.linalg_vector_norm(input, p, dims, True), eps)
+    made: Tensor = functions.div(input, size, out=out)
+    return made
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Each element over (k + alpha * the mean of squares over `size` channels around it) ** beta.
+
+    Args: input: (N, C, ...).
+    """
+    op = "local_response_norm"
+    if not isinstance(input, Tensor):
+        raise errors.not_a_tensor(op, "input", "a Tensor", input)
+    if input.ndim < 3:
+        raise errors.wrong_shape(op, "input", "have three dimensions or more", input)
+    if arguments.integer(op, "size", size) < 1:
+        raise errors.must(op, "size", "be positive", size)
+    if not input._geometry.numel:
+        return input
+    squares = calls.movedim_int(calls.mul_Tensor(input, input), 1, -1)
+    padded = calls.constant_pad_nd(squares, (size // 2, (size - 1) // 2), 0)
+    means = calls.mean_dim(calls.unfold(padded, -1, size, 1), (-1,))
+    around: Any = calls.movedim_int(means, -1, 1)
+    made: Tensor = input / (around * alpha + k) ** beta
+    return made
 
 
 def _more_than_one(op: str, input: Tensor, *counts: int) -> None:

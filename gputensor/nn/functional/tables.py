@@ -1,4 +1,4 @@
-"""Tables whose rows indices name, of gt.nn.functional."""
+"""Tables whose rows indices name, and indices as rows, of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..._generated import calls
 from ...core import errors
 from ...tensor.tensor import Tensor
 
-__all__ = ["embedding", "embedding_bag"]
+__all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
 def embedding(
@@ -65,3 +65,15 @@ def _padding(op: str, padding_idx: int | None, weight: Tensor) -> int:
 
 def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     calls.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A 1 in a row of num_classes zeros for each index; one more than the largest by default.
+
+    num_classes=-1 waits for the device, which has the largest.
+
+    >>> gt.nn.functional.one_hot(gt.tensor([2, 0]))
+    tensor([[0, 0, 1],
+            [1, 0, 0]])
+    """
+    return calls.one_hot(tensor, num_classes)

@@ -1,0 +1,76 @@
+"""Dropout of gt.nn.functional: elements or channels that training leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls
+from ...core import errors
+from ...core.arguments import flag
+from ...tensor.tensor import Tensor
+
+__all__ = [
+    "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
+]  # fmt: skip
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Each element zero with probability p, the others divided by 1 - p; input without training."""
+    return _dropped("dropout", input, p, training, inplace)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """dropout to SELU's limit in place of zero, so that mean and variance stay."""
+    return _dropped("alpha_dropout", input, p, training, inplace)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """dropout of whole channels of (N, C, L) or (C, L)."""
+    return _of_channels("dropout1d", input, p, training, inplace, 2)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """dropout of whole channels of (N, C, H, W)."""
+    return _dropped("feature_dropout", input, p, training, inplace)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    return _of_channels("dropout3d", input, p, training, inplace, 4)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """alpha_dropout of whole channels."""
+    return _dropped("feature_alpha_dropout", input, p, training, inplace)
+
+
+def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise errors.not_a_tensor(op, "input", "a Tensor", input)
+    form = f"{op}_" if flag(op, "inplace", inplace) else op
+    drop: Any = getattr(calls, form)
+    made: Tensor = drop(input, p, flag(op, "training", training))
+    return made
+
+
+def _of_channels(
+    op: str, input: Tensor, p: float, training: bool, inplace: bool, alone: int
+) -> Tensor:
+    """alone: dimensions of an input without a batch."""
+    if not isinstance(input, Tensor):
+        raise errors.not_a_tensor(op, "input", "a Tensor", input)
+    if input.ndim not in (alone, alone + 1):
+        raise errors.wrong_shape(op, "input", f"have {alone} or {alone + 1} dimensions", input)
+    batch = input if input.ndim > alone else calls.unsqueeze(input, 0)
+    made = _dropped("feature_dropout", batch, p, training, inplace)
+    return made if made.ndim == input.ndim else calls.squeeze_dim(made, 0)

@@ -1,0 +1,104 @@
+"""Rows of native/attention: softmax of products of queries and keys, times values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gputensor.core import errors
+from gputensor.core.dtype import bfloat16, bool_, float16, float32, float64, int64
+
+from . import Fails, Row, S, T
+
+_FLOATS = (float16, bfloat16, float32, float64)
+_KIND: Any = {
+    "ulp": {float16: 2, bfloat16: 2, float32: 64, float64: 64}, "device_ulp": 64, "dtypes": _FLOATS,
+    "why": "two sums of products, and exponentials between them; 16-bit floats are in f32",
+}  # fmt: skip
+_SMALL = {"values": "positive"}
+
+
+def _attention(
+    q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    return _both(q, k, v, attn_mask, is_causal, scale, enable_gqa)[0]
+
+
+def _both(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, gqa: bool) -> Any:
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    if gqa:
+        k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e300))
+    total = weights.sum(-1, keepdims=True)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return [weights @ v, np.log(np.exp(scores).sum(-1))]
+
+
+def _flash(
+    q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, attn_mask: Any = None,
+    scale: Any = None,
+) -> Any:  # fmt: skip
+    return _both(q, k, v, attn_mask, is_causal, scale, False)
+
+
+def _with_sum(args: Any, kwargs: Any, of: Any) -> Any:
+    return of, of if of is float64 else float32
+
+
+def _given(*, keys: int = 2, heads: int = 2) -> tuple[T, T, T]:
+    query, key = T(1, 2, 3, 4, **_SMALL), T(1, heads, keys, 4, **_SMALL)
+    return query, key, T(1, heads, keys, 4)
+
+
+_MASK = T(3, 2, values="positive", dtype=float32)
+_REFUSALS = (
+    Fails(
+        S(T(2, 3), T(2, 4), T(2, 3)), errors.ShapeError,
+        "scaled_dot_product_attention: 'key' must have rows of 3, as query has",
+    ),
+    Fails(
+        S(T(2, 3), T(2, 3), T(4, 3)), errors.ShapeError,
+        "scaled_dot_product_attention: 'value' must have 2 rows, as key has",
+    ),
+    Fails(
+        S(T(2, 3), T(2, 3), T(2, 3), T(3, 3)), errors.ShapeError,
+        r"scaled_dot_product_attention: 'attn_mask' must broadcast to \[2, 2\]",
+    ),
+    Fails(
+        S(T(2, 3), T(2, 3), T(2, 3)), errors.DtypeError,
+        "scaled_dot_product_attention: 'query' must be floating", int64,
+    ),
+    Fails(
+        S(T(2, 3), T(2, 3), T(2, 3), None, 2.0), errors.ArgumentError,
+        r"scaled_dot_product_attention: 'dropout_p' must be in \[0, 1\]",
+    ),
+)  # fmt: skip
+
+ROWS = [
+    Row(
+        "scaled_dot_product_attention",
+        [
+            S(*_given(), _MASK),
+            S(*_given(heads=1), T(3, 2, dtype=bool_), enable_gqa=True),
+            S(T(3, 4), T(3, 4), T(3, 2), is_causal=True, scale=0.5),
+            S(T(2, 3), T(0, 3), T(0, 2)),
+        ],
+        _attention,
+        errors=_REFUSALS,
+        **_KIND,
+    ),
+    Row(
+        "_scaled_dot_product_flash_attention_for_cpu",
+        [S(*_given(keys=3), is_causal=True), S(*_given(), attn_mask=_MASK)],
+        _flash,
+        result=_with_sum,
+        **_KIND,
+    ),
+]
