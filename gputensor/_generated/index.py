@@ -22,39 +22,40 @@ max_pool2d max_pool3d binary: add arctan2 atan2 bitwise_and bitwise_left_shift b
 bitwise_right_shift bitwise_xor copysign div divide float_power floor_divide fmax fmin fmod gcd
 heaviside hypot lcm ldexp logaddexp logaddexp2 maximum minimum mul multiply nextafter pow remainder
 rsub sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul clamp clamp_max
-clamp_min clip lerp matmul: addmm matmul mm products: addmv addr dot ger inner kron mv outer vdot
-view: adjoint alias alias_copy atleast_1d atleast_2d atleast_3d broadcast_to detach detach_copy
-expand_copy flatten lift_fresh moveaxis movedim permute permute_copy ravel reshape squeeze
-squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatten unsqueeze unsqueeze_copy
-view_copy reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
-allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
-logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
-rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
-min range: arange eye linspace logspace sort: argsort msort sort topk nonzero: argwhere
-nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal
-diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy
-split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
-unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm
-layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm histogram: bincount histc
-histogram histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack
-combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack
-search: bucketize isin searchsorted distance: cdist cosine_similarity dist norm pairwise_distance
-pdist renorm activation: celu hardshrink prelu rrelu selu threshold rearrange: channel_shuffle
-fliplr flipud pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse
-cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr
-slogdet svd triangular_solve copy: clone flip resolve_conj resolve_neg complex_view: conj imag
-is_conj is_neg real view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad:
-constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-convolution moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod
-cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag
-diag_embed diagflat tril tril_indices triu triu_indices vander special: digamma erfinv i0 igamma
-igammac lgamma mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full
-full_like ones ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ gather: gather
-index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill
-index_put index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order:
-kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
-masked_scatter masked_select resize: resize_as_ unique: unique_dim where: where
+clamp_min clip lerp nan_to_num matmul: addmm matmul mm products: addmv addr dot ger inner kron mv
+outer vdot view: adjoint alias alias_copy atleast_1d atleast_2d atleast_3d broadcast_to detach
+detach_copy expand_copy flatten lift_fresh moveaxis movedim permute permute_copy ravel reshape
+squeeze squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatten unsqueeze
+unsqueeze_copy view_copy reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum
+comparison: allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and
+logical_or logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout
+dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
+native_dropout normal rand rand_like randint randint_like randn randn_like randperm argreduce:
+aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort msort sort topk
+nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter
+chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy
+slice slice_copy split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind
+unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
+histogram: bincount histc histogram histogramdd join: block_diag broadcast_tensors cartesian_prod
+cat column_stack combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack
+stack tile vstack search: bucketize isin searchsorted distance: cdist cosine_similarity dist norm
+pairwise_distance pdist renorm activation: celu hardshrink prelu rrelu selu threshold rearrange:
+channel_shuffle fliplr flipud pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky
+cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr
+ormqr pinverse qr slogdet svd triangular_solve copy: clone flip resolve_conj resolve_neg
+complex_view: conj imag is_conj is_neg real view_as_complex view_as_complex_copy view_as_real
+view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax
+cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz
+triangle: diag diag_embed diagflat tril tril_indices triu triu_indices vander special: digamma
+erfinv i0 igamma igammac lgamma logit mvlgamma polygamma xlogy factory: empty empty_like
+empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like fill: fill
+fill_ zero_ gather: gather index_select take take_along_dim factor: geqrf lu_unpack scatter:
+index_add index_copy index_fill index_put index_reduce put scatter scatter_add scatter_reduce
+select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax:
+log_softmax softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ unique:
+unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -76,33 +77,33 @@ fmod_ gcd gcd_ heaviside heaviside_ hypot hypot_ lcm lcm_ ldexp ldexp_ logaddexp
 minimum mul mul_ multiply multiply_ nextafter nextafter_ pow pow_ remainder remainder_ sub sub_
 subtract subtract_ true_divide true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary:
 addcdiv addcdiv_ addcmul addcmul_ clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_
-lerp lerp_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_
-dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach expand expand_as flatten mH
-mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes swapaxes_ swapdims swapdims_ t
-t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all amax amin any
-count_nonzero logsumexp mean nansum prod sum comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__
-allclose eq eq_ equal ge ge_ greater greater_ greater_equal greater_equal_ gt gt_ isclose le le_
-less less_ less_equal less_equal_ logical_and logical_and_ logical_or logical_or_ logical_xor
-logical_xor_ lt lt_ ne ne_ not_equal not_equal_ argreduce: aminmax argmax argmin max min sort:
-argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing: as_strided
-as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow narrow_copy
-select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
-unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
-log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram activation: celu_
-hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse cholesky_solve cross det inverse
-logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy:
-clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view: conj imag is_conj is_neg
-real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod cumprod_ cumsum cumsum_
-logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special:
-digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ mvlgamma
-mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm renorm_ fill: fill_ zero_ rearrange:
-fliplr flipud roll rot90 gather: gather index index_select take take_along_dim factor: geqrf
-scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_
-index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce
-scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
-quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
-masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
-repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
+lerp lerp_ nan_to_num nan_to_num_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products:
+addmv addmv_ addr addr_ dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach
+expand expand_as flatten mH mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes
+swapaxes_ swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
+reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison: __eq__ __ge__
+__gt__ __le__ __lt__ __ne__ allclose eq eq_ equal ge ge_ greater greater_ greater_equal
+greater_equal_ gt gt_ isclose le le_ less less_ less_equal less_equal_ logical_and logical_and_
+logical_or logical_or_ logical_xor logical_xor_ lt lt_ ne ne_ not_equal not_equal_ argreduce:
+aminmax argmax argmin max min sort: argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy
+nonzero_static slicing: as_strided as_strided_ as_strided_scatter chunk diagonal diagonal_scatter
+dsplit hsplit narrow narrow_copy select slice split split_with_sizes tensor_split unbind unfold
+unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_
+exponential_ geometric_ log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram
+activation: celu_ hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse cholesky_solve
+cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd
+triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view:
+conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod
+cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_
+calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_
+lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm
+renorm_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather index index_select take
+take_along_dim factor: geqrf scatter: index_add index_add_ index_copy index_copy_ index_fill
+index_fill_ index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add
+scatter_add_ scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode
+nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
+masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
+new_zeros join: repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
@@ -271,16 +272,17 @@ exp2 exp2.out exp2_ exp_ expm1 expm1.out expm1_ fix fix.out fix_ floor floor.out
 frac.out frac_ isfinite isinf isnan isneginf isneginf.out isposinf isposinf.out isreal log log.out
 log10 log10.out log10_ log1p log1p.out log1p_ log2 log2.out log2_ log_ logical_not logical_not.out
 logical_not_ neg neg.out neg_ negative negative.out negative_ positive rad2deg rad2deg.out rad2deg_
-reciprocal reciprocal.out reciprocal_ relu relu.out relu_ round round.out round_ rsqrt rsqrt.out
-rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out sigmoid_ sign sign.out sign_ signbit signbit.out sin
-sin.out sin_ sinc sinc.out sinc_ sinh sinh.out sinh_ special_erf special_erf.out special_erfc
-special_erfc.out special_exp2 special_exp2.out special_expit special_expit.out special_expm1
-special_expm1.out special_log1p special_log1p.out special_sinc special_sinc.out sqrt sqrt.out sqrt_
-square square.out square_ tan tan.out tan_ tanh tanh.out tanh_ trunc trunc.out trunc_ special:
-digamma digamma.out digamma_ erfinv erfinv.out erfinv_ i0 i0.out i0_ igamma igamma.out igamma_
-igammac igammac.out igammac_ lgamma lgamma.out lgamma_ mvlgamma mvlgamma.out mvlgamma_ polygamma
-polygamma.out special_airy_ai special_airy_ai.out special_bessel_j0 special_bessel_j0.out
-special_bessel_j1 special_bessel_j1.out special_bessel_y0 special_bessel_y0.out special_bessel_y1
+reciprocal reciprocal.out reciprocal_ relu relu.out relu_ round round.decimals round.decimals_out
+round.out round_ round_.decimals rsqrt rsqrt.out rsqrt_ sgn sgn.out sgn_ sigmoid sigmoid.out
+sigmoid_ sign sign.out sign_ signbit signbit.out sin sin.out sin_ sinc sinc.out sinc_ sinh sinh.out
+sinh_ special_erf special_erf.out special_erfc special_erfc.out special_exp2 special_exp2.out
+special_expit special_expit.out special_expm1 special_expm1.out special_log1p special_log1p.out
+special_sinc special_sinc.out sqrt sqrt.out sqrt_ square square.out square_ tan tan.out tan_ tanh
+tanh.out tanh_ trunc trunc.out trunc_ special: digamma digamma.out digamma_ erfinv erfinv.out
+erfinv_ i0 i0.out i0_ igamma igamma.out igamma_ igammac igammac.out igammac_ lgamma lgamma.out
+lgamma_ logit logit.out logit_ mvlgamma mvlgamma.out mvlgamma_ polygamma polygamma.out
+special_airy_ai special_airy_ai.out special_bessel_j0 special_bessel_j0.out special_bessel_j1
+special_bessel_j1.out special_bessel_y0 special_bessel_y0.out special_bessel_y1
 special_bessel_y1.out special_chebyshev_polynomial_t special_chebyshev_polynomial_t.n_scalar
 special_chebyshev_polynomial_t.n_scalar_out special_chebyshev_polynomial_t.out
 special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_t.x_scalar_out
@@ -308,12 +310,12 @@ special_laguerre_polynomial_l.out special_laguerre_polynomial_l.x_scalar
 special_laguerre_polynomial_l.x_scalar_out special_legendre_polynomial_p
 special_legendre_polynomial_p.n_scalar special_legendre_polynomial_p.n_scalar_out
 special_legendre_polynomial_p.out special_legendre_polynomial_p.x_scalar
-special_legendre_polynomial_p.x_scalar_out special_log_ndtr special_log_ndtr.out
-special_modified_bessel_i0 special_modified_bessel_i0.out special_modified_bessel_i1
-special_modified_bessel_i1.out special_modified_bessel_k0 special_modified_bessel_k0.out
-special_modified_bessel_k1 special_modified_bessel_k1.out special_multigammaln
-special_multigammaln.out special_ndtr special_ndtr.out special_ndtri special_ndtri.out
-special_polygamma special_polygamma.out special_psi special_psi.out
+special_legendre_polynomial_p.x_scalar_out special_log_ndtr special_log_ndtr.out special_logit
+special_logit.out special_modified_bessel_i0 special_modified_bessel_i0.out
+special_modified_bessel_i1 special_modified_bessel_i1.out special_modified_bessel_k0
+special_modified_bessel_k0.out special_modified_bessel_k1 special_modified_bessel_k1.out
+special_multigammaln special_multigammaln.out special_ndtr special_ndtr.out special_ndtri
+special_ndtri.out special_polygamma special_polygamma.out special_psi special_psi.out
 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k0.out
 special_scaled_modified_bessel_k1 special_scaled_modified_bessel_k1.out
 special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t.n_scalar
@@ -352,18 +354,18 @@ addcdiv addcdiv.out addcdiv_ addcmul addcmul.out addcmul_ clamp clamp.Tensor cla
 clamp.out clamp_ clamp_.Tensor clamp_max clamp_max.Tensor clamp_max.Tensor_out clamp_max.out
 clamp_max_ clamp_max_.Tensor clamp_min clamp_min.Tensor clamp_min.Tensor_out clamp_min.out
 clamp_min_ clamp_min_.Tensor clip clip.Tensor clip.Tensor_out clip.out clip_ clip_.Tensor
-lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor gather:
-_unsafe_index.Tensor _unsafe_masked_index gather gather.out index.Tensor index.Tensor_out
-index_select index_select.out take take.out take_along_dim take_along_dim.out scatter:
-_index_put_impl_ _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add.out
-index_add_ index_copy index_copy.out index_copy_ index_fill.int_Scalar index_fill.int_Scalar_out
-index_fill.int_Tensor index_fill.int_Tensor_out index_fill_.int_Scalar index_fill_.int_Tensor
-index_put index_put.out index_put_ index_reduce index_reduce.out index_reduce_ put put.out put_
-scatter.reduce scatter.reduce_out scatter.src scatter.src_out scatter.value scatter.value_out
-scatter.value_reduce scatter.value_reduce_out scatter_.reduce scatter_.src scatter_.value
-scatter_.value_reduce scatter_add scatter_add.out scatter_add_ scatter_reduce.two
-scatter_reduce.two_out scatter_reduce_.two select_scatter select_scatter.out slice_scatter
-slice_scatter.out unfold_backward unfold_backward.out embedding: _embedding_bag
+lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor nan_to_num
+nan_to_num.out nan_to_num_ gather: _unsafe_index.Tensor _unsafe_masked_index gather gather.out
+index.Tensor index.Tensor_out index_select index_select.out take take.out take_along_dim
+take_along_dim.out scatter: _index_put_impl_ _unsafe_index_put _unsafe_masked_index_put_accumulate
+index_add index_add.out index_add_ index_copy index_copy.out index_copy_ index_fill.int_Scalar
+index_fill.int_Scalar_out index_fill.int_Tensor index_fill.int_Tensor_out index_fill_.int_Scalar
+index_fill_.int_Tensor index_put index_put.out index_put_ index_reduce index_reduce.out
+index_reduce_ put put.out put_ scatter.reduce scatter.reduce_out scatter.src scatter.src_out
+scatter.value scatter.value_out scatter.value_reduce scatter.value_reduce_out scatter_.reduce
+scatter_.src scatter_.value scatter_.value_reduce scatter_add scatter_add.out scatter_add_
+scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two select_scatter select_scatter.out
+slice_scatter slice_scatter.out unfold_backward unfold_backward.out embedding: _embedding_bag
 _embedding_bag_forward_only embedding embedding.out embedding_backward embedding_bag
 embedding_bag.padding_idx embedding_dense_backward embedding_dense_backward.out embedding_renorm_
 one_hot nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static nonzero_static.out
@@ -473,7 +475,7 @@ MODULES: dict[str, dict[str, str]] = {
     special: airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t
     chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w digamma entr erfcx erfinv
     gammainc gammaincc gammaln hermite_polynomial_h hermite_polynomial_he i0 i0e i1 i1e
-    laguerre_polynomial_l legendre_polynomial_p log_ndtr modified_bessel_i0 modified_bessel_i1
+    laguerre_polynomial_l legendre_polynomial_p log_ndtr logit modified_bessel_i0 modified_bessel_i1
     modified_bessel_k0 modified_bessel_k1 multigammaln ndtr ndtri polygamma psi
     scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
     shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w

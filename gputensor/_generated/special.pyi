@@ -17,6 +17,7 @@ from .functions import igamma
 from .functions import igammac
 from .functions import lgamma
 from .functions import log1p as log1p
+from .functions import logit as logit
 from .functions import mvlgamma
 from .functions import polygamma as polygamma
 from .functions import sigmoid

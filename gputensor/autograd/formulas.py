@@ -238,6 +238,13 @@ def sigmoid_double_backward(grad: Tensor, self: Tensor) -> Tensor:
     return grad * share * (1 - share)
 
 
+def logit_backward(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
+    """Source: infinitely_differentiable_logit_backward."""
+    slope = grad / (self * (1.0 - self))
+    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
+    return calls.where_self((self >= low) & (self <= 1.0 - low), slope, outside)
+
+
 def sinc_backward(grad: Tensor, self: Tensor) -> Tensor:
     angle = self * math.pi
     slope = (angle * angle.cos() - angle.sin()) / (angle * self)

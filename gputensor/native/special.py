@@ -7,6 +7,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import real
 from ..core.dtype import dtype
 from ..dispatch.operator import Operator
 from ..structured import arguments, elementwise
@@ -15,7 +16,9 @@ from ..tensor.tensor import Tensor
 
 
 def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """The order of polygamma."""
+    """The order of polygamma; logit's eps, below 0 where there is none."""
+    if "eps" in params:
+        return (-1.0 if params["eps"] is None else real("logit", "eps", params["eps"]),)
     n = arguments.integer(operator.short_name, "n", params["n"])
     if n < 0:
         raise errors.must(operator.short_name, "n", "not be negative", n)

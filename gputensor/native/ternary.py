@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from ..core import errors
-from ..core.arguments import number
-from ..core.dtype import FLOATING
+from ..core.arguments import number, real
+from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY
 from ..iterator.plan import Plan
@@ -40,6 +41,38 @@ def inplace(operator: Operator, loop: str) -> Kernel:
 
 def out(operator: Operator, loop: str) -> Kernel:
     return elementwise.out(operator, rule(operator, loop))
+
+
+# --- nan_to_num -----------------------------------------------------------------------------------
+
+
+@cache
+def _largest(of: dtype) -> float:
+    from ..tensor.type_info import finfo
+
+    return finfo(of).max
+
+
+def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
+    """What stands for NaN and the infinities, of which integers have none."""
+    if common.category < FLOATING:
+        return (0, 0, 0)
+    most = _largest(common)
+    usual = {"nan": 0.0, "posinf": most, "neginf": -most}
+    op = operator.short_name
+    return tuple([usual[k] if x is None else real(op, k, x) for k, x in params.items()])
+
+
+def finite_functional(operator: Operator, loop: str) -> Kernel:
+    return elementwise.functional(operator, rule(operator, loop), _in_place_of)
+
+
+def finite_inplace(operator: Operator, loop: str) -> Kernel:
+    return elementwise.inplace(operator, rule(operator, loop), _in_place_of)
+
+
+def finite_out(operator: Operator, loop: str) -> Kernel:
+    return elementwise.out(operator, rule(operator, loop), _in_place_of)
 
 
 # --- clamp: bounds that may be numbers, and may be left out ---------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -9,14 +11,14 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import bool_
+from ..core.dtype import bool_, float32
 from ..core.geometry import contiguous_geometry
 from ..dispatch.keys import CONJUGATE
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import pointwise, pointwise_device
+from ..structured import arguments, pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 
@@ -111,6 +113,25 @@ def positive(key_set: int, self: Tensor) -> Tensor:
     if self._geometry.dtype is bool_:
         raise errors.wrong_dtype("positive", "self", "not be bool", self)
     return self
+
+
+def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
+    of = self._geometry.dtype
+    if not of.is_floating_point:
+        raise errors.wrong_dtype("round", "self", "be floating where decimals are given", self)
+    places = arguments.integer("round", "decimals", decimals)
+    if places == 0:
+        return calls.round(self)
+    x = calls.to_dtype(self, float32) if of.itemsize == 2 else self
+    try:
+        ten = float(10 ** builtins.abs(places))
+    except OverflowError:
+        ten = math.inf
+    if places > 0:
+        made = calls.div_Tensor(calls.round(calls.mul_Tensor(x, ten)), ten)
+    else:
+        made = calls.mul_Tensor(calls.round(calls.div_Tensor(x, ten)), ten)
+    return made if x is self else calls.to_dtype(made, of)
 
 
 def square(key_set: int, self: Tensor) -> Tensor:

@@ -57,6 +57,10 @@ _DEGREES = [
 ]
 
 
+def _logit(x: Any, eps: Any = None) -> Any:
+    return special.logit(x if eps is None else np.clip(x, eps, 1 - eps))
+
+
 def _mvlgamma(x: Any, p: int) -> Any:
     return sum(special.gammaln(x - k / 2) for k in range(p)) + p * (p - 1) / 4 * np.log(np.pi)
 
@@ -68,6 +72,11 @@ ROWS = [
     _row("igamma", special.gammainc, _TWO[::2]),
     _row("igammac", special.gammaincc, _TWO[::2]),
     _row("lgamma", special.gammaln),
+    _row(
+        "logit", _logit,
+        [S(T(2, 3, values="positive")), S(T(2, 3), 0.3), S(T(0, 3)), S(T(values="positive"), 0.0)],
+        domain=(0.1, 0.9),
+    ),
     _row(
         "mvlgamma", _mvlgamma, [S(T(2, 3, values="positive"), 1), S(T(2, 3, values="positive"), 2)],
         errors=(Fails(S(T(2), 0), errors.ArgumentError, "mvlgamma: 'p' must be at least 1"),),

@@ -55,6 +55,13 @@ def _bounded(self: Any, min: Any = None, max: Any = None) -> Any:
     return raised if max is None else np.minimum(raised, max)
 
 
+def _finite(self: Any, nan: Any = 0, posinf: Any = None, neginf: Any = None) -> Any:
+    if self.dtype.kind not in "fc":
+        return self
+    high, low = (x if x is None else np.real(x) for x in (posinf, neginf))
+    return np.nan_to_num(self, nan=np.real(nan), posinf=high, neginf=low)
+
+
 ROWS = [
     Row(
         "addcdiv",
@@ -127,6 +134,22 @@ ROWS = [
                 "lerp: 'end' must be float32",
                 float32,
             ),
+        ),
+    ),
+    Row(
+        "nan_to_num",
+        [
+            S(T(2, 3, values="any", dtype=float64)),
+            S(T(2, 3, 4, 5), 1.5, 2.5),
+            S(T(0, 3)),
+            S(T(2, 3, values="any"), 0.5, 7.0, neginf=-7.0),
+            S(T(), posinf=1.0),
+        ],
+        _finite,
+        out="same",
+        errors=(
+            Fails(S(T(2), "0"), TypeError, "nan_to_num: 'nan' must be a number", float32),
+            Fails(S(T(2), 1j), TypeError, "nan_to_num: 'nan' must be a number", float32),
         ),
     ),
 ]

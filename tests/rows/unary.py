@@ -51,6 +51,17 @@ def _plain(function: Any) -> Any:
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
+def _rounded(x: Any, decimals: int = 0) -> Any:
+    return np.round(x, decimals) if x.dtype.kind == "f" else x
+
+
+_DECIMALS = [
+    S(T(2, 3, dtype=float32), decimals=1),
+    S(T(2, 3, dtype=float64, layout="transposed"), decimals=-1),
+    S(T(dtype=float16), decimals=0),
+]
+
+
 def _turned(factor: float) -> Any:
     return lambda x: x * factor
 
@@ -143,7 +154,17 @@ ROWS = [
             Fails(S(T(2)), errors.DtypeError, "relu: 'self' must be real and not bool", complex64),
         ),
     ),
-    _like("round", _plain(np.rint), 0, out="same"),
+    _like(
+        "round",
+        _rounded,
+        2,
+        samples=[*FEW, *_DECIMALS],
+        out="same",
+        errors=(
+            Fails(S(T(2), decimals=1), errors.DtypeError, "round: 'self' must be floating", int64),
+            Fails(S(T(2), decimals=1.5), TypeError, "round: 'decimals' must be", float32),
+        ),
+    ),
     _like("rsqrt", lambda x: 1 / np.sqrt(x), positive=True),
     _like("sgn", _sign, out="same"),
     _like("sigmoid", lambda x: 1 / (1 + np.exp(-x)), values="exact"),

@@ -109,6 +109,55 @@ op_special_psi_out = _define(
     ("pointwise",))
 special_psi = digamma
 
+op_logit = _define("aten::logit(Tensor self, float? eps=None) -> Tensor", ("pointwise",))
+op_logit_out = _define(
+    "aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def logit(input, eps=None, *, out=None):
+    """log(x / (1 - x)) of each element, which eps first brings into [eps, 1 - eps].
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+        eps: float, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: logit_backward(grad, input, eps)
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.logit."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("logit", out)._keys & keep
+            return op_logit_out.table[key_set](key_set, input, eps, out)
+        return op_logit.table[key_set](key_set, input, eps)
+    except Exception as error: _refuse(error, "logit", locals()); raise
+
+def Tensor_logit(self, eps=None):
+    """log(x / (1 - x)) of each element, which eps first brings into [eps, 1 - eps]. See
+    gt.logit."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_logit.table[key_set](key_set, self, eps)
+    except Exception as error: _refuse(error, "logit", locals()); raise
+
+op_logit_ = _define("aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", ("pointwise",))
+def Tensor_logit_(self, eps=None):
+    """In place: log(x / (1 - x)) of each element, which eps first brings into [eps, 1 -
+    eps]. See gt.logit."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_logit_.table[key_set](key_set, self, eps)
+    except Exception as error: _refuse(error, "logit_", locals()); raise
+
+op_special_logit = _define(
+    "aten::special_logit(Tensor self, float? eps=None) -> Tensor",
+    ("pointwise",))
+op_special_logit_out = _define(
+    "aten::special_logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+special_logit = logit
+
 op_polygamma = _define("aten::polygamma(int n, Tensor self) -> Tensor", ("pointwise",))
 op_polygamma_out = _define(
     "aten::polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",

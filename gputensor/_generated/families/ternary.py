@@ -361,6 +361,57 @@ def Tensor_clamp_max_(self, max):
         return op_clamp_max__Tensor.table[key_set](key_set, self, max)
     except Exception as error: _refuse(error, "clamp_max_", locals()); raise
 
+op_nan_to_num = _define(
+    "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    ("pointwise",))
+op_nan_to_num_out = _define(
+    "aten::nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
+    """Each element, or what is said for NaN (0) and the infinities (the largest and
+    smallest numbers).
+
+    Args:
+        input: (*), of one dtype.
+        nan: float, optional.
+        posinf: float, optional.
+        neginf: float, optional.
+        out: Tensor that takes the result, optional.
+    Gradient: where(isfinite(input), grad, 0)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.nan_to_num.
+
+    >>> gt.nan_to_num(gt.tensor([1.0, float("nan"), float("inf")]), posinf=9)
+    tensor([1., 0., 9.])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("nan_to_num", out)._keys & keep
+            return op_nan_to_num_out.table[key_set](key_set, input, nan, posinf, neginf, out)
+        return op_nan_to_num.table[key_set](key_set, input, nan, posinf, neginf)
+    except Exception as error: _refuse(error, "nan_to_num", locals()); raise
+
+def Tensor_nan_to_num(self, nan=None, posinf=None, neginf=None):
+    """Each element, or what is said for NaN (0) and the infinities (the largest and
+    smallest numbers). See gt.nan_to_num."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_nan_to_num.table[key_set](key_set, self, nan, posinf, neginf)
+    except Exception as error: _refuse(error, "nan_to_num", locals()); raise
+
+op_nan_to_num_ = _define(
+    "aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_nan_to_num_(self, nan=None, posinf=None, neginf=None):
+    """In place: Each element, or what is said for NaN (0) and the infinities (the largest
+    and smallest numbers). See gt.nan_to_num."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_nan_to_num_.table[key_set](key_set, self, nan, posinf, neginf)
+    except Exception as error: _refuse(error, "nan_to_num_", locals()); raise
+
 op_lerp_Tensor = _define(
     "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
     ("pointwise",), numbers=("weight",))

@@ -1337,11 +1337,18 @@ op_round = _define("aten::round(Tensor self) -> Tensor", ("core", "pointwise",))
 op_round_out = _define(
     "aten::round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
-def round(input, *, out=None):
+op_round_decimals = _define(
+    "aten::round.decimals(Tensor self, *, int decimals) -> Tensor",
+    ("pointwise",))
+op_round_decimals_out = _define(
+    "aten::round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+def round(input, *, decimals=None, out=None):
     """The whole number nearest to each element; halves go to the even one.
 
     Args:
         input: (*), any dtype but bool and complex.
+        decimals: int, optional.
         out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.round.
@@ -1353,16 +1360,22 @@ def round(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("round", out)._keys & keep
-            return op_round_out.table[key_set](key_set, input, out)
-        return op_round.table[key_set](key_set, input)
+            if decimals is None:
+                return op_round_out.table[key_set](key_set, input, out)
+            return op_round_decimals_out.table[key_set](key_set, input, decimals, out)
+        if decimals is None:
+            return op_round.table[key_set](key_set, input)
+        return op_round_decimals.table[key_set](key_set, input, decimals)
     except Exception as error: _refuse(error, "round", locals()); raise
 
-def Tensor_round(self):
+def Tensor_round(self, *, decimals=None):
     """The whole number nearest to each element; halves go to the even one. See gt.round."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return op_round.table[key_set](key_set, self)
+        if decimals is None:
+            return op_round.table[key_set](key_set, self)
+        return op_round_decimals.table[key_set](key_set, self, decimals)
     except Exception as error: _refuse(error, "round", locals()); raise
 
 def call_round(self):
@@ -1371,13 +1384,18 @@ def call_round(self):
     return op_round.table[key_set](key_set, self)
 
 op_round_ = _define("aten::round_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_round_(self):
+op_round__decimals = _define(
+    "aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
+    ("pointwise",))
+def Tensor_round_(self, *, decimals=None):
     """In place: The whole number nearest to each element; halves go to the even one. See
     gt.round."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return op_round_.table[key_set](key_set, self)
+        if decimals is None:
+            return op_round_.table[key_set](key_set, self)
+        return op_round__decimals.table[key_set](key_set, self, decimals)
     except Exception as error: _refuse(error, "round_", locals()); raise
 
 op_rsqrt = _define("aten::rsqrt(Tensor self) -> Tensor", ("core", "pointwise",))

@@ -2,8 +2,8 @@
 """What is registered for the operators of native/special.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    digamma, exp, i0e_slope, i1_slope, i1e_slope, igamma_slope, polygamma, special_erfcx,
-    special_i1, special_zeta, xlog1py_slope, xlogy, xlogy_slope,
+    digamma, exp, i0e_slope, i1_slope, i1e_slope, igamma_slope, logit_backward, polygamma,
+    special_erfcx, special_i1, special_zeta, xlog1py_slope, xlogy, xlogy_slope,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -28,6 +28,11 @@ def install() -> None:
     forwards(_operators.special_digamma_out, _operators.digamma_out)
     forwards(_operators.special_psi, _operators.digamma)
     forwards(_operators.special_psi_out, _operators.digamma_out)
+    bind(_operators.logit, native.functional, "logit", LogitBackward0)
+    bind(_operators.logit_, native.inplace, "logit", counts, LogitBackward0)
+    bind(_operators.logit_out, native.out, "logit", counts, refuses_out)
+    forwards(_operators.special_logit, _operators.logit)
+    forwards(_operators.special_logit_out, _operators.logit_out)
     bind(_operators.polygamma, native.functional, "polygamma", PolygammaBackward0)
     bind(_operators.polygamma_out, native.out, "polygamma", counts, refuses_out)
     forwards(_operators.special_polygamma, _operators.polygamma)
@@ -455,6 +460,26 @@ class DigammaBackward0(_Node):
 
     def backward(node, grad):
         return (grad * polygamma(1, node.saved_self.unpack(node)),)
+
+    def release(node):
+        node.saved_self = _FREED
+
+
+class LogitBackward0(_Node):
+    """Of logit."""
+    __slots__ = ("saved_self", "saved_eps")
+    saved = ("saved_self",)
+
+    def keep(node, self, eps):
+        node.saved_self = _save(self)
+        node.saved_eps = eps
+
+    def keep_inplace(node, self, eps):
+        node.saved_self = _save_copy(self)
+        node.saved_eps = eps
+
+    def backward(node, grad):
+        return (logit_backward(grad, node.saved_self.unpack(node), node.saved_eps),)
 
     def release(node):
         node.saved_self = _FREED

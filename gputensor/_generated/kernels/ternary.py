@@ -2,7 +2,7 @@
 """What is registered for the operators of native/ternary.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    clamp_backward, clamp_max_backward, clamp_min_backward, conj, scaled, where,
+    clamp_backward, clamp_max_backward, clamp_min_backward, conj, isfinite, scaled, where,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -44,6 +44,9 @@ def install() -> None:
     forwards(_operators.clamp_max, _operators.clamp_max_Tensor)
     forwards(_operators.clamp_max_, _operators.clamp_max__Tensor)
     forwards(_operators.clamp_max_out, _operators.clamp_max_Tensor_out)
+    bind(_operators.nan_to_num, native.finite_functional, "nan_to_num", NanToNumBackward0)
+    bind(_operators.nan_to_num_, native.finite_inplace, "nan_to_num", counts, NanToNumBackward0)
+    bind(_operators.nan_to_num_out, native.finite_out, "nan_to_num", counts, refuses_out)
     bind(_operators.lerp_Tensor, native.functional, "lerp", LerpBackward0)
     bind(_operators.lerp__Tensor, native.inplace, "lerp", counts, LerpBackward0)
     bind(_operators.lerp_Tensor_out, native.out, "lerp", counts, refuses_out)
@@ -219,6 +222,24 @@ class ClampMaxBackward0(_Node):
 
     def release(node):
         node.saved_self = node.saved_max = _FREED
+
+
+class NanToNumBackward0(_Node):
+    """Of nan_to_num."""
+    __slots__ = ("saved_self",)
+    saved = ("saved_self",)
+
+    def keep(node, self, nan, posinf, neginf):
+        node.saved_self = _save(self)
+
+    def keep_inplace(node, self, nan, posinf, neginf):
+        node.saved_self = _save_copy(self)
+
+    def backward(node, grad):
+        return (where(isfinite(node.saved_self.unpack(node)), grad, 0),)
+
+    def release(node):
+        node.saved_self = _FREED
 
 
 class LerpBackward0(_Node):

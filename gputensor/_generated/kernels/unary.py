@@ -156,6 +156,18 @@ def install() -> None:
     bind(_operators.round, native.functional, "round", RoundBackward0)
     bind(_operators.round_, native.inplace, "round", counts, RoundBackward0)
     bind(_operators.round_out, native.out, "round", counts, refuses_out)
+    impl(
+        _operators.round_decimals, "CompositeExplicitAutograd", native.round_decimals,
+        RoundBackward1,
+    )
+    impl(
+        _operators.round__decimals, "CompositeExplicitAutograd",
+        _forms.inplace(_operators.round_decimals), counts, RoundBackward1,
+    )
+    impl(
+        _operators.round_decimals_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.round_decimals), counts, refuses_out,
+    )
     bind(_operators.rsqrt, native.functional, "rsqrt", RsqrtBackward0, casts(CUDA="fp32"))
     bind(_operators.rsqrt_, native.inplace, "rsqrt", counts, RsqrtBackward0)
     bind(_operators.rsqrt_out, native.out, "rsqrt", counts, refuses_out)
@@ -622,6 +634,11 @@ class ReciprocalBackward0(_Node):
 
 class RoundBackward0(BitwiseNotBackward0):
     """Of round."""
+    __slots__ = ()
+
+
+class RoundBackward1(BitwiseNotBackward0):
+    """Of round.decimals."""
     __slots__ = ()
 
 

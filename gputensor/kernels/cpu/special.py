@@ -58,6 +58,12 @@ def _digamma(x: Any) -> Any:
     return np.where(x == 0, np.copysign(np.inf, -x), at_pole)
 
 
+def _logit(x: Any, eps: Any) -> Any:
+    if eps >= 0:
+        x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x))
+    return np.log(x / (1 - x))
+
+
 def _polygamma(x: Any, n: Any) -> Any:
     from scipy import special
 
@@ -156,6 +162,7 @@ LOOPS: dict[str, Callable[..., Any]] = {
         lambda x: x, lambda x, k, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1)
     ),
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, _gammaln(x)),
+    "logit": _logit,
     "log_ndtr": _scipy("log_ndtr"),
     "modified_bessel_k0": _scipy("k0"),
     "modified_bessel_k1": _scipy("k1"),

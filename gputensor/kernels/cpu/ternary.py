@@ -29,6 +29,11 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     return start + weight * length if near else end - length * (1 - weight)
 
 
+def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
+    """Of complex numbers each part; the scalars are real."""
+    return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
+
+
 LOOPS: dict[str, Callable[..., Any]] = {
     "addcdiv": lambda self, a, b, value: self + value * (a / b),
     "addcmul": lambda self, a, b, value: self + value * a * b,
@@ -36,4 +41,5 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "clamp_max": np.minimum,
     "clamp_min": np.maximum,
     "lerp": _lerp,
+    "nan_to_num": _finite,
 }

@@ -190,6 +190,16 @@ struct log_ndtr : takes<1, 0> {
   }
 };
 
+struct logit : takes<1, 1> {
+  template <class T> static DEVICE T of(T x, T eps) {
+    if (eps >= 0) x = x < eps ? eps : x > (T)1 - eps ? (T)1 - eps : x;
+    return (T)of_f64((f64)x);
+  }
+  static APART f64 of_f64(f64 x) {
+    return ::log(x / (1 - x));
+  }
+};
+
 struct modified_bessel_k0 : takes<1, 0> {
   template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
   static APART f64 of_f64(f64 x) {

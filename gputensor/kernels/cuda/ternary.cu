@@ -59,6 +59,19 @@ struct lerp : takes<3, 0> {
   }
 };
 
+struct nan_to_num : takes<1, 3> {
+  template <class T> static DEVICE T of(T x, T nan, T high, T low) {
+    if constexpr (is_complex<T>) {
+      return T{of(x.re, nan.re, high.re, low.re), of(x.im, nan.re, high.re, low.re)};
+    } else if constexpr (is_integer<T>) {
+      return x;
+    } else {
+      if (x - x == 0) return x;
+      return is_nan(x) ? nan : x > 0 ? high : low;
+    }
+  }
+};
+
 }  // namespace op
 
 // ---- body ----
