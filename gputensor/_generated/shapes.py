@@ -415,6 +415,33 @@ def refuses_TT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b)
     return kernel
 
+def refuses_TTPPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            and (d is None or d._autograd is None)
+            and f._autograd is None
+        ):
+            check(operator.short_name, a, b, c, d, f)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TTPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, b, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
 def refuses_TTPVTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
         if not (
@@ -1382,6 +1409,44 @@ def records_TTN(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTOOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if c is not None and c._autograd is not None:
+            check_constant(operator, 2, c)
+        if d is not None and d._autograd is not None:
+            check_constant(operator, 3, d)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if c is not None and c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTPVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
         if (
@@ -1398,6 +1463,29 @@ def records_TTPVVVVVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTTOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if d is not None and d._autograd is not None:
+            check_constant(operator, 3, d)
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            or (node := record(kind, a, b, c)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
         return finish(result, node)
@@ -1909,6 +1997,21 @@ def casts_T(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TCV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TT(operator, fixed, is_widest):
     def kernel(key_set, a, b):
         device = device_of[key_set & AUTOCAST]
@@ -1921,6 +2024,38 @@ def casts_TT(operator, fixed, is_widest):
             b = cast(b, to, device)
             key_set = (a._keys | b._keys | include) & keep
             return operator.table[key_set](key_set, a, b)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTOOV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTOV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel
@@ -2097,6 +2232,23 @@ def casts_TTTVV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TTTVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            key_set = (a._keys | b._keys | c._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TTV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c):
         device = device_of[key_set & AUTOCAST]
@@ -2141,6 +2293,22 @@ def casts_TTVVV(operator, fixed, is_widest):
             b = cast(b, to, device)
             key_set = (a._keys | b._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f)
         finally:
             put(before)
     return kernel

@@ -26,6 +26,11 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "softmax_backward": lambda: calls._softmax_backward_data,
     "log_softmax_backward": lambda: calls._log_softmax_backward_data,
     "nll_loss_backward": lambda: calls.nll_loss_backward,
+    "mse_loss_backward": lambda: calls.mse_loss_backward,
+    "smooth_l1_loss_backward": lambda: calls.smooth_l1_loss_backward,
+    "huber_loss_backward": lambda: calls.huber_loss_backward,
+    "binary_cross_entropy_backward": lambda: calls.binary_cross_entropy_backward,
+    "soft_margin_loss_backward": lambda: calls.soft_margin_loss_backward,
     "unfold_backward": lambda: calls.unfold_backward,
     "embedding_backward": lambda: calls.embedding_backward,
     "_unsafe_masked_index": lambda: calls._unsafe_masked_index,
@@ -85,7 +90,8 @@ def __getattr__(name: str) -> Any:
         return _CALLS[name]()
     # when a derivative asks: most programs need none of these
     for module in [m for prefix, m in _MODULES.items() if name.startswith(prefix)] or [
-        "formulas_nn"
+        "formulas_nn",
+        "formulas_loss",
     ]:
         found = getattr(import_module(f"{__package__}.{module}"), name, None)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Losses: nll_loss with its gradient; cross_entropy_loss and mse_loss, which are made of others.
+"""Losses of classes: nll_loss with its gradient, and cross_entropy_loss, which is made of others.
 
 Note [Targets outside the classes]: on the CPU an IndexError names the first one. On a CUDA device
 nobody waits for the kernel, so it fails there, as an assertion that the next synchronisation
@@ -14,15 +14,15 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
-from ..core.dtype import COMPLEX, FLOATING
+from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
+from .criterion import MEAN, NONE, SUM, check_reduction
 
-NONE, MEAN, SUM = range(3)
 IGNORE_INDEX = -100
 
 
@@ -158,8 +158,7 @@ def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reducti
             wanted = errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))
             rule = f"be {wanted}, a number for each class"
             raise errors.wrong_shape(op, "weight", rule, weight)
-    if reduction not in (NONE, MEAN, SUM):
-        raise errors.wrong_value(op, "reduction", "be 0 (none), 1 (mean) or 2 (sum)", reduction)
+    check_reduction(op, reduction)
 
 
 # --- made of other operators ----------------------------------------------------------------------
@@ -265,13 +264,3 @@ def _smoothed(
     elif reduction == SUM:
         each = calls.sum(each)
     return of_targets * (1 - smoothing) + each * _share(smoothing, logs._geometry.sizes[dim])
-
-
-def mse_loss(key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
-    difference = calls.sub_Tensor(self, target)
-    if difference._geometry.dtype.category == COMPLEX:
-        raise errors.wrong_dtype("mse_loss", "self", "be real", self)
-    squares = difference * difference
-    if reduction == NONE:
-        return squares
-    return calls.mean(squares) if reduction == MEAN else calls.sum(squares)

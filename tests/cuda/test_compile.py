@@ -48,6 +48,7 @@ REGISTERS = {
     "loss_sums": 40, "loss_parts": 40, "gather_strided": 80, "scatter_strided": 80,
     "nonzero_elements": 40, "nonzero_sums": 40, "nonzero_parts": 56,
     "ternary_contiguous": 72, "ternary_strided": 96, "scan_strided": 128,
+    "criterion_contiguous": 56, "criterion_strided": 72,
 }  # fmt: skip
 
 # Functors that are called: what a call keeps in memory by convention counts as spilled.

@@ -84,11 +84,6 @@ def _cross_entropy(x, target, weight=None, reduction=MEAN, ignore_index=-100, la
     return each.sum() / count if reduction == MEAN else each.sum()
 
 
-def _mse(x, target, reduction=MEAN):
-    squares = (x.astype(np.float64) - target.astype(np.float64)) ** 2
-    return squares if reduction == NONE else squares.mean() if reduction == MEAN else squares.sum()
-
-
 def _samples(*, defaults: bool) -> list[S]:
     """Reductions, with and without weights and ignored rows; some leave out what has a default."""
     made = []
@@ -203,20 +198,6 @@ ROWS = [
                 "cross_entropy: 'target' must be floating",
             ),
         ),
-    ),
-    Row(
-        "mse_loss",
-        [
-            *[S(T(2, 3), T(2, 3), reduction) for reduction in (NONE, MEAN, SUM)],
-            S(T(2, 3), T(3)),
-            S(T(), T()),
-        ],
-        _mse,
-        ulp={float16: 4, bfloat16: 4, float32: 4, float64: 4},
-        device_ulp=4,
-        why="six squares of small numbers, exact but for the division of the mean; f16 and bf16 "
-        "round each step",
-        dtypes=FLOATS,
     ),
     Row(
         "nll_loss",

@@ -285,6 +285,11 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
         return op_pairwise_distance.table[key_set](key_set, x1, x2, p, eps, keepdim)
     except Exception as error: _refuse(error, "pairwise_distance", locals()); raise
 
+def call_pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
+    include, keep = _state.get()
+    key_set = (x1._keys | x2._keys | include) & keep
+    return op_pairwise_distance.table[key_set](key_set, x1, x2, p, eps, keepdim)
+
 op_cosine_similarity = _define(
     "aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor")
 def cosine_similarity(x1, x2, dim=1, eps=1e-08):

@@ -81,9 +81,3 @@ def call_cross_entropy_loss(
     return op_cross_entropy_loss.table[key_set](
         key_set, self, target, weight, reduction, ignore_index, label_smoothing,
     )
-
-op_mse_loss = _define("aten::mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")
-def call_mse_loss(self, target, reduction=1):
-    include, keep = _state.get()
-    key_set = (self._keys | target._keys | include) & keep
-    return op_mse_loss.table[key_set](key_set, self, target, reduction)

@@ -360,6 +360,11 @@ def Tensor_any(self, dim=None, keepdim=False):
         return op_any_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "any", locals()); raise
 
+def call_any(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_any.table[key_set](key_set, self)
+
 def call_any_dim(self, dim, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep

@@ -28,10 +28,6 @@ def install() -> None:
         _operators.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
         casts(CPU="fp32"),
     )
-    impl(
-        _operators.mse_loss, "CompositeImplicitAutograd", native.mse_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
 
 
 class NllLossBackward0(_Node):

@@ -286,6 +286,16 @@ def target_out_of_range(op: str, target: int, classes: int) -> GpuTensorError:
     return must(op, "target", rule, Got(str(target)), kind=IndexRangeError)
 
 
+def other_target_sizes(op: str, input: Any, target: Any) -> str:
+    """Text of a warning."""
+    rule = f"have input's sizes {list(input)}, or both are broadcast"
+    return f"{op}: 'target' should {rule} (got {list(target)})"
+
+
+def no_probability(op: str) -> GpuTensorError:
+    return must(op, "self", "be in [0, 1]", Got("another number"))
+
+
 def index_out_of_range(op: str, index: int, dim: int, size: int, wraps: bool) -> GpuTensorError:
     rule = f"be in [{-size if wraps else 0}, {size - 1}] at dimension {dim}"
     return must(op, "index", rule, Got(str(index)), kind=IndexRangeError)

@@ -1,8 +1,6 @@
 """`gt.nn.functional`: operators under the signatures of `torch.nn.functional`.
 
-Names instead of numbers for `reduction`, and PyTorch's order of arguments; what is computed is the
-operators' business. `size_average` and `reduce`, which PyTorch has deprecated, keep their places
-and must be left out.
+PyTorch's order of arguments; what is computed is the operators' business.
 """
 
 from __future__ import annotations
@@ -12,15 +10,15 @@ from typing import Any
 
 from ..._generated import calls, functions
 from ...core import errors
-from ...core.arguments import flag, real
+from ...core.arguments import flag
 from ...core.dtype import dtype as _dtype
-from ...iterator.broadcast import broadcast_sizes
 from ...structured import arguments
 from ...tensor.tensor import Tensor
-from . import activation, attention, dropouts, normalization, pooling, tables
+from . import activation, attention, dropouts, loss, normalization, pooling, tables
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .dropouts import *  # noqa: F403
+from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .tables import *  # noqa: F403
@@ -32,9 +30,9 @@ _OF_GT = (
 )  # fmt: skip
 
 __all__ = [
-    "bilinear", "channel_shuffle", "cross_entropy", "fold", "linear", "log_softmax", "mse_loss",
-    "nll_loss", "pad", "pixel_shuffle", "pixel_unshuffle", "relu", "softmax", "softmin", "unfold",
-    *activation.__all__, *attention.__all__, *dropouts.__all__, *normalization.__all__,
+    "bilinear", "channel_shuffle", "fold", "linear", "log_softmax", "pad", "pixel_shuffle",
+    "pixel_unshuffle", "relu", "softmax", "softmin", "unfold", *activation.__all__,
+    *attention.__all__, *dropouts.__all__, *loss.__all__, *normalization.__all__,
     *pooling.__all__, *tables.__all__, *_OF_GT,
 ]  # fmt: skip
 
@@ -43,9 +41,6 @@ def __getattr__(name: str) -> Any:
     if name in _OF_GT:
         return getattr(functions, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -93,73 +88,6 @@ def softmin(
     """softmax of -input along dim. Raises: ArgumentTypeError without a dim."""
     _tensors("softmin", input=input)
     return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
-
-
-def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Minus the log-probability of each target class, weighted; their mean by weight, sum, or each.
-
-    Args:
-        input: log-probabilities, (C), (N, C) or (N, C, d1, ...), floating.
-        target: classes, (), (N) or (N, d1, ...), int64 or uint8.
-        weight: (C), a factor for each class.
-        ignore_index: a target that counts nothing.
-        reduction: "mean", "sum" or "none".
-    Raises: IndexRangeError on the CPU for a target that is no class; on a CUDA device an assertion
-        fails there, which the next synchronisation reports.
-    """
-    _tensors("nll_loss", input=input, target=target, weight=weight)
-    number = _reduction("nll_loss", reduction, size_average, reduce)
-    return calls.nll_loss_nd(input, target, weight, number, ignore_index)
-
-
-def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:  # fmt: skip
-    """nll_loss of log_softmax over the classes.
-
-    Args:
-        input: (C), (N, C) or (N, C, d1, ...), any numbers.
-        target: as in `nll_loss`, or probabilities of input's sizes and dtype.
-        label_smoothing: in [0, 1], the share of the loss that all classes have in equal parts.
-    Raises: as `nll_loss`.
-    """
-    _tensors("cross_entropy", input=input, target=target, weight=weight)
-    number = _reduction("cross_entropy", reduction, size_average, reduce)
-    return calls.cross_entropy_loss(
-        input,
-        target,
-        weight,
-        number,
-        ignore_index,
-        real("cross_entropy", "label_smoothing", label_smoothing),
-    )
-
-
-def mse_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean", weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Squared differences; their mean, sum, or each. weight: a factor for each and the mean."""
-    _tensors("mse_loss", input=input, target=target, weight=weight)
-    number = _reduction("mse_loss", reduction, size_average, reduce)
-    x, y = input, target
-    sizes = broadcast_sizes(tuple(x.shape), tuple(y.shape))
-    if x.ndim != y.ndim and sizes is not None:  # so that a 0-d operand counts in promotion
-        x, y = x.expand(sizes), y.expand(sizes)
-    if weight is None:
-        return calls.mse_loss(x, y, number)
-    each = calls.mul_Tensor(calls.mse_loss(x, y, 0), weight)
-    if reduction == "none":
-        return each
-    total = calls.sum(each)
-    if reduction == "sum":
-        return total
-    return total / calls.sum(weight.expand(each.shape))
 
 
 # --- shape ----------------------------------------------------------------------------------------
@@ -230,14 +158,3 @@ def _given(op: str, dim: int | None) -> int:
     if dim is None:
         raise errors.not_given(op, "dim")
     return arguments.integer(op, "dim", dim)
-
-
-def _reduction(op: str, reduction: str, size_average: Any, reduce: Any) -> int:
-    for arg, value in (("size_average", size_average), ("reduce", reduce)):
-        if value is not None:
-            raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
-    if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
-        raise errors.must(
-            op, "reduction", "be 'none', 'mean' or 'sum'", reduction, kind=errors.ArgumentValueError
-        )
-    return _REDUCTIONS[reduction]

@@ -1,0 +1,85 @@
+"""What derivatives of losses call; see formulas.py. `through` is the product of two gradients.
+
+A gradient has the sizes of all operands together, by whose number of elements a mean shares it out.
+Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls, functions
+from ..tensor.tensor import Tensor
+
+_MEAN = 1  # at::Reduction
+
+
+def _shared(gradient: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
+    if weight is not None:
+        gradient = gradient * weight
+    if reduction != _MEAN or not gradient._geometry.numel:
+        return gradient
+    return gradient / gradient._geometry.numel
+
+
+def mse_double_backward(through: Tensor, reduction: int) -> Tensor:
+    return _shared(2 * through, None, reduction)
+
+
+def smooth_l1_double_backward(
+    through: Tensor, self: Tensor, target: Tensor, reduction: int, beta: float
+) -> Tensor:
+    inner = calls.abs(self - target) < beta
+    return _shared(functions.where(inner, through / beta, 0), None, reduction)
+
+
+def huber_double_backward(
+    through: Tensor, self: Tensor, target: Tensor, reduction: int, delta: float
+) -> Tensor:
+    inner = calls.abs(self - target) < delta
+    return _shared(functions.where(inner, through, 0), None, reduction)
+
+
+# --- binary cross entropy -------------------------------------------------------------------------
+
+_LEAST = 1e-12
+
+
+def bce_target_backward(grad: Tensor, self: Tensor, weight: Any, reduction: int) -> Tensor:
+    odds = calls.log1p(-self) - calls.log(self)
+    return _shared(grad * odds, weight, reduction)
+
+
+def bce_double_backward(
+    through: Tensor, self: Tensor, target: Tensor, weight: Any, reduction: int
+) -> Tensor:
+    x, rest = self + _LEAST, 1 - self + _LEAST
+    curve = (self * self - 2 * self * target + target) / (x * x * (rest * rest))
+    return _shared(through * curve, weight, reduction)
+
+
+def bce_target_double_backward(
+    through: Tensor, self: Tensor, weight: Any, reduction: int
+) -> Tensor:
+    return _shared(-through / ((self + _LEAST) * (1 - self + _LEAST)), weight, reduction)
+
+
+def bce_with_logits_backward(
+    grad: Tensor, self: Tensor, target: Tensor, weight: Any, pos_weight: Any, reduction: int
+) -> Tensor:
+    share = calls.sigmoid(self)
+    if pos_weight is None:
+        slope = share - target
+    else:
+        positive = pos_weight * target
+        slope = (positive + 1 - target) * share - positive
+    return _shared(grad * slope, weight, reduction)
+
+
+def bce_with_logits_target_backward(
+    grad: Tensor, self: Tensor, weight: Any, pos_weight: Any, reduction: int
+) -> Tensor:
+    slope = -self
+    if pos_weight is not None:
+        slope = slope + (1 - pos_weight) * calls.log_sigmoid(self)
+    return _shared(grad * slope, weight, reduction)

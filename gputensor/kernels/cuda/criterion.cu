@@ -1,0 +1,116 @@
+// out[i] = op::OP(x[i], target[i], scalars), or of a gradient before them  family: criterion
+// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
+//          dimension, inputs also stay, step or turn; strided: any strides.
+// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
+//          any dtypes by code, computed in scalar_t.
+// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
+//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
+//          turns, static.
+// Numbers  f16 and bf16 are computed in f32 and rounded once. share: 1 by the number of elements of
+//          a mean, else 1. What is no probability is an assertion that fails on the device.
+#include "arithmetic.cuh"
+#include "computed.cuh"
+#include "functions.cuh"
+
+namespace op {
+
+template <class T> DEVICE T at_least(T x, T low) { return x < low ? low : x; }
+
+struct binary_cross_entropy : takes<2, 0> {
+  template <class T> static DEVICE T of(T x, T target) {
+    assert(x >= 0 && x <= 1 && "a probability is outside [0, 1]");
+    const T rest = at_least(math_log1p(-x), (T)-100);
+    return (target - 1) * rest - target * at_least(math_log(x), (T)-100);
+  }
+};
+
+struct binary_cross_entropy_backward : takes<3, 1> {
+  template <class T> static DEVICE T of(T grad, T x, T target, T share) {
+    return share * grad * (x - target) / at_least((1 - x) * x, (T)1e-12);
+  }
+};
+
+struct huber_loss : takes<2, 1> {
+  template <class T> static DEVICE T of(T x, T target, T delta) {
+    const T apart = math_abs(x - target);
+    return apart <= delta ? (T)0.5 * apart * apart : delta * (apart - (T)0.5 * delta);
+  }
+};
+
+struct huber_loss_backward : takes<3, 2> {
+  template <class T> static DEVICE T of(T grad, T x, T target, T share, T delta) {
+    const T apart = x - target, whole = share * grad;
+    return whole * (apart < -delta ? -delta : apart > delta ? delta : apart);
+  }
+};
+
+struct mse_loss : takes<2, 0> {
+  template <class T> static DEVICE T of(T x, T target) { return (x - target) * (x - target); }
+};
+
+struct mse_loss_backward : takes<3, 1> {
+  template <class T> static DEVICE T of(T grad, T x, T target, T share) {
+    return 2 * share * (x - target) * grad;
+  }
+};
+
+struct smooth_l1_loss : takes<2, 1> {
+  template <class T> static DEVICE T of(T x, T target, T beta) {
+    const T apart = math_abs(x - target);
+    return apart < beta ? (T)0.5 * apart * apart / beta : apart - (T)0.5 * beta;
+  }
+};
+
+struct smooth_l1_loss_backward : takes<3, 2> {
+  template <class T> static DEVICE T of(T grad, T x, T target, T share, T beta) {
+    const T apart = x - target, whole = share * grad;
+    return apart <= -beta ? -whole : apart >= beta ? whole : whole * apart / beta;
+  }
+};
+
+}  // namespace op
+
+// ---- body ----
+#ifndef OP
+#define OP mse_loss
+#endif
+#include "defaults.cuh"
+typedef contiguous_call_of<op::OP> contiguous_call;
+typedef strided_call_of<op::OP, DIMS> strided_call;
+
+#if HAS_LAYOUT(CONTIGUOUS)
+extern "C" __global__ void __launch_bounds__(THREADS)
+criterion_contiguous(const contiguous_call p) {
+  compute_contiguous<op::OP, scalar_t>(p);
+}
+#endif
+
+#if HAS_LAYOUT(STRIDED)
+extern "C" __global__ void __launch_bounds__(THREADS) criterion_strided(const strided_call p) {
+  compute_strided<op::OP, acc_t, DIMS>(p);
+}
+#endif
+
+#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
+#ifndef TYPES
+#define TYPES scalar_t, scalar_t, scalar_t
+#endif
+#include "operand_defines.cuh"
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_call_of<op::OP, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+criterion_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, computed_body<op::OP, scalar_t, rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_call_of<op::OP, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+criterion_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, computed_body<op::OP, scalar_t, turned_call>{p}, shared);
+}
+#endif

@@ -1,0 +1,432 @@
+"""Losses of `gt.nn.functional`, under the signatures of torch.nn.functional.
+
+Names instead of numbers for `reduction`. `size_average` and `reduce`, which PyTorch has deprecated,
+keep their places and must be left out.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated import calls
+from ...autograd.modes import no_grad
+from ...core import errors
+from ...core.arguments import real
+from ...iterator.broadcast import broadcast_sizes
+from ...tensor.tensor import Tensor
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
+    "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
+    "linear_cross_entropy", "margin_ranking_loss", "mse_loss", "multilabel_soft_margin_loss",
+    "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]  # fmt: skip
+
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+# --- of classes -----------------------------------------------------------------------------------
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Minus the log-probability of each target class, weighted; their mean by weight, sum, or each.
+
+    Args:
+        input: log-probabilities, (C), (N, C) or (N, C, d1, ...), floating.
+        target: classes, (), (N) or (N, d1, ...), int64 or uint8.
+        weight: (C), a factor for each class.
+        ignore_index: a target that counts nothing.
+        reduction: "mean", "sum" or "none".
+    Raises: IndexRangeError on the CPU for a target that is no class; on a CUDA device an assertion
+        fails there, which the next synchronisation reports.
+    """
+    _tensors("nll_loss", weight, input=input, target=target)
+    number = _reduction("nll_loss", reduction, size_average, reduce)
+    return calls.nll_loss_nd(input, target, weight, number, ignore_index)
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """nll_loss of log_softmax over the classes.
+
+    Args:
+        input: (C), (N, C) or (N, C, d1, ...), any numbers.
+        target: as in `nll_loss`, or probabilities of input's sizes and dtype.
+        label_smoothing: in [0, 1], the share of the loss that all classes have in equal parts.
+    Raises: as `nll_loss`.
+    """
+    _tensors("cross_entropy", weight, input=input, target=target)
+    number = _reduction("cross_entropy", reduction, size_average, reduce)
+    return calls.cross_entropy_loss(
+        input,
+        target,
+        weight,
+        number,
+        ignore_index,
+        real("cross_entropy", "label_smoothing", label_smoothing),
+    )
+
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0, options: None = None,
+) -> Tensor:  # fmt: skip
+    """cross_entropy of input @ linear_weight.t() + linear_bias.
+
+    Args:
+        input: (in_features) or (N, in_features).
+        linear_weight: (C, in_features), or (C, d1, ..., in_features) for targets (N, d1, ...).
+        options: of PyTorch's chunks; must be left out.
+    """
+    op = "linear_cross_entropy"
+    _tensors(op, linear_bias, input=input, linear_weight=linear_weight, target=target)
+    if options is not None:
+        raise errors.must(op, "options", "be left out", options)
+    if input.ndim not in (1, 2):
+        raise errors.wrong_shape(op, "input", "have one or two dimensions", input)
+    outer = tuple(linear_weight.shape[:-1])
+    if linear_weight.ndim < 2 or linear_weight.shape[-1] != input.shape[-1]:
+        rule = f"have two dimensions or more, the last of size {input.shape[-1]}, as input's"
+        raise errors.wrong_shape(op, "linear_weight", rule, linear_weight)
+    if linear_bias is not None and tuple(linear_bias.shape) != outer:
+        raise errors.wrong_shape(op, "linear_bias", f"have sizes {list(outer)}", linear_bias)
+    if len(outer) > 1 and input.ndim == 1:
+        raise errors.wrong_shape(op, "input", "have samples beside this linear_weight", input)
+    sizes = (*input.shape[:-1], *outer)
+    if ignore_index is not None and tuple(target.shape) == sizes:
+        rule = "be left out where target holds probabilities"
+        raise errors.must(op, "ignore_index", rule, ignore_index)
+    rows = linear_weight.reshape(math.prod(outer), input.shape[-1])
+    bias = None if linear_bias is None else linear_bias.reshape(math.prod(outer))
+    return cross_entropy(
+        calls.linear(input, rows, bias).reshape(sizes), target, weight, reduction=reduction,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
+
+
+# --- of differences -------------------------------------------------------------------------------
+
+
+def l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Absolute differences; their mean, sum, or each. weight: a factor for each and the mean."""
+    number = _reduction("l1_loss", reduction, size_average, reduce)
+    x, y = _together("l1_loss", input, target, weight)
+    if weight is None:
+        return calls.l1_loss(x, y, number)
+    return _weighed(calls.l1_loss(x, y, 0), weight, number)
+
+
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Squared differences; their mean, sum, or each. weight: a factor for each and the mean."""
+    number = _reduction("mse_loss", reduction, size_average, reduce)
+    x, y = _together("mse_loss", input, target, weight)
+    if weight is None:
+        return calls.mse_loss(x, y, number)
+    return _weighed(calls.mse_loss(x, y, 0), weight, number)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Half the squared differences; delta times them less delta / 2 where they are above delta.
+
+    weight: a factor for each, which does not count in the mean.
+    """
+    number = _reduction("huber_loss", reduction)
+    x, y = _together("huber_loss", input, target, weight)
+    delta = real("huber_loss", "delta", delta)
+    if weight is None:
+        return calls.huber_loss(x, y, number, delta)
+    return _reduced(calls.huber_loss(x, y, 0, delta) * weight, number)
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", beta: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """Differences less beta / 2; squared, by 2 * beta, where they are below beta."""
+    number = _reduction("smooth_l1_loss", reduction, size_average, reduce)
+    x, y = _together("smooth_l1_loss", input, target, None)
+    beta = real("smooth_l1_loss", "beta", beta)
+    return calls.smooth_l1_loss(x, y, number, beta) if beta else calls.l1_loss(x, y, number)
+
+
+def _together(
+    op: str, input: Tensor, target: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Both in the sizes of both; in one dtype where one of them is 0-d."""
+    _tensors(op, weight, input=input, target=target)
+    x, y = tuple(input.shape), tuple(target.shape)
+    if weight is not None and tuple(weight.shape) != x:
+        raise errors.must(op, "weight", f"have input's sizes {list(x)}", weight,
+                          kind=errors.ArgumentValueError)  # fmt: skip
+    if x == y:
+        return input, target
+    warnings.warn(errors.other_target_sizes(op, x, y), UserWarning, stacklevel=3)
+    sizes = broadcast_sizes(x, y)
+    return (input, target) if sizes is None else (input.expand(sizes), target.expand(sizes))
+
+
+def _weighed(each: Tensor, weight: Tensor, number: int) -> Tensor:
+    each = each * weight
+    return calls.sum(each) / calls.sum(weight) if number == 1 else _reduced(each, number)
+
+
+# --- of probabilities -----------------------------------------------------------------------------
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-(target * log(input) + (1 - target) * log(1 - input)), weighted.
+
+    Args:
+        input: probabilities, in [0, 1]; their logarithms count -100 at least.
+        target: in input's sizes. weight: broadcast to them.
+    """
+    number = _reduction("binary_cross_entropy", reduction, size_average, reduce)
+    _alike("binary_cross_entropy", input, target, weight)
+    return calls.binary_cross_entropy(input, target, weight, number)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """binary_cross_entropy of sigmoid(input), which loses no digits.
+
+    weight: broadcast to input's sizes. pos_weight: how often what is positive counts, likewise.
+    """
+    op = "binary_cross_entropy_with_logits"
+    number = _reduction(op, reduction, size_average, reduce)
+    _alike(op, input, target, weight)
+    _tensors(op, pos_weight)
+    return calls.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
+
+
+def _alike(op: str, input: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    _tensors(op, weight, input=input, target=target)
+    if input.shape != target.shape:
+        rule = f"have input's sizes {list(input.shape)}"
+        raise errors.must(op, "target", rule, target, kind=errors.ArgumentValueError)
+
+
+def kl_div(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", log_target: bool = False,
+) -> Tensor:  # fmt: skip
+    """target * (log(target) - input), the divergence of distributions.
+
+    Args:
+        input: logarithms of probabilities. target: probabilities, or with log_target logarithms.
+        reduction: "batchmean" also, the sum by the size of the first dimension.
+    """
+    is_by_batch = reduction == "batchmean"
+    number = _reduction("kl_div", "sum" if is_by_batch else reduction, size_average, reduce)
+    _tensors("kl_div", input=input, target=target)
+    found = calls.kl_div(input, target, number, log_target)
+    return found / input.shape[0] if is_by_batch and input.ndim else found
+
+
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+    size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """exp(input) - target * input, of counts; without log_input, input - target * log(input + eps).
+
+    full: with Stirling's approximation of log(target!).
+    """
+    number = _reduction("poisson_nll_loss", reduction, size_average, reduce)
+    _tensors("poisson_nll_loss", input=input, target=target)
+    return calls.poisson_nll_loss(input, target, log_input, full, eps, number)
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """0.5 * (log(var) + (input - target)**2 / var), and a constant where full.
+
+    var: not negative, in input's sizes, or without or with 1 in the last place of another; at least
+        eps counts, with no gradient there. Its values are waited for.
+    """
+    op = "gaussian_nll_loss"
+    number = _reduction(op, reduction)
+    _tensors(op, input=input, target=target)
+    if not isinstance(var, Tensor):
+        var = calls.full_like(input, real(op, "var", var))
+    if bool(calls.any(var < 0)):
+        rule = "hold no negative number"
+        raise errors.must(op, "var", rule, var, kind=errors.ArgumentValueError)
+    if var.shape != input.shape:
+        x, v = tuple(input.shape), tuple(var.shape)
+        if x[:-1] == v:
+            var = var.unsqueeze(-1)
+        elif len(x) != len(v) or sum([b for a, b in zip(x, v) if a != b]) != 1:
+            rule = f"have input's sizes {list(x)}, one of them 1 or the last left out"
+            raise errors.must(op, "var", rule, var, kind=errors.ArgumentValueError)
+    var = var.clone()
+    with no_grad():
+        var.clamp_(min=eps)
+    difference = input - target
+    each = 0.5 * (calls.log(var) + difference * difference / var)
+    return _reduced(each + 0.5 * math.log(2 * math.pi) if full else each, number)
+
+
+# --- of margins -----------------------------------------------------------------------------------
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """log(1 + exp(-target * input)); target holds 1 and -1."""
+    number = _reduction("soft_margin_loss", reduction, size_average, reduce)
+    _tensors("soft_margin_loss", input=input, target=target)
+    return calls.soft_margin_loss(input, target, number)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over the last dimension of binary_cross_entropy_with_logits; of that the reduction.
+
+    weight: (C), a factor for each class.
+    """
+    op = "multilabel_soft_margin_loss"
+    number = _reduction(op, reduction, size_average, reduce)
+    _tensors(op, weight, input=input, target=target)
+    if not input.ndim:
+        raise errors.wrong_shape(op, "input", "have a dimension of classes", input)
+    each = target * calls.log_sigmoid(input) + (1 - target) * calls.log_sigmoid(-input)
+    each = -each if weight is None else -each * weight
+    return _reduced(calls.sum_dim_IntList(each, (input.ndim - 1,), False) / input.shape[-1], number)
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    number = _reduction("hinge_embedding_loss", reduction, size_average, reduce)
+    _tensors("hinge_embedding_loss", input=input, target=target)
+    return calls.hinge_embedding_loss(input, target, margin, number)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, -target * (input1 - input2) + margin)."""
+    op = "margin_ranking_loss"
+    number = _reduction(op, reduction, size_average, reduce)
+    _tensors(op, input1=input1, input2=input2, target=target)
+    for arg, x in (("input2", input2), ("target", target)):
+        if x.ndim != input1.ndim:
+            raise errors.wrong_shape(op, arg, f"have {input1.ndim} dimensions, as input1 has", x)
+    return calls.margin_ranking_loss(input1, input2, target, margin, number)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """1 - cos of the angle where target is 1, max(0, cos - margin) where it is -1.
+
+    input1, input2: (N, D), or (D) for a 0-d target.
+    """
+    number = _reduction("cosine_embedding_loss", reduction, size_average, reduce)
+    _tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
+    return calls.cosine_embedding_loss(input1, input2, target, margin, number)
+
+
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+    eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d by the p-norm.
+
+    swap: the distance from positive to negative counts where it is smaller.
+    """
+    op = "triplet_margin_loss"
+    number = _reduction(op, reduction, size_average, reduce)
+    _triplet(op, anchor, positive, negative, margin)
+    return calls.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, number)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
+    swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """triplet_margin_loss by a distance of one's own; by the 2-norm where it is left out."""
+    op = "triplet_margin_with_distance_loss"
+    number = _reduction(op, reduction)
+    _triplet(op, anchor, positive, negative, margin)
+    if distance_function is None:
+        return calls.triplet_margin_loss(
+            anchor, positive, negative, margin, 2.0, 1e-6, swap, number
+        )
+    near, far = distance_function(anchor, positive), distance_function(anchor, negative)
+    if swap:
+        far = calls.minimum(far, distance_function(positive, negative))
+    return _reduced(calls.clamp_min(near - far + margin, 0), number)
+
+
+def _triplet(op: str, anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> None:
+    _tensors(op, anchor=anchor, positive=positive, negative=negative)
+    for arg, x in (("positive", positive), ("negative", negative)):
+        if x.ndim != anchor.ndim:
+            raise errors.wrong_shape(op, arg, f"have {anchor.ndim} dimensions, as anchor has", x)
+    if not real(op, "margin", margin) > 0:
+        raise errors.must(op, "margin", "be positive", margin, kind=errors.ArgumentValueError)
+
+
+# --- what all check -------------------------------------------------------------------------------
+
+
+def _tensors(op: str, *weights: Any, **operands: Any) -> None:
+    """Operands must be tensors; weights may be left out."""
+    for arg, x in (*operands.items(), *[("weight", w) for w in weights if w is not None]):
+        if not isinstance(x, Tensor):
+            raise errors.not_a_tensor(op, arg, "a Tensor", x)
+
+
+def _reduced(each: Tensor, number: int) -> Tensor:
+    if number == 0:
+        return each
+    return calls.mean(each) if number == 1 else calls.sum(each)
+
+
+def _reduction(op: str, reduction: str, size_average: Any = None, reduce: Any = None) -> int:
+    for arg, value in (("size_average", size_average), ("reduce", reduce)):
+        if value is not None:
+            raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
+    if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
+        raise errors.must(
+            op, "reduction", "be 'none', 'mean' or 'sum'", reduction, kind=errors.ArgumentValueError
+        )
+    return _REDUCTIONS[reduction]
