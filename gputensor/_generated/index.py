@@ -37,25 +37,26 @@ chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy s
 slice slice_copy split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind
 unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm
 group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
-histogram: bincount histc histogram histogramdd join: block_diag broadcast_tensors cartesian_prod
-cat column_stack combinations concat concatenate dstack hstack meshgrid repeat_interleave row_stack
-stack tile vstack search: bucketize isin searchsorted distance: cdist cosine_similarity dist norm
-pairwise_distance pdist renorm activation: celu hardshrink prelu rrelu selu threshold rearrange:
-channel_shuffle fliplr flipud pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky
-cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr
-ormqr pinverse qr slogdet svd triangular_solve copy: clone flip resolve_conj resolve_neg
-complex_view: conj imag is_conj is_neg real view_as_complex view_as_complex_copy view_as_real
-view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var var_mean scan: cummax
-cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz
-triangle: diag diag_embed diagflat tril tril_indices triu triu_indices vander special: digamma
-erfinv i0 igamma igammac lgamma logit mvlgamma polygamma xlogy factory: empty empty_like
-empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like fill: fill
-fill_ zero_ gather: gather index_select take take_along_dim factor: geqrf lu_unpack scatter:
-index_add index_copy index_fill index_put index_reduce put scatter scatter_add scatter_reduce
-select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax:
-log_softmax softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ unique:
-unique_dim where: where
+criterion: binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
+margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram
+histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat
+concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize
+isin searchsorted distance: cdist cosine_similarity dist norm pairwise_distance pdist renorm
+activation: celu hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud
+pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det
+inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve
+copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real
+view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv:
+conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
+corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp
+calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
+tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma logit
+mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones
+ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ gather: gather index_select take
+take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill index_put
+index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order: kthvalue
+median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
+masked_scatter masked_select resize: resize_as_ unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -140,7 +141,7 @@ slice_scatter unfold_backward embedding: _embedding_bag _embedding_bag_forward_o
 embedding_backward embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot
 nonzero: nonzero nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar
 masked_scatter masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax
-amin any_dim logsumexp mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm
+amin any any_dim logsumexp mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm
 batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear
 bilinear einsum tensordot tensordot_out conv: convolution convolution_backward pool:
 _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
@@ -154,10 +155,14 @@ linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex linalg_lu_facto
 linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv
 linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max scan: cumprod cumsum logcumsumexp
 moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim calculus: diff
-histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim pairwise_distance
+calculus: diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
 _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: cross_entropy_loss mse_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd attention:
+loss: cross_entropy_loss nll_loss nll_loss_backward nll_loss_forward nll_loss_nd criterion:
+binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
+cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
+margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
+smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
 scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
 native_group_norm native_layer_norm rms_norm
 """)
@@ -435,8 +440,13 @@ _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
 _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
 histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
 histogramdd softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _safe_softmax _softmax
-_softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss mse_loss
-nll_loss nll_loss_backward nll_loss_forward nll_loss_nd attention:
+_softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss nll_loss
+nll_loss_backward nll_loss_forward nll_loss_nd criterion: binary_cross_entropy
+binary_cross_entropy.out binary_cross_entropy_backward binary_cross_entropy_with_logits
+binary_cross_entropy_with_logits.out cosine_embedding_loss hinge_embedding_loss huber_loss
+huber_loss.out huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss.out
+mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss.out smooth_l1_loss_backward
+soft_margin_loss soft_margin_loss.out soft_margin_loss_backward triplet_margin_loss attention:
 _scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention norm:
 _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
 _native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm

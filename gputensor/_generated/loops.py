@@ -116,4 +116,12 @@ LOOPS = {
         "log_softmax": "real_floating", "log_softmax_backward": "real_floating",
     },
     "loss": {"nll_loss": "", "nll_loss_backward": ""},
+    "criterion": {
+        "mse_loss": "promoted_real_floating", "mse_loss_backward": "promoted_real_floating",
+        "smooth_l1_loss": "promoted_real_floating",
+        "smooth_l1_loss_backward": "promoted_real_floating",
+        "huber_loss": "promoted_real_floating", "huber_loss_backward": "promoted_real_floating",
+        "binary_cross_entropy": "real_floating",
+        "binary_cross_entropy_backward": "real_floating",
+    },
 }

@@ -8,6 +8,7 @@ Source: aten/src/ATen/native/Loss.cpp.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls
@@ -47,7 +48,7 @@ def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
 # --- with loops -----------------------------------------------------------------------------------
 
 # What a number beside the operands must be.
-_NUMBERS = {
+_NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "beta": ("not be negative", lambda x: x >= 0),
     "delta": ("be positive", lambda x: x > 0),
 }
