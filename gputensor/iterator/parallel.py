@@ -17,8 +17,12 @@ from ..core.geometry import Sizes
 
 # PyTorch's at::internal::GRAIN_SIZE.
 GRAIN = 32768
-# Below this many elements, waking a second thread costs more than a pointwise loop gains.
+# Below this many elements, waking a second thread costs more than a bare ufunc gains.
 POINTWISE_FROM = 1 << 20
+# What a thread takes at a time: of a bare ufunc, which reads and writes once; and of a loop of
+# several ufuncs, whose results in between stay in the cache, and which is split from two on.
+BLOCK = 1 << 17
+COMPOSED_BLOCK = 1 << 15
 # Parts of one range differ in size by at most a share of 1 / this many per thread.
 _BLOCKS_PER_THREAD = 8
 
@@ -54,23 +58,26 @@ def block_size(shape: Sizes, numel: int, n_blocks: int) -> int:
 
 def pointwise(
     loop: Callable[..., Any], arrays: Sequence[Any], params: tuple[Any, ...],
-    out: np.ndarray[Any, Any],
+    out: np.ndarray[Any, Any], block: int = BLOCK,
 ) -> None:  # fmt: skip
-    """`loop(*arrays, *params, out)`, warnings off, in parts along `out`'s slowest dimension.
+    """`loop(*arrays, *params, out)`, warnings off, in blocks along a slow dimension of `out`.
 
-    arrays: ndarrays that broadcast to `out`, or numbers.
+    arrays: ndarrays that broadcast to `out`, or numbers. A thread takes the next block when it is
+    free, so that one whose CPU is busy elsewhere holds nobody up.
     """
     if out.ndim == 0 or out.size == 0:
         quiet.run(loop, *arrays, *params, out)
         return
-    dim = slowest_dim(out, cpu.get_num_threads())
+    dim = slowest_dim(out, -(-out.size // block))
+    rows = out.shape[dim]
+    step = max(1, block * rows // out.size)
 
-    def work(first: int, last: int) -> None:
+    def work(number: int) -> None:
+        first, last = number * step, (number + 1) * step
         parts = [_part(x, dim - out.ndim, first, last) for x in arrays]
         quiet.run(loop, *parts, *params, _part(out, dim - out.ndim, first, last))
 
-    rows = out.shape[dim]
-    cpu.parallel_for(0, rows, -(-GRAIN * rows // out.size), work)
+    cpu.share(-(-rows // step), cpu.get_num_threads(), lambda: work)
 
 
 def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:

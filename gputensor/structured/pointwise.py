@@ -13,9 +13,10 @@ they choose the width of accesses. The default dtype is not in it: changing that
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from numpy import may_share_memory
+from numpy import may_share_memory, ufunc
 
 from .._generated.loops import LOOPS
 from ..core import errors, number_range
@@ -30,6 +31,7 @@ from ..iterator import overlap, parallel
 from ..iterator.operands import RESIZE
 from ..iterator.plan import Plan, build
 from ..kernels import stub
+from ..kernels.cpu.pointwise import of_many
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
@@ -103,19 +105,21 @@ class CpuEntry:
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
     """
 
-    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "is_parallel", "has_numbers")
+    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "block", "has_numbers")
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.plan = plan
         self.geometry = plan.outputs[0].geometry
         kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
         self.has_numbers = any([kind in NUMBERS for kind in kinds])
-        self.loop = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, self.geometry.dtype)
-        self.is_parallel = plan.numel >= parallel.POINTWISE_FROM
+        result = self.geometry.dtype
+        bound = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, result)
+        self.loop = of_many(bound, kinds, result, plan.numel)
+        self.block = _block(self.loop, plan.numel)
         # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
         self.numpy_allocates = (
             (plan.elementwise_dense or _all_row_major(self.geometry, inputs))
-            and plan.numel > 0 and len(plan.sizes) > 0 and not self.is_parallel
+            and plan.numel > 0 and len(plan.sizes) > 0 and not self.block
         )  # fmt: skip
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
@@ -124,8 +128,8 @@ class CpuEntry:
             return
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
         try:
-            if self.is_parallel:
-                parallel.pointwise(self.loop, arrays, params, out._get_array())
+            if self.block:
+                parallel.pointwise(self.loop, arrays, params, out._get_array(), self.block)
             else:
                 run(self.loop, *arrays, *params, out._get_array())
         except OverflowError as error:
@@ -143,6 +147,13 @@ class CpuEntry:
         op = self.plan.op.removesuffix("_")
         names = self.plan.config.arg_names
         return too_large(error, op, self.plan.common_dtype, inputs, names)
+
+
+def _block(loop: Any, numel: int) -> int:
+    """Elements that a thread takes at a time; 0 where one call does it all."""
+    if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
+        return max(parallel.BLOCK, numel >> 4) if numel >= parallel.POINTWISE_FROM else 0
+    return parallel.COMPOSED_BLOCK if numel >= 2 * parallel.COMPOSED_BLOCK else 0
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
@@ -425,7 +436,7 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = No
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = make_entry(operator, rule, loop, self, (self, other), key)
-        if entry.is_parallel:
+        if entry.block:
             return general(self, (self, other))
         array = self._array
         if array is None:

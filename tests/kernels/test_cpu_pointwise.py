@@ -13,7 +13,9 @@ from gputensor.core.dtype import (
     ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, complex64, float16, float32, float64,
     int8, int32, int64, uint8,
 )  # fmt: skip
-from gputensor.kernels.cpu import binary, cast, comparison, quiet, unary, where
+from gputensor.kernels.cpu import (
+    binary, cast, comparison, pointwise, quiet, select, unary, where,
+)  # fmt: skip
 
 from .cpu_arrays import COMPLEXES, FLOATS, HALVES, INTEGERS, awkward, same_bits, small, wide
 
@@ -362,3 +364,91 @@ def test_no_loop_warns():
     with np.errstate(all="raise"):
         for loop in loops:
             quiet.run(loop, values[:, None], values[None, :])
+
+
+# --- many elements --------------------------------------------------------------------------------
+
+
+def _every(of):
+    """Each of the 65,536 values of a 16-bit dtype, four times."""
+    return np.tile(np.arange(1 << 16, dtype=np.uint16).view(of.np), 4)
+
+
+@pytest.mark.parametrize("of", [float16, bfloat16], ids=lambda d: d.short)
+@pytest.mark.parametrize("op", ["exp", "isnan", "sinc", "sqrt", "trunc"])
+def test_a_table_of_answers_gives_what_the_loop_gives(of, op):
+    x = _every(of)
+    to = bool_ if op == "isnan" else of
+    loop = unary.bind(op, (of,), of, to)
+    table = pointwise.of_many(loop, (of,), to, x.size)
+    assert table is not loop
+    found, expected = (np.empty(x.size, to.np) for _ in range(2))
+    quiet.run(table, x, found)
+    quiet.run(loop, x, expected)
+    same_bits(found, expected)
+
+
+def test_a_table_is_of_the_number_beside_it():
+    x = _every(float16)
+    times = pointwise.of_many(
+        binary.bind("mul", (float16, float), float16, float16), (float16, float), float16, x.size
+    )
+    out = np.empty_like(x)
+    for number in (2.0, 0.0, -0.0, 2.0):
+        quiet.run(times, x, number, out)
+        with np.errstate(all="ignore"):
+            same_bits(out, (x.astype(np.float32) * np.float32(number)).astype(np.float16))
+
+
+@pytest.mark.parametrize("op", ["add", "div"])
+def test_many_bf16_go_through_f32(op):
+    a, b = _every(bfloat16), _every(bfloat16)[::-1]
+    loop = binary.bind(op, (bfloat16, bfloat16), bfloat16, bfloat16)
+    wide = pointwise.of_many(loop, (bfloat16, bfloat16), bfloat16, a.size)
+    assert wide is not loop
+    found, expected = quiet.run(wide, a, b), quiet.run(loop, a, b)
+    is_nan = np.isnan(expected.astype(np.float32))
+    assert (np.isnan(found.astype(np.float32)) == is_nan).all()
+    same_bits(found[~is_nan], expected[~is_nan])
+
+
+@pytest.mark.parametrize(
+    "of", [np.bool_, np.int8, np.float16, np.float32, np.complex64, np.complex128]
+)
+def test_a_choice_by_bits_is_numpys(of):
+    random = np.random.default_rng(0)
+    a, b = (random.integers(0, 3, (64, 65)).astype(of) for _ in range(2))
+    condition = random.random((64, 65)) < 0.5
+    for x, y, c in (
+        (a, b, condition),
+        (a.T, b.T, condition.T),
+        (a, of(1), condition),
+        (a[:1], b, condition),
+        (a, b, condition[:, ::-1]),
+    ):
+        expected = np.where(c, x, y)
+        same_bits(select.where(c, x, y), expected)
+        out = np.broadcast_to(y, c.shape).copy()
+        select.where(c, x, out if np.ndim(y) == 2 else y, out)
+        same_bits(out, expected)
+
+
+def test_fmod_in_f64_is_cs():
+    random = np.random.default_rng(0)
+    a = (random.standard_normal(4096) * 10.0 ** random.integers(-9, 9, 4096)).astype(np.float32)
+    b = random.standard_normal(4096).astype(np.float32)
+    a[:4] = -0.0, 6.0, -6.0, 1e-40
+    b[:4] = 2.0, 3.0, 3.0, 1e-42
+    for x, y in (
+        (a, b),
+        (b, a),
+        (np.round(a), np.float32(0.5)),
+        (np.append(a, np.inf), 1.5),
+        (a, np.where(b > 0, np.inf, b).astype(np.float32)),
+        (a, np.round(b)),
+    ):
+        with np.errstate(all="ignore"):
+            found, expected = binary._floating_fmod(x, y), np.fmod(x, y)
+        is_nan = np.isnan(expected)
+        assert (np.isnan(found) == is_nan).all()
+        same_bits(found[~is_nan], expected[~is_nan])

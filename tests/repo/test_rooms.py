@@ -23,7 +23,7 @@ MOST_AT_THE_ROOT = 12
 # What families share, in folders whose other files are a family's: `copy.py`, `copy_plan.py`.
 SHARED = {
     "native": set(),
-    "kernels/cpu": {"cast", "pointwise", "quiet"},
+    "kernels/cpu": {"cast", "pointwise", "quiet", "select", "table"},
     "kernels/cuda": {
         "binding", "division", "launch", "module", "numbers", "pointwise_launch", "pointwise_plan",
         "prebuilt", "variants",

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
+from .select import where
 
 _ROOT = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -66,42 +67,42 @@ def _elu_backward(
         below = input_scale * (x + alpha * scale)
     else:
         below = input_scale * alpha * scale * np.exp(np.minimum(x, 0) * input_scale)
-    return np.where(x <= 0, grad * below, grad * scale)
+    return where(x <= 0, grad * below, grad * scale)
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    nearer = np.where(x > by, x - by, np.where(x < -by, x + by, x * 0))
+    nearer = where(x > by, x - by, where(x < -by, x + by, x * 0))
     return nearer
 
 
 def _softplus(x: Any, beta: Any, threshold: Any) -> Any:
     scaled = x * beta
-    return np.where(scaled > threshold, x, np.log1p(np.exp(scaled)) / beta)
+    return where(scaled > threshold, x, np.log1p(np.exp(scaled)) / beta)
 
 
 def _softplus_backward(grad: Any, x: Any, beta: Any, threshold: Any) -> Any:
     scaled = x * beta
     z = np.exp(scaled)
-    return np.where(scaled > threshold, grad, grad * z / (z + 1))
+    return where(scaled > threshold, grad, grad * z / (z + 1))
 
 
 def _hardswish_backward(grad: Any, x: Any) -> Any:
-    return np.where(x <= -3, 0, np.where(x < 3, grad * (x / 3 + 0.5), grad))
+    return where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
 
 
 def _log_sigmoid_backward(grad: Any, x: Any, buffer: Any) -> Any:
     is_negative = x < 0
     share = buffer / (1 + buffer)
-    return grad * (is_negative - np.where(is_negative, 1, -1) * share)
+    return grad * (is_negative - where(is_negative, 1, -1) * share)
 
 
 def _shrunk_backward(grad: Any, x: Any, by: Any) -> Any:
-    return np.where((x >= -by) & (x <= by), 0, grad)
+    return where((x >= -by) & (x <= by), 0, grad)
 
 
 LOOPS: dict[str, Callable[..., Any]] = {
-    "_prelu_kernel": lambda x, weight: np.where(x > 0, x, weight * x),
-    "elu": lambda x, alpha, scale, input_scale: np.where(
+    "_prelu_kernel": lambda x, weight: where(x > 0, x, weight * x),
+    "elu": lambda x, alpha, scale, input_scale: where(
         x < 0, np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale), x * scale
     ),
     "elu_backward": _elu_backward,
@@ -109,16 +110,16 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "gelu_backward": _gelu_backward,
     "gelu_tanh": lambda x: 0.5 * x * (1 + _gelu_inner(x)),
     "gelu_tanh_backward": _gelu_tanh_backward,
-    "hardshrink": lambda x, by: np.where((x >= -by) & (x <= by), 0, x),
+    "hardshrink": lambda x, by: where((x >= -by) & (x <= by), 0, x),
     "hardshrink_backward": _shrunk_backward,
     "hardsigmoid": lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6,
-    "hardsigmoid_backward": lambda grad, x: np.where((x > -3) & (x < 3), grad / 6, 0),
+    "hardsigmoid_backward": lambda grad, x: where((x > -3) & (x < 3), grad / 6, 0),
     "hardswish": lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
     "hardswish_backward": _hardswish_backward,
     "hardtanh": lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    "hardtanh_backward": lambda grad, x, low, high: np.where((x <= low) | (x >= high), 0, grad),
-    "leaky_relu": lambda x, slope: np.where(x > 0, x, x * slope),
-    "leaky_relu_backward": lambda grad, x, slope, _: np.where(x > 0, grad, grad * slope),
+    "hardtanh_backward": lambda grad, x, low, high: where((x <= low) | (x >= high), 0, grad),
+    "leaky_relu": lambda x, slope: where(x > 0, x, x * slope),
+    "leaky_relu_backward": lambda grad, x, slope, _: where(x > 0, grad, grad * slope),
     "log_sigmoid_backward": _log_sigmoid_backward,
     "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
     "mish_backward": _mish_backward,
@@ -130,5 +131,5 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "softshrink": _softshrink,
     "softshrink_backward": _shrunk_backward,
     "tanh_backward": lambda grad, y: grad * np.conjugate(1 - y * y),
-    "threshold": lambda x, threshold, value: np.where(x <= threshold, value, x),
+    "threshold": lambda x, threshold, value: where(x <= threshold, value, x),
 }

@@ -22,6 +22,7 @@ from .pointwise import (
     Input, Loop, arithmetic, computed, float32_ufunc, number_position, rounded, through_float32,
     typed, with_number,
 )  # fmt: skip
+from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -134,8 +135,29 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
 
 def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
-        return through_float32(op, ufunc, inputs, common, out)
+        return _function(op, _floating_fmod, inputs, common, out)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+
+
+# Quotients of f32 below this are exact enough in f64: their whole part is right, and the product of
+# that with the divisor is exact.
+_QUOTIENT = 2.0**25
+
+
+def _floating_fmod(a: Any, b: Any) -> Any:
+    """C's, which costs 14 ns; of f32 by four operations in f64 where no quotient is too large."""
+    if np.result_type(a, b) != np.float32 or np.size(a) + np.size(b) < 256:
+        return np.fmod(a, b)
+    wide, by = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    whole = np.divide(wide, by)
+    if not (np.maximum.reduce(whole, None) < _QUOTIENT > -np.minimum.reduce(whole, None)):
+        return np.fmod(a, b)
+    np.trunc(whole, whole)
+    np.multiply(whole, by, whole)
+    rest = np.subtract(wide, whole, whole).astype(np.float32)
+    if np.isnan(np.maximum.reduce(rest, None)):  # a divisor is infinite
+        return np.fmod(a, b)
+    return np.copysign(rest, a, rest)
 
 
 def _remainder(
@@ -148,8 +170,8 @@ def _remainder(
 
 
 def _floating_remainder(a: Any, b: Any) -> Any:
-    rest = np.fmod(a, b)
-    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    rest = _floating_fmod(a, b)
+    return where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
 
 
 # --- functions of arrays --------------------------------------------------------------------------
@@ -166,7 +188,7 @@ def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
 
 
 def _heaviside(x: Any, values: Any) -> Any:
-    return np.where(x == 0, values, (x > 0).astype(values.dtype))
+    return where(x == 0, values, (x > 0).astype(values.dtype))
 
 
 def _logaddexp(
@@ -180,11 +202,11 @@ def _logaddexp(
 def _complex_logaddexp(a: Any, b: Any) -> Any:
     """From the operand of the larger real part. Source: ATen/native/cpu/LogAddExp.h."""
     is_first = a.real >= b.real
-    low, high = np.where(is_first, b, a), np.where(is_first, a, b)
+    low, high = where(is_first, b, a), where(is_first, a, b)
     infinite = np.isinf(low.real) & (low.real == high.real)
     made = high + np.log1p(np.exp(low - high))
     both = np.log(np.exp(low) + np.exp(high))
-    return np.where(infinite, np.where(high.real < 0, low, both), made)
+    return where(infinite, where(high.real < 0, low, both), made)
 
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -201,8 +223,8 @@ def _integer_power(a: Any, b: Any) -> Any:
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)
-    inverse = np.where(a == -1, 1 - 2 * (b & 1), a == 1).astype(np.result_type(a, b))
-    return np.where(negative, inverse, np.power(a, np.where(negative, 0, b)))
+    inverse = where(a == -1, 1 - 2 * (b & 1), a == 1).astype(np.result_type(a, b))
+    return where(negative, inverse, np.power(a, where(negative, 0, b)))
 
 
 # Exponents that are no powers to compute. Source: ATen/native/cpu/PowKernel.cpp.
@@ -248,7 +270,7 @@ def _threshold(
     def loop(grad: Any, x: Any, threshold: Any, out: np.ndarray | None = None) -> np.ndarray:
         grad, x = _entered(grad, common, compute), _entered(x, common, compute)
         at = cast.number(threshold, compute.np)
-        kept = np.where(ufunc(x.astype(compute.np, copy=False), at), zero, grad)
+        kept = where(ufunc(x.astype(compute.np, copy=False), at), zero, grad)
         if out is None:
             return kept
         np.copyto(out, kept, casting="unsafe")

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.dtype import BOOL, INTEGER, bfloat16, dtype, float16, float32
 from ...core.number_range import in_64_bits, integer_range
-from . import cast
+from . import cast, table
 
 Loop = Callable[..., Any]
 Input = Any  # a dtype for an array, a Python number type for a number
@@ -55,6 +55,30 @@ def through_float32(
     if common in _HALF:
         return rounded_from_float32(ufunc, common)
     return arithmetic(op, ufunc, inputs, common, out)
+
+
+# Elements from which on bf16 is quicker through f32: ml_dtypes' own loops take 6 ns an element.
+_MANY = 512
+
+
+def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop:
+    """What does the same as `loop` for a large operand of 16-bit elements, or the loop itself."""
+    arrays = [place for place, given in enumerate(inputs) if not isinstance(given, type)]
+    if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
+        given = inputs[arrays[0]]
+        return table.looked_up(loop, arrays[0], given.np, out.np) if given in _HALF else loop
+    if numel > _MANY and isinstance(loop, np.ufunc) and all(i is bfloat16 for i in inputs):
+        return _in_float32(loop)
+    return loop
+
+
+def _in_float32(ufunc: np.ufunc) -> Loop:
+    def loop(*values: Any) -> Any:
+        wide = ufunc(*[x.astype(float32.np) for x in values[: ufunc.nin]])
+        out = values[ufunc.nin] if len(values) > ufunc.nin else None
+        return rounded(wide, bfloat16.np if wide.dtype == float32.np else wide.dtype, out)
+
+    return loop
 
 
 def float32_ufunc(ufunc: np.ufunc) -> Loop:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
+from .select import where
 
 # p_(k+1) from (x, k, p_k, p_(k-1)).
 Step = Callable[[Any, int, Any, Any], Any]
@@ -49,18 +50,18 @@ _gammaln, _zeta, _psi, _airy = map(_scipy, ("gammaln", "zeta", "psi", "airy"))
 
 
 def _airy_ai(x: Any) -> Any:
-    return np.where(np.isfinite(x), _airy(x)[0], np.nan)
+    return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
 def _digamma(x: Any) -> Any:
-    at_pole = np.where(np.isfinite(x) & (x < 0) & (x == np.floor(x)), np.nan, _psi(x))
-    at_pole = np.where(x == -np.inf, np.nan, at_pole)
-    return np.where(x == 0, np.copysign(np.inf, -x), at_pole)
+    at_pole = where(np.isfinite(x) & (x < 0) & (x == np.floor(x)), np.nan, _psi(x))
+    at_pole = where(x == -np.inf, np.nan, at_pole)
+    return where(x == 0, np.copysign(np.inf, -x), at_pole)
 
 
 def _logit(x: Any, eps: Any) -> Any:
     if eps >= 0:
-        x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x))
+        x = where(x < eps, eps, where(x > 1 - eps, 1 - eps, x))
     return np.log(x / (1 - x))
 
 
@@ -71,7 +72,7 @@ def _polygamma(x: Any, n: Any) -> Any:
         return _digamma(x)
     if n == 1:
         with_reflection = np.pi**2 / np.sin(np.pi * (x - np.trunc(x))) ** 2 - _zeta(2.0, 1 - x)
-        return np.where((x < 0) & (x != np.floor(x)), with_reflection, _zeta(2.0, x))
+        return where((x < 0) & (x != np.floor(x)), with_reflection, _zeta(2.0, x))
     sign = -1.0 if n % 2 == 0 else 1.0
     return sign * special.gamma(np.float64(n) + 1).astype(x.dtype) * _zeta_of(n + 1, x)
 
@@ -80,26 +81,26 @@ def _zeta_of(x: Any, q: Any) -> Any:
     """SciPy has no values for q < 0, where integer x have some: terms are summed up to q > 0."""
     x, q = np.broadcast_arrays(x, q)
     is_left = (q < 0) & (q != np.floor(q)) & (x > 1) & (x == np.floor(x)) & (q > -(2.0**20))
-    whole = np.where(is_left, np.ceil(-q), 0)
-    made = np.asarray(_zeta(x, np.where(is_left, q + whole, q)))
+    whole = where(is_left, np.ceil(-q), 0)
+    made = np.asarray(_zeta(x, where(is_left, q + whole, q)))
     for k in range(int(np.max(whole, initial=0))):
-        made = made + np.where(k < whole, (q + k) ** -x, 0)
-    made = np.where((x > 1) & (q <= 0) & (q == np.floor(q)), np.inf, made)
-    made = np.where((x > 1) & (q < 0) & (q != np.floor(q)) & ~is_left, np.nan, made)
-    return np.where(x == 1, np.inf, np.where(x < 1, np.nan, made)).astype(x.dtype)
+        made = made + where(k < whole, (q + k) ** -x, 0)
+    made = where((x > 1) & (q <= 0) & (q == np.floor(q)), np.inf, made)
+    made = where((x > 1) & (q < 0) & (q != np.floor(q)) & ~is_left, np.nan, made)
+    return where(x == 1, np.inf, where(x < 1, np.nan, made)).astype(x.dtype)
 
 
 def _spherical_j0(x: Any) -> Any:
-    return np.where(x == 0, 1, np.where(np.isinf(x), 0, np.sin(x) / x))
+    return where(x == 0, 1, where(np.isinf(x), 0, np.sin(x) / x))
 
 
 def _entr(x: Any) -> Any:
-    return np.where(x > 0, -x * np.log(x), np.where(x == 0, 0, np.where(x < 0, -np.inf, x)))
+    return where(x > 0, -x * np.log(x), where(x == 0, 0, where(x < 0, -np.inf, x)))
 
 
 def _times_log(log: Any) -> Callable[..., Any]:
     """The second operand's NaN stays, where the first one is 0 too."""
-    return lambda a, b: np.where(np.isnan(b), b, np.where(a == 0, 0, a * log(b)))
+    return lambda a, b: where(np.isnan(b), b, where(a == 0, 0, a * log(b)))
 
 
 def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
@@ -107,15 +108,15 @@ def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
 
     def of(x: Any, n: Any) -> Any:
         x, n = np.broadcast_arrays(x, n)
-        degree = np.where(np.isfinite(n), np.trunc(n), -1)
+        degree = where(np.isfinite(n), np.trunc(n), -1)
         before, here = np.ones_like(x), first(x)
-        made = np.where(degree < 0, 0, np.where(degree == 0, before, here))
+        made = where(degree < 0, 0, where(degree == 0, before, here))
         left = degree > 1
         k = 1
         while left.any():
             before, here = here, step(x, k, here, before)
             k += 1
-            made = np.where(left & ((degree == k) | np.isnan(here)), here, made)
+            made = where(left & ((degree == k) | np.isnan(here)), here, made)
             left &= (degree > k) & ~np.isnan(here)
         return made.astype(x.dtype)
 
@@ -161,7 +162,7 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "legendre_polynomial_p": _polynomial(
         lambda x: x, lambda x, k, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1)
     ),
-    "lgamma": lambda x: np.where(np.isinf(x), np.inf, _gammaln(x)),
+    "lgamma": lambda x: where(np.isinf(x), np.inf, _gammaln(x)),
     "logit": _logit,
     "log_ndtr": _scipy("log_ndtr"),
     "modified_bessel_k0": _scipy("k0"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
+from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -25,7 +26,7 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length = end - start
     near = np.abs(weight) < 0.5
     if np.ndim(near):
-        return np.where(near, start + weight * length, end - length * (1 - weight))
+        return where(near, start + weight * length, end - length * (1 - weight))
     return start + weight * length if near else end - length * (1 - weight)
 
 

@@ -15,6 +15,7 @@ from ..._generated.loops import LOOPS as DTYPES
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32
 from ...core.dtype_rules import RULES
 from .pointwise import Input, Loop, rounded, typed
+from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -52,7 +53,7 @@ def _composed(
 def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind == "c":
         return np.arctan2(x.imag, x.real, out)
-    found = np.where(x < 0, x.dtype.type(math.pi), np.where(np.isnan(x), x, x.dtype.type(0)))
+    found = where(x < 0, x.dtype.type(math.pi), where(np.isnan(x), x, x.dtype.type(0)))
     return _into(found, out)
 
 
@@ -78,7 +79,7 @@ def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
         return np.log1p(x, out)
     re, im = x.real, x.imag
     is_small = (np.abs(re) < 0.5) & (np.abs(im) < 0.5)
-    size = np.where(is_small, np.log1p(re * (2 + re) + im * im) / 2, np.log(np.hypot(1 + re, im)))
+    size = where(is_small, np.log1p(re * (2 + re) + im * im) / 2, np.log(np.hypot(1 + re, im)))
     found = np.empty_like(x)
     found.real, found.imag = size, np.arctan2(im, 1 + re)
     return _into(found, out)
@@ -97,7 +98,7 @@ def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind != "c":
         return _sign(x, out)
     size = np.abs(x)
-    return _into(x / np.where(size == 0, 1, size), out)
+    return _into(x / where(size == 0, 1, size), out)
 
 
 def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -119,7 +120,7 @@ def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 def _sinc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     angle = x * x.dtype.type(math.pi)
-    return _into(np.where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
+    return _into(where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
 
 
 def _erf(x: np.ndarray, out: np.ndarray | None = None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import FLOATING, bool_, dtype
-from . import cast
+from . import cast, select
 from .pointwise import Input, Loop
 
 OPS = ("where",)
@@ -46,11 +46,7 @@ def _operand(value: Any, to: np.dtype) -> Any:
 
 
 def _where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
-    if out is None:
-        return np.where(condition, a, b)
-    if any(np.may_share_memory(out, x) for x in (condition, a)):
-        np.copyto(out, np.where(condition, a, b), casting="unsafe")
-        return out
-    np.copyto(out, b, casting="unsafe")
-    np.copyto(out, a, casting="unsafe", where=condition)
+    if out is None or np.result_type(a, b) == out.dtype:
+        return select.where(condition, a, b, out)
+    np.copyto(out, select.where(condition, a, b), casting="unsafe")
     return out
