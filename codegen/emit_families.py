@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import emit_functions, emit_operators, paths
+from .emit_nodes import names_of_formulas
 from .model import MODULES, Model, Op
 from .text import WIDTH, indent, module, pruned, wrap
 
@@ -74,11 +75,13 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
-    """Overloads whose call is used by the package, or by the generated texts given.
+    """Overloads whose call is used by the package, a formula or the generated texts given.
 
     Raises: LookupError for a call of what is no operator.
     """
     used = {name for text in [*generated, *_texts()] for name in _USE.findall(text)}
+    in_formulas = set().union(*map(names_of_formulas, model.ops))
+    used |= {op.identifier for op in model.ops if not op.is_public} & in_formulas
     unknown = sorted(used - {op.identifier for op in model.ops})
     if unknown:
         raise LookupError(f"no operator of {paths.YAML.name} has the call {', '.join(unknown)}")

@@ -66,7 +66,7 @@ def nodes(model: Model, family: str) -> Nodes:
                 keep = keep if keep != kept else []
             lines = [f'"""Of {op.name}."""', *head, *keep, *body]
             found.classes.append([f"class {name}({base}):", *indent(lines)])
-            found.formulas |= _names_of_formulas(op)
+            found.formulas |= names_of_formulas(op)
     return found
 
 
@@ -158,7 +158,7 @@ def _formulas(op: Op) -> dict[str, _Formula]:
     }
 
 
-def _names_of_formulas(op: Op) -> set[str]:
+def names_of_formulas(op: Op) -> set[str]:
     """Names that the expressions use and nobody gives them: functions of autograd/formulas.py."""
     given = {"grad", "grads", *dir(builtins)}
     found = set()

@@ -620,6 +620,158 @@ def adaptive_max_pool3d(
 def adaptive_max_pool3d_backward(
     grad_output: Tensor, self: Tensor, indices: Tensor,
 ) -> Tensor: ...
+def upsample_nearest1d(
+    self: Tensor, output_size: int | Sequence[int], scales: float | None = None,
+) -> Tensor: ...
+def upsample_nearest1d_vec(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_nearest1d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    scales: float | None = None,
+) -> Tensor: ...
+def upsample_nearest2d(
+    self: Tensor, output_size: int | Sequence[int], scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_nearest2d_vec(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_nearest2d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_nearest3d(
+    self: Tensor, output_size: int | Sequence[int], scales_d: float | None = None,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_nearest3d_vec(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_nearest3d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    scales_d: float | None = None, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_nearest_exact1d(
+    self: Tensor, output_size: int | Sequence[int], scales: float | None = None,
+) -> Tensor: ...
+def _upsample_nearest_exact1d_vec(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def _upsample_nearest_exact1d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    scales: float | None = None,
+) -> Tensor: ...
+def _upsample_nearest_exact2d(
+    self: Tensor, output_size: int | Sequence[int], scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_nearest_exact2d_vec(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def _upsample_nearest_exact2d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_nearest_exact3d(
+    self: Tensor, output_size: int | Sequence[int], scales_d: float | None = None,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_nearest_exact3d_vec(
+    input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def _upsample_nearest_exact3d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    scales_d: float | None = None, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_linear1d(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales: float | None = None,
+) -> Tensor: ...
+def upsample_linear1d_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_linear1d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales: float | None = None,
+) -> Tensor: ...
+def upsample_bilinear2d(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_bilinear2d_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_bilinear2d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_trilinear3d(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales_d: float | None = None, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_trilinear3d_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_trilinear3d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales_d: float | None = None, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_bicubic2d(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def upsample_bicubic2d_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def upsample_bicubic2d_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_bilinear2d_aa(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_bilinear2d_aa_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def _upsample_bilinear2d_aa_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_bicubic2d_aa(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_bicubic2d_aa_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def _upsample_bicubic2d_aa_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_lanczos2d_aa(
+    self: Tensor, output_size: int | Sequence[int], align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
+def _upsample_lanczos2d_aa_vec(
+    input: Tensor, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Tensor: ...
+def _upsample_lanczos2d_aa_backward(
+    grad_output: Tensor, output_size: int | Sequence[int], input_size: int | Sequence[int],
+    align_corners: bool, scales_h: float | None = None, scales_w: float | None = None,
+) -> Tensor: ...
 def _fft_c2c(
     self: Tensor, dim: Sequence[int], normalization: int, forward: bool,
 ) -> Tensor: ...

@@ -96,7 +96,8 @@ def __getattr__(name: str) -> Any:
         found = getattr(import_module(f"{__package__}.{module}"), name, None)
         if found is not None:
             return found
-    return getattr(functions, name)
+    found = getattr(functions, name, None)
+    return getattr(calls, name) if found is None else found  # what is private, or of gt.nn
 
 
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------

@@ -14,13 +14,14 @@ from ...core.arguments import flag
 from ...core.dtype import dtype as _dtype
 from ...structured import arguments
 from ...tensor.tensor import Tensor
-from . import activation, attention, dropouts, loss, normalization, pooling, tables
+from . import activation, attention, dropouts, loss, normalization, pooling, resampling, tables
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
+from .resampling import *  # noqa: F403
 from .tables import *  # noqa: F403
 
 # Functions of gt, under the same names and with the same arguments.
@@ -33,7 +34,7 @@ __all__ = [
     "bilinear", "channel_shuffle", "fold", "linear", "log_softmax", "pad", "pixel_shuffle",
     "pixel_unshuffle", "relu", "softmax", "softmin", "unfold", *activation.__all__,
     *attention.__all__, *dropouts.__all__, *loss.__all__, *normalization.__all__,
-    *pooling.__all__, *tables.__all__, *_OF_GT,
+    *pooling.__all__, *resampling.__all__, *tables.__all__, *_OF_GT,
 ]  # fmt: skip
 
 

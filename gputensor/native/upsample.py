@@ -1,0 +1,392 @@
+"""Images of another size: every upsample_* leaf, by one table of elements and their weights.
+
+A mode says, for one dimension, which elements count for each element of the result and how much;
+dimensions are worked through one after the other, the last one first. A gradient goes through the
+same table turned around. On the CPU this is NumPy, on CUDA CuPy. f16 and bf16 are computed in f32
+and rounded once; uint8 in fixed point, rounded after each dimension, as PyTorch does.
+Source: aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.dtype import FLOATING
+from ..core.geometry import geometry
+from ..structured import arguments, library
+from ..tensor.base import suggest_memory_format
+from ..tensor.tensor import Tensor
+from .norm import cast, wide
+
+BY_LIBRARY = True
+
+Sizes = tuple[int, ...]
+
+
+class Tap(NamedTuple):
+    """`by` times the elements `at`, added to the results `to`; None is one, and all results."""
+
+    to: Any
+    at: Any
+    by: Any
+
+
+class Line(NamedTuple):
+    """One dimension: of n elements m are made, scale as it was given or None."""
+
+    mode: str
+    n: int
+    m: int
+    align: bool
+    scale: float | None
+
+
+# --- which elements count, and how much -----------------------------------------------------------
+
+
+def _ratio(line: Line, of: Any) -> Any:
+    """Elements of the input for each of the result, rounded as PyTorch rounds it."""
+    if line.align:
+        return of(line.n - 1) / of(line.m - 1) if line.m > 1 else of(0)
+    if line.scale is not None and line.scale > 0:
+        return of(1.0 / line.scale)
+    return of(line.n) / of(line.m)
+
+
+def _places(line: Line, of: Any) -> Any:
+    """Where each element of the result lies among the input's."""
+    i, ratio, half = np.arange(line.m).astype(of), _ratio(line, of), of(0.5)
+    return ratio * i if line.align else ratio * (i + half) - half
+
+
+def _nearest(line: Line, of: Any) -> tuple[Any, Any]:
+    i = np.arange(line.m).astype(of)
+    if line.mode == "nearest_exact":
+        at = np.floor(_places(line, of) + of(0.5))
+    else:
+        at = np.floor(_ratio(line, of) * i)
+    return np.minimum(at.astype(np.int64), line.n - 1)[None], None
+
+
+def _floor(line: Line, real: Any, of: Any) -> tuple[Any, Any]:
+    """The element before each place, and how far behind it that is."""
+    at = np.minimum(np.floor(real).astype(np.int64), line.n - 1)
+    return at, np.clip(real - at.astype(of), of(0), of(1))
+
+
+def _linear(line: Line, of: Any) -> tuple[Any, Any]:
+    at, part = _floor(line, np.maximum(_places(line, of), of(0)), of)
+    if line.n == line.m:
+        at, part = np.arange(line.n), np.zeros(line.n, of)
+    return np.stack([at, np.minimum(at + 1, line.n - 1)]), np.stack([of(1) - part, part])
+
+
+def _near(x: Any, a: Any) -> Any:
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _far(x: Any, a: Any) -> Any:
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def _cubic(line: Line, of: Any) -> tuple[Any, Any]:
+    at, t = _floor(line, _places(line, of), of)
+    a, back = of(-0.75), of(1) - t
+    by = [_far(t + 1, a), _near(t, a), _near(back, a), _far(back + 1, a)]
+    return np.stack([np.clip(at + k, 0, line.n - 1) for k in (-1, 0, 1, 2)]), np.stack(by)
+
+
+def _triangle(x: Any) -> Any:
+    return np.maximum(1 - abs(x), 0)
+
+
+def _spline(x: Any) -> Any:
+    x, a = abs(x), x.dtype.type(-0.5)
+    return np.where(x < 1, _near(x, a), np.where(x < 2, _far(x, a), 0))
+
+
+def _lanczos(x: Any) -> Any:
+    return np.where(abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0).astype(x.dtype)
+
+
+# Of the modes that look at all elements under a result's: the filter, and how far it reaches.
+_FILTERS: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "linear_aa": (_triangle, 1), "cubic_aa": (_spline, 2), "lanczos_aa": (_lanczos, 3),
+}  # fmt: skip
+
+
+def _smooth(line: Line, of: Any) -> tuple[Any, Any]:
+    """Elements that do not count have an index of -1."""
+    shape, reach = _FILTERS[line.mode]
+    ratio, half = _ratio(line, of), of(0.5)
+    support = reach * ratio if ratio >= 1 else of(reach)
+    center = ratio * (np.arange(line.m).astype(of) + half)
+    first = np.maximum((center - support + half).astype(np.int64), 0)
+    end = np.minimum((center + support + half).astype(np.int64), line.n)
+    most = int(np.ceil(support)) * 2 + 1
+    count = np.clip(end - first, 0, most)
+    taps = np.arange(count.max(initial=0))[:, None]
+    x = (taps + first).astype(of) - center + half
+    by = np.where(taps < count, shape(x * (1 / ratio if ratio >= 1 else of(1))), 0).astype(of)
+    total = by.sum(0, dtype=of)
+    by /= np.where(total == 0, of(1), total)
+    return np.where(taps < count, taps + first, -1), by
+
+
+_MODES: dict[str, Callable[[Line, Any], tuple[Any, Any]]] = {
+    "nearest": _nearest, "nearest_exact": _nearest, "linear": _linear, "cubic": _cubic,
+    **dict.fromkeys(_FILTERS, _smooth),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int]:
+    """The taps of a dimension, and the binary places of their weights where these are whole.
+
+    turned: from results to elements, as gradients go.
+    """
+    of = {"u1": np.float64, "f8": np.float64}.get(element, np.float32)
+    at, by = _MODES[line.mode](line, of)
+    places = 0
+    if element == "u1" and by is not None:
+        for k in range(1, len(at)):  # what counts twice is rounded once
+            twice = np.where(at[k] == at[k - 1], by[k - 1], 0)
+            by[k] += twice
+            by[k - 1] -= twice
+        places = _binary_places(by.max(initial=0))
+        by = np.trunc(by * (1 << places) + np.where(by < 0, -0.5, 0.5)).astype(np.int32)
+    if turned:
+        return _turned(at, by), places
+    taps = []
+    for k, row in enumerate(at):
+        to = None if (row >= 0).all() else np.flatnonzero(row >= 0)
+        kept = slice(None) if to is None else to
+        taps.append(Tap(to, row[kept], None if by is None else by[k][kept]))
+    return tuple(taps), places
+
+
+def _binary_places(most: float) -> int:
+    """How precise the weights are, which PyTorch keeps in 16 bits."""
+    for places in range(22):
+        if int(0.5 + most * (1 << (places + 1))) >= 1 << 15:
+            return places
+    return 22
+
+
+def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
+    """Taps that give each element what each result it counted for brings back."""
+    kept = at.T >= 0  # results in their order
+    elements = at.T[kept]
+    results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
+    order = np.argsort(elements, kind="stable")
+    elements, results = elements[order], results[order]
+    weights = None if by is None else by.T[kept][order]
+    rank = np.arange(len(elements)) - np.searchsorted(elements, elements)
+    taps = []
+    for r in range(int(rank.max(initial=-1)) + 1):
+        now = rank == r
+        taps.append(Tap(elements[now], results[now], None if weights is None else weights[now]))
+    return tuple(taps)
+
+
+# --- all dimensions -------------------------------------------------------------------------------
+
+
+def _compute(on: Any, x: Any, lines: tuple[Line, ...], turned: bool, is_last: bool) -> Any:
+    """is_last: channels are the last dimension in memory."""
+    if is_last:
+        x = on.np.moveaxis(x, 1, -1)
+    element = np.dtype(x.dtype).str[1:]
+    first = 1 if is_last else 2
+    for axis, line in reversed(list(enumerate(lines, first))):
+        is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
+        if is_same and line.mode not in ("linear", "cubic"):
+            continue
+        taps, places = _table(line, element, turned)
+        size = line.n if turned else line.m
+        x = (
+            _in_fixed_point(on, x, axis, taps, places)
+            if places
+            else _along(on, x, axis, taps, size)
+        )
+    return on.np.moveaxis(x, -1, 1) if is_last else x
+
+
+def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int) -> Any:
+    np, made = on.np, None
+    shape = (-1, *[1] * (x.ndim - axis - 1))
+    for to, at, by in taps:
+        part = x.take(np.asarray(at), axis)
+        if by is not None:
+            part *= np.asarray(by).reshape(shape)
+        if to is not None and len(to) == size:  # sorted, and each once
+            to = None
+        if to is None:
+            made = part if made is None else np.add(made, part, out=made)
+            continue
+        if made is None:
+            made = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+        made[(slice(None),) * axis + (np.asarray(to),)] += part
+    return made
+
+
+def _in_fixed_point(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], places: int) -> Any:
+    found = _along(on, x.astype("i4"), axis, taps, max(len(t.at) for t in taps))
+    found += 1 << (places - 1)
+    found >>= places
+    return on.np.clip(found, 0, 255).astype("u1")
+
+
+class _Leaf(NamedTuple):
+    op: str
+    mode: str
+    count: int
+    keeps: bool  # gradients have the memory format of the result's
+
+    @property
+    def has_align(self) -> bool:
+        return not self.mode.startswith("nearest")
+
+
+def _check(op: str, arg: str, x: Tensor, count: int, whole: Sizes, out: Sizes) -> None:
+    """whole: sizes of the input; out: what is made of its last ones."""
+    if len(whole) != count + 2:
+        raise errors.wrong_shape(op, arg, f"have {count + 2} dimensions", x)
+    if 0 in whole[1:]:
+        raise errors.wrong_shape(op, arg, "have no size 0 but of samples", x)
+    if any(n < 1 for n in out):
+        raise errors.must(op, "output_size", "be positive", out)
+
+
+def _lines(
+    leaf: _Leaf, op: str, given: Sizes, output_size: Any, options: tuple[Any, ...]
+) -> tuple[Line, ...]:
+    align = False
+    if leaf.has_align:
+        align, *options = options  # type: ignore[assignment]
+        align = arguments.boolean(op, "align_corners", align)
+    scales = [*options, *[None] * (leaf.count - len(options))]
+    pairs = zip(given[2:], output_size, scales)
+    return tuple([Line(leaf.mode, n, m, align, s) for n, m, s in pairs])
+
+
+def _output_size(op: str, value: Any, count: int) -> Sizes:
+    found = arguments.ints(op, "output_size", value)
+    found = found * count if len(found) == 1 else found
+    if len(found) != count:
+        raise errors.must(op, "output_size", f"be one int or {count}", found)
+    return found
+
+
+def _made(
+    leaf: _Leaf, op: str, arg: str, x: Tensor, sizes: Sizes, lines: tuple[Line, ...], turned: bool
+) -> Tensor:
+    element = x._geometry.dtype
+    is_whole = element is dtypes.uint8 and (not leaf.has_align or leaf.count == 2)
+    if element.category != FLOATING and not is_whole:
+        raise errors.wrong_dtype(op, arg, "be floating" + " or uint8" * (leaf.count == 2), x)
+    form = suggest_memory_format(x)
+    if leaf.count == 1 or (turned and not leaf.keeps):
+        form = formats.contiguous_format
+    given = wide(x) if leaf.has_align or turned else x
+    wanted = geometry(sizes, formats.strides_for(op, sizes, form), given._geometry.dtype)
+    is_last = form is not formats.contiguous_format
+    (made,) = library.call(op, _compute, (wanted,), given, lines, turned, is_last)
+    return cast(made, element)
+
+
+def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, Any, Any]:
+    """(the operator, its gradient, the overload that takes scale factors)."""
+    leaf = _Leaf(name, mode, count, keeps)
+
+    def forward(key_set: int, self: Tensor, output_size: Any, *options: Any) -> Tensor:
+        out, given = _output_size(name, output_size, count), self._geometry.sizes
+        _check(name, "self", self, count, given, out)
+        lines = _lines(leaf, name, given, out, options)
+        return _made(leaf, name, "self", self, (*given[:2], *out), lines, False)
+
+    def backward(
+        key_set: int, grad_output: Tensor, output_size: Any, input_size: Any, *options: Any
+    ) -> Tensor:
+        op = f"{name}_backward"
+        out = _output_size(op, output_size, count)
+        given = arguments.ints(op, "input_size", input_size)
+        _check(op, "input_size", grad_output, count, given, out)
+        if grad_output._geometry.sizes != (*given[:2], *out):
+            rule = f"have the sizes {[*given[:2], *out]}"
+            raise errors.wrong_shape(op, "grad_output", rule, grad_output)
+        lines = _lines(leaf, op, given, out, options)
+        return _made(leaf, op, "grad_output", grad_output, given, lines, True)
+
+    def vec(key_set: int, input: Tensor, output_size: Any, *options: Any) -> Tensor:
+        *align, factors = options
+        return _by_factors(leaf, input, output_size, tuple(align), factors)
+
+    return forward, backward, vec
+
+
+def _by_factors(
+    leaf: _Leaf, input: Tensor, output_size: Any, align: tuple[Any, ...], factors: Any
+) -> Tensor:
+    op, count = leaf.op, leaf.count
+    if (output_size is None) is (factors is None):
+        raise errors.must(op, "output_size", "be given, or scale_factors instead", output_size)
+    made = getattr(calls, op)
+    if factors is None:
+        found: Tensor = made(input, output_size, *align)
+        return found
+    if len(factors) != count:
+        raise errors.must(op, "scale_factors", f"have {count} entries", factors)
+    given = input._geometry.sizes
+    if len(given) != count + 2:
+        raise errors.wrong_shape(op, "input", f"have {count + 2} dimensions", input)
+    sizes = tuple([int(n * float(s)) for n, s in zip(given[2:], factors)])
+    scaled: Tensor = made(input, sizes, *align, *map(float, factors))
+    return scaled
+
+
+(upsample_nearest1d, upsample_nearest1d_backward, upsample_nearest1d_vec) = _leaves(
+    "upsample_nearest1d", "nearest", 1
+)
+(upsample_nearest2d, upsample_nearest2d_backward, upsample_nearest2d_vec) = _leaves(
+    "upsample_nearest2d", "nearest", 2
+)
+(upsample_nearest3d, upsample_nearest3d_backward, upsample_nearest3d_vec) = _leaves(
+    "upsample_nearest3d", "nearest", 3, False
+)
+(_upsample_nearest_exact1d, _upsample_nearest_exact1d_backward, _upsample_nearest_exact1d_vec) = (
+    _leaves("_upsample_nearest_exact1d", "nearest_exact", 1)
+)
+(_upsample_nearest_exact2d, _upsample_nearest_exact2d_backward, _upsample_nearest_exact2d_vec) = (
+    _leaves("_upsample_nearest_exact2d", "nearest_exact", 2)
+)
+(_upsample_nearest_exact3d, _upsample_nearest_exact3d_backward, _upsample_nearest_exact3d_vec) = (
+    _leaves("_upsample_nearest_exact3d", "nearest_exact", 3, False)
+)
+(upsample_linear1d, upsample_linear1d_backward, upsample_linear1d_vec) = _leaves(
+    "upsample_linear1d", "linear", 1
+)
+(upsample_bilinear2d, upsample_bilinear2d_backward, upsample_bilinear2d_vec) = _leaves(
+    "upsample_bilinear2d", "linear", 2
+)
+(upsample_trilinear3d, upsample_trilinear3d_backward, upsample_trilinear3d_vec) = _leaves(
+    "upsample_trilinear3d", "linear", 3
+)
+(upsample_bicubic2d, upsample_bicubic2d_backward, upsample_bicubic2d_vec) = _leaves(
+    "upsample_bicubic2d", "cubic", 2, False
+)
+(_upsample_bilinear2d_aa, _upsample_bilinear2d_aa_backward, _upsample_bilinear2d_aa_vec) = _leaves(
+    "_upsample_bilinear2d_aa", "linear_aa", 2
+)
+(_upsample_bicubic2d_aa, _upsample_bicubic2d_aa_backward, _upsample_bicubic2d_aa_vec) = _leaves(
+    "_upsample_bicubic2d_aa", "cubic_aa", 2, False
+)
+(_upsample_lanczos2d_aa, _upsample_lanczos2d_aa_backward, _upsample_lanczos2d_aa_vec) = _leaves(
+    "_upsample_lanczos2d_aa", "lanczos_aa", 2, False
+)

@@ -1,0 +1,136 @@
+"""Images of other sizes and at other places, of gt.nn.functional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls
+from ...core import errors
+from ...tensor.tensor import Tensor
+from . import pooling
+
+__all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
+
+# mode -> the operator for each count of dimensions.
+_BY_NEIGHBOURS: dict[str, dict[int, Any]] = {
+    "nearest": {
+        1: lambda *a: calls.upsample_nearest1d_vec(*a),
+        2: lambda *a: calls.upsample_nearest2d_vec(*a),
+        3: lambda *a: calls.upsample_nearest3d_vec(*a),
+    },
+    "nearest-exact": {
+        1: lambda *a: calls._upsample_nearest_exact1d_vec(*a),
+        2: lambda *a: calls._upsample_nearest_exact2d_vec(*a),
+        3: lambda *a: calls._upsample_nearest_exact3d_vec(*a),
+    },
+}
+_BY_WEIGHTS: dict[str, tuple[int, Any]] = {
+    "linear": (1, lambda *a: calls.upsample_linear1d_vec(*a)),
+    "bilinear": (2, lambda *a: calls.upsample_bilinear2d_vec(*a)),
+    "bicubic": (2, lambda *a: calls.upsample_bicubic2d_vec(*a)),
+    "trilinear": (3, lambda *a: calls.upsample_trilinear3d_vec(*a)),
+}
+_SMOOTH: dict[str, Any] = {
+    "bilinear": lambda *a: calls._upsample_bilinear2d_aa_vec(*a),
+    "bicubic": lambda *a: calls._upsample_bicubic2d_aa_vec(*a),
+    "lanczos": lambda *a: calls._upsample_lanczos2d_aa_vec(*a),
+}
+_AREA = {1: "adaptive_avg_pool1d", 2: "adaptive_avg_pool2d", 3: "adaptive_avg_pool3d"}
+_OP = "interpolate"
+
+
+def interpolate(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:  # fmt: skip
+    """Images of another size.
+
+    Args:
+        input: (N, C, L), (N, C, H, W) or (N, C, D, H, W), floating; uint8 in two dimensions.
+        size, scale_factor: one of them, a number or one for each dimension.
+        mode: "nearest", "nearest-exact", "area", "linear" (3 dimensions of the input), "bilinear",
+            "bicubic", "lanczos" (4), "trilinear" (5).
+        align_corners: the outermost elements' middles meet, else the outermost edges do.
+        recompute_scale_factor: take the ratio of the sizes, not the given factor.
+        antialias: look at all elements that one of a smaller result covers.
+
+    >>> gt.nn.functional.interpolate(gt.arange(4.0).view(1, 1, 2, 2), scale_factor=2)
+    tensor([[[[0., 0., 1., 1.],
+              [0., 0., 1., 1.],
+              [2., 2., 3., 3.],
+              [2., 2., 3., 3.]]]])
+    """
+    if not isinstance(input, Tensor):
+        raise errors.not_a_tensor(_OP, "input", "a Tensor", input)
+    count = input.ndim - 2
+    function = _function(mode, count, antialias, input)
+    is_weighted = mode in _BY_WEIGHTS or mode == "lanczos"
+    if align_corners is not None and not is_weighted:
+        rule = f"be left out with mode {mode!r}"
+        raise errors.wrong_value(_OP, "align_corners", rule, align_corners)
+    if align_corners and mode == "lanczos":
+        raise errors.wrong_value(_OP, "align_corners", "be False with mode 'lanczos'", True)
+    sizes, factors = _sizes(input, count, size, scale_factor)
+    if recompute_scale_factor and factors is None:
+        raise errors.wrong_value(
+            _OP, "recompute_scale_factor", "be left out with a size", recompute_scale_factor
+        )
+    if factors is not None and (recompute_scale_factor or mode == "area"):
+        sizes, factors = [int(n * s) for n, s in zip(input.shape[2:], factors)], None
+    if mode == "area":
+        made: Tensor = function(input, sizes)
+        return made
+    options = (bool(align_corners),) if is_weighted else ()
+    found: Tensor = function(input, sizes, *options, factors)
+    return found
+
+
+def _function(mode: str, count: int, antialias: bool, input: Tensor) -> Any:
+    if antialias or mode == "lanczos":
+        if mode not in _SMOOTH or count != 2 or not antialias:
+            rule = "go with mode 'bilinear', 'bicubic' or 'lanczos', and an input of 4 dimensions"
+            raise errors.wrong_value(_OP, "antialias", rule, antialias)
+        return _SMOOTH[mode]
+    if mode in _BY_WEIGHTS:
+        wanted, function = _BY_WEIGHTS[mode]
+        if count != wanted:
+            rule = f"have {wanted + 2} dimensions for mode {mode!r}"
+            raise errors.wrong_shape(_OP, "input", rule, input)
+        return function
+    if mode != "area" and mode not in _BY_NEIGHBOURS:
+        modes = ", ".join([*_BY_NEIGHBOURS, "area", *_BY_WEIGHTS, "lanczos"])
+        raise errors.wrong_value(_OP, "mode", f"be one of {modes}", mode)
+    if count not in (1, 2, 3):
+        raise errors.wrong_shape(_OP, "input", "have 3, 4 or 5 dimensions", input)
+    return getattr(pooling, _AREA[count]) if mode == "area" else _BY_NEIGHBOURS[mode][count]
+
+
+def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any, Any]:
+    """(sizes, None) or (None, factors), one for each dimension."""
+    if (size is None) is (scale_factor is None):
+        rule = "be given, or scale_factor instead, and not both"
+        raise errors.wrong_value(_OP, "size", rule, size)
+    arg, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
+    found = list(given) if isinstance(given, (list, tuple)) else [given] * count
+    if len(found) != count:
+        raise errors.wrong_value(_OP, arg, f"be a number or {count} of them", given)
+    return (found, None) if scale_factor is None else (None, found)
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """`interpolate`, which PyTorch prefers."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by the nearest element."""
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by bilinear interpolation, corners aligned."""
+    return interpolate(input, size, scale_factor, "bilinear", True)

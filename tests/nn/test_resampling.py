@@ -1,0 +1,52 @@
+"""What gt.nn.functional decides of resampling before an operator is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+
+F = gt.nn.functional
+
+
+def test_a_factor_and_the_size_it_gives_differ_unless_recomputed() -> None:
+    x = gt.arange(5.0).view(1, 1, 5)
+    kept = F.interpolate(x, scale_factor=1.7, mode="linear")
+    by_size = F.interpolate(x, size=8, mode="linear")
+    assert kept.shape == by_size.shape and not gt.equal(kept, by_size)
+    again = F.interpolate(x, scale_factor=1.7, mode="linear", recompute_scale_factor=True)
+    assert gt.equal(again, by_size)
+
+
+def test_area_is_the_mean_of_as_many_windows() -> None:
+    x = gt.arange(36.0).view(1, 1, 6, 6)
+    made = F.interpolate(x, scale_factor=0.5, mode="area")
+    assert gt.equal(made, F.adaptive_avg_pool2d(x, 3))
+
+
+def test_channels_last_stays() -> None:
+    x = gt.ones(2, 3, 4, 4).to(memory_format=gt.channels_last)
+    assert F.interpolate(x, size=7, mode="bilinear").is_contiguous(memory_format=gt.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "sentence"),
+    [
+        ((1, 1, 3), {}, "interpolate: 'size' must be given, or scale_factor instead"),
+        ((1, 1, 3), {"size": 3, "scale_factor": 2}, "instead, and not both"),
+        ((1, 1, 3), {"size": (3, 3)}, "interpolate: 'size' must be a number or 1 of them"),
+        ((1, 1, 3), {"size": 3, "mode": "bilinear"}, "'input' must have 4 dimensions for mode"),
+        ((1, 1, 3), {"size": 3, "mode": "cubic"}, "interpolate: 'mode' must be one of nearest"),
+        ((1, 1, 3), {"size": 3, "align_corners": True}, "'align_corners' must be left out"),
+        ((1, 1, 3), {"size": 3, "antialias": True}, "interpolate: 'antialias' must go with mode"),
+        ((1, 1, 3, 3), {"size": 3, "mode": "lanczos"}, "interpolate: 'antialias' must go with"),
+        ((1, 1, 3), {"size": 3, "recompute_scale_factor": True}, "must be left out with a size"),
+        ((1, 3), {"size": 3}, "interpolate: 'input' must have 3, 4 or 5 dimensions"),
+    ],
+)
+def test_refusals(sizes: Any, options: Any, sentence: str) -> None:
+    with pytest.raises((errors.ArgumentValueError, errors.ShapeError), match=sentence):
+        F.interpolate(gt.ones(sizes), **options)

@@ -1,0 +1,111 @@
+"""Resampling against PyTorch: random sizes, factors, dtypes and layouts of every leaf."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.oracle
+
+LEAVES = {
+    "upsample_nearest1d": 1, "upsample_nearest2d": 2, "upsample_nearest3d": 3,
+    "_upsample_nearest_exact1d": 1, "_upsample_nearest_exact2d": 2, "_upsample_nearest_exact3d": 3,
+    "upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3d": 3,
+    "upsample_bicubic2d": 2, "_upsample_bilinear2d_aa": 2, "_upsample_bicubic2d_aa": 2,
+    "_upsample_lanczos2d_aa": 2,
+}  # fmt: skip
+TOLERANCES = {"float32": 2e-5, "float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2, "uint8": 0}
+
+
+def ours(x: Any) -> gt.Tensor:
+    made = gt.empty_strided(x.shape, x.stride(), dtype=getattr(gt, str(x.dtype).split(".")[1]))
+    made.copy_(gt.from_numpy(x.double().contiguous().numpy()))
+    return made
+
+
+def near(found: gt.Tensor, wanted: Any) -> None:
+    assert tuple(found.shape) == tuple(wanted.shape)
+    assert tuple(found.stride()) == tuple(wanted.stride())
+    bound = TOLERANCES[str(wanted.dtype).split(".")[1]]
+    a, b = found.to(gt.float64).numpy(), wanted.double().numpy()
+    np.testing.assert_allclose(a, b, rtol=bound, atol=bound)
+
+
+def inputs(random: np.random.Generator, sizes: Any, dtype: str) -> Any:
+    x = torch.from_numpy(np.asarray(random.normal(size=sizes)))
+    x = (x * 80 + 128).clamp(0, 255).byte() if dtype == "uint8" else x.to(getattr(torch, dtype))
+    if len(sizes) > 3 and random.random() < 0.4:
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        x = x.contiguous(memory_format=formats[len(sizes)])
+    return x
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_leaves(name: str) -> None:
+    """Left out, as PyTorch answers these one way or another by the path it takes: factors where a
+    size stays; results of width 1 with antialias, which it computes by the first row's weights."""
+    random, count = np.random.default_rng(len(name)), LEAVES[name]
+    least = 2 if name.endswith("_aa") else 1
+    for dtype in TOLERANCES:
+        is_whole = dtype == "uint8"
+        if is_whole and count != 2 and "nearest" not in name:
+            continue
+        if least == 2 and dtype in ("float16", "bfloat16"):
+            continue
+        for _ in range(12):
+            sizes = [int(random.integers(1, 3)), int(random.choice([1, 3, 5]))]
+            sizes += random.integers(1, 12, count).tolist()
+            out = random.integers(least, 16, count).tolist()
+            options: list[Any] = [] if "nearest" in name else [bool(random.integers(2))]
+            if random.random() < 0.4:
+                scales = random.choice([0.3, 0.5, 1.5, 2.0, 2.7], count).tolist()
+                out = [int(n * s) for n, s in zip(sizes[2:], scales)]
+                if min(out) < least or any(a == b for a, b in zip(out, sizes[2:])):
+                    continue
+                options += scales
+            x = inputs(random, sizes, dtype)
+            wanted = getattr(torch.ops.aten, name)(x, out, *options)
+            near(getattr(gt.ops.aten, name)(ours(x), out, *options), wanted)
+            if not is_whole:
+                grad, back = inputs(random, [*sizes[:2], *out], dtype), f"{name}_backward"
+                wanted = getattr(torch.ops.aten, back)(grad, out, sizes, *options)
+                near(getattr(gt.ops.aten, back)(ours(grad), out, sizes, *options), wanted)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"size": 7}, {"scale_factor": 1.7}, {"scale_factor": 1.7, "recompute_scale_factor": True},
+    {"scale_factor": 0.6, "align_corners": True}, {"size": 7, "antialias": True}, {},
+    {"size": 3, "antialias": True, "align_corners": True}, {"size": [3, 3, 3, 3]},
+    {"size": 3, "scale_factor": 2.0}, {"size": 3, "recompute_scale_factor": True},
+]  # fmt: skip
+MODES = "nearest nearest-exact area linear bilinear bicubic trilinear lanczos".split()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_interpolate(mode: str, count: int) -> None:
+    """What it takes, what it makes of it, and the kind of what it refuses."""
+    if (mode, count) == ("lanczos", 2):
+        options = [{"size": 7, "antialias": True}, {"scale_factor": 0.5, "antialias": True}]
+    else:
+        options = OPTIONS
+    given = np.random.default_rng(count).normal(size=(2, 3, 5, 5, 5)[: count + 2])
+    for option in options:
+        x = torch.from_numpy(given.copy()).requires_grad_()
+        y = gt.from_numpy(given.copy()).requires_grad_()
+        try:
+            wanted = torch.nn.functional.interpolate(x, mode=mode, **option)
+        except (ValueError, NotImplementedError, RuntimeError):
+            with pytest.raises((ValueError, RuntimeError)):
+                gt.nn.functional.interpolate(y, mode=mode, **option)
+            continue
+        found = gt.nn.functional.interpolate(y, mode=mode, **option)
+        near(found.detach(), wanted.detach())
+        wanted.square().sum().backward()
+        found.square().sum().backward()
+        np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), rtol=1e-12, atol=1e-12)
