@@ -122,7 +122,7 @@ class _Formula:
         made = op.schema.returns
         is_one_of_several = len(made) > 1 and any(x.name == "result" for x in made)
         self.has_result = "result" in names and not is_one_of_several
-        self.has_grads = "grads" in names
+        self.grads = _results_of_grads(self.tree, len(made)) if "grads" in names else set()
         if self.has_result and len(made) > 1:
             raise LookupError(f"{op.name}: a derivative names the results, of which it has several")
         called = [x.name or f"result{n}" for n, x in enumerate(made)]
@@ -212,8 +212,8 @@ def _head(op: Op) -> list[str]:
     if others:
         pairs = [f'("saved_{name}", {number})' for name, number in dict.fromkeys(others)]
         lines.append(f"others = {_listed(pairs)}")
-    if _takes_all(op):
-        lines.append("takes_all = True")
+    if _differentiated(op):
+        lines.append(f"differentiated = {_listed([str(n) for n in _differentiated(op)])}")
     return lines
 
 
@@ -221,7 +221,7 @@ def _body(op: Op) -> list[str]:
     """`backward` and `release`."""
     formulas, saved = _formulas(op), _slots(op)
     is_list = op.schema.returns[0].type.required.is_list
-    lines = ["", f"def backward(node, {'*grads' if is_list or _takes_all(op) else 'grad'}):"]
+    lines = ["", f"def backward(node, {'*grads' if is_list or _differentiated(op) else 'grad'}):"]
     lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
@@ -234,10 +234,22 @@ def _body(op: Op) -> list[str]:
     return lines
 
 
-def _takes_all(op: Op) -> bool:
-    """True where several results are differentiated: a formula looks at `grads`."""
-    of_several = len(op.schema.returns) > 1
-    return of_several and any(formula.has_grads for formula in _formulas(op).values())
+def _differentiated(op: Op) -> list[int]:
+    """Numbers of the results whose gradients a formula of an operator of several looks at."""
+    if len(op.schema.returns) == 1:
+        return []
+    return sorted(set().union(*[formula.grads for formula in _formulas(op).values()]))
+
+
+def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
+    """`grads[1]` asks for the second result's gradient, `grads` for those of all."""
+    picked = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "grads":
+            picked.add(int(ast.unparse(node.slice)))
+    asked = sum(isinstance(node, ast.Name) and node.id == "grads" for node in ast.walk(tree))
+    named = ast.unparse(tree).count("grads[")
+    return picked if asked == named else set(range(count))
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
@@ -265,7 +277,8 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
     """The line; a call whose arguments make it too long is broken."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
-        made, tail = made.value, f"[{ast.unparse(made.slice)}]{tail}"
+        tail = f"[{ast.unparse(made.slice)}]{tail}"
+        made = made.value
         expression = ast.unparse(made)
     if len(head + expression + tail) <= room or not isinstance(made, ast.Call):
         return [head + expression + tail]

@@ -37,7 +37,7 @@ def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
     for base in dict.fromkeys(op.base for op in OPS_OF[row.name]):
         ops = [op for op in OPS if op.base == base and op.is_public]
         if any("function" in op.variants and op.kind != "out" for op in ops):
-            yield f"gt.{base}", getattr(gt, base), None
+            yield f"gt.{ops[0].public_name}", cases.public(ops[0]), None
         method = next((op for op in ops if "method" in op.variants), None)
         if method is not None:
             yield (

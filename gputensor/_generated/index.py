@@ -203,43 +203,43 @@ empty_strided full full_like new_empty new_empty_strided new_full new_ones new_z
 scalar_tensor zeros zeros_like range: arange arange.out arange.start arange.start_out
 arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
 linspace.Scalar_Tensor_out linspace.Tensor_Scalar linspace.Tensor_Scalar_out linspace.Tensor_Tensor
-linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Tensor_Scalar
-logspace.Tensor_Tensor logspace.out random: alpha_dropout alpha_dropout_ bernoulli
-bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ dropout
-dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
-geometric_ log_normal_ native_dropout native_dropout_backward normal.Tensor_Tensor
-normal.Tensor_Tensor_out normal.Tensor_float normal.Tensor_float_out normal.float_Tensor
-normal.float_Tensor_out normal.float_float normal.float_float_out normal_ rand rand.generator
-rand.generator_out rand.out rand_like rand_like.generator randint randint.generator
-randint.generator_out randint.low randint.low_generator randint.low_generator_out randint.low_out
-randint.out randint_like randint_like.generator randint_like.low_dtype
-randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
-randn_like.generator random_ random_.from random_.to randperm randperm.generator
-randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
-_local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj resolve_neg to.device
-to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag broadcast_tensors
-cartesian_prod cat cat.out column_stack column_stack.out combinations concat concat.out concatenate
-concatenate.out dstack dstack.out hstack hstack.out meshgrid meshgrid.indexing repeat
-repeat_interleave.Tensor repeat_interleave.self_Tensor repeat_interleave.self_int row_stack
-row_stack.out stack stack.out tile vstack vstack.out rearrange: channel_shuffle channel_shuffle.out
-col2im col2im.out fliplr flipud im2col im2col.out pixel_shuffle pixel_shuffle.out pixel_unshuffle
-pixel_unshuffle.out roll roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out
-diagflat tril tril.out tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular
-constant_pad_nd constant_pad_nd.out pad reflection_pad1d reflection_pad1d.out
-reflection_pad1d_backward reflection_pad2d reflection_pad2d.out reflection_pad2d_backward
-reflection_pad3d reflection_pad3d.out reflection_pad3d_backward replication_pad1d
-replication_pad1d.out replication_pad1d_backward replication_pad2d replication_pad2d.out
-replication_pad2d_backward replication_pad3d replication_pad3d.out replication_pad3d_backward sort:
-argsort argsort.stable argsort.stable_out msort msort.out sort sort.stable sort.values
-sort.values_stable topk topk.values search: bucketize.Scalar bucketize.Tensor bucketize.Tensor_out
-isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor isin.Tensor_Tensor_out searchsorted.Scalar
-searchsorted.Tensor searchsorted.Tensor_out unique: _unique2 unique_consecutive unique_dim resize:
-resize_ resize_as_ set_ set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor
-fill: fill.Scalar fill.Scalar_out fill.Tensor fill.Tensor_out fill_.Scalar fill_.Tensor zero_
-binary: add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out
-arctan2_ atan2 atan2.out atan2_ bitwise_and.Scalar bitwise_and.Scalar_Tensor
-bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out bitwise_and.Tensor bitwise_and.Tensor_out
-bitwise_and_.Scalar bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor
+linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Scalar_Tensor_out
+logspace.Tensor_Scalar logspace.Tensor_Scalar_out logspace.Tensor_Tensor logspace.Tensor_Tensor_out
+logspace.out random: alpha_dropout alpha_dropout_ bernoulli bernoulli.float_out bernoulli.out
+bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ dropout dropout_ exponential_
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ geometric_ log_normal_
+native_dropout native_dropout_backward normal.Tensor_Tensor normal.Tensor_Tensor_out
+normal.Tensor_float normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out
+normal.float_float normal.float_float_out normal_ rand rand.generator rand.generator_out rand.out
+rand_like rand_like.generator randint randint.generator randint.generator_out randint.low
+randint.low_generator randint.low_generator_out randint.low_out randint.out randint_like
+randint_like.generator randint_like.low_dtype randint_like.low_generator_dtype randn randn.generator
+randn.generator_out randn.out randn_like randn_like.generator random_ random_.from random_.to
+randperm randperm.generator randperm.generator_out randperm.out uniform_ copy: _copy_from
+_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj
+resolve_neg to.device to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag
+broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out combinations concat
+concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out meshgrid
+meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
+repeat_interleave.self_int row_stack row_stack.out stack stack.out tile vstack vstack.out rearrange:
+channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out pixel_shuffle
+pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll roll.out rot90 rot90.out triangle: diag
+diag.out diag_embed diag_embed.out diagflat tril tril.out tril_ tril_indices triu triu.out triu_
+triu_indices vander pad: _pad_circular constant_pad_nd constant_pad_nd.out pad reflection_pad1d
+reflection_pad1d.out reflection_pad1d_backward reflection_pad2d reflection_pad2d.out
+reflection_pad2d_backward reflection_pad3d reflection_pad3d.out reflection_pad3d_backward
+replication_pad1d replication_pad1d.out replication_pad1d_backward replication_pad2d
+replication_pad2d.out replication_pad2d_backward replication_pad3d replication_pad3d.out
+replication_pad3d_backward sort: argsort argsort.stable argsort.stable_out msort msort.out sort
+sort.stable sort.values sort.values_stable topk topk.values search: bucketize.Scalar
+bucketize.Tensor bucketize.Tensor_out isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor
+isin.Tensor_Tensor_out searchsorted.Scalar searchsorted.Tensor searchsorted.Tensor_out unique:
+_unique2 unique_consecutive unique_dim resize: resize_ resize_as_ set_ set_.source_Storage
+set_.source_Storage_storage_offset set_.source_Tensor fill: fill.Scalar fill.Scalar_out fill.Tensor
+fill.Tensor_out fill_.Scalar fill_.Tensor zero_ binary: add.Scalar add.Scalar_out add.Tensor add.out
+add_.Scalar add_.Tensor arctan2 arctan2.out arctan2_ atan2 atan2.out atan2_ bitwise_and.Scalar
+bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out bitwise_and.Tensor
+bitwise_and.Tensor_out bitwise_and_.Scalar bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor
 bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
 bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor
 bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar bitwise_or.Scalar_Tensor
@@ -436,48 +436,51 @@ linalg_lu_solve linalg_lu_solve.out linalg_matrix_exp linalg_matrix_exp.out lina
 linalg_solve_triangular linalg_solve_triangular.out lu_unpack lu_unpack.out linalg: cholesky
 cholesky.out cholesky_inverse cholesky_inverse.out cholesky_solve cholesky_solve.out cross cross.out
 det inverse inverse.out linalg_cholesky linalg_cholesky.out linalg_cond linalg_cond.out
-linalg_cond.p_str linalg_cross linalg_cross.out linalg_det linalg_det.out linalg_diagonal
-linalg_eigh linalg_eigvals linalg_eigvals.out linalg_eigvalsh linalg_eigvalsh.out
-linalg_householder_product linalg_householder_product.out linalg_inv linalg_inv.out
-linalg_ldl_factor linalg_ldl_factor.out linalg_lu linalg_lu.out linalg_lu_factor
+linalg_cond.p_str linalg_cond.p_str_out linalg_cross linalg_cross.out linalg_det linalg_det.out
+linalg_diagonal linalg_eigh linalg_eigh.eigvals linalg_eigvals linalg_eigvals.out linalg_eigvalsh
+linalg_eigvalsh.out linalg_householder_product linalg_householder_product.out linalg_inv
+linalg_inv.out linalg_ldl_factor linalg_ldl_factor.out linalg_lu linalg_lu.out linalg_lu_factor
 linalg_lu_factor.out linalg_matrix_norm linalg_matrix_norm.out linalg_matrix_norm.str_ord
-linalg_matrix_power linalg_matrix_power.out linalg_matrix_rank linalg_matrix_rank.atol_rtol_float
-linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.out linalg_matrix_rank.tol_tensor linalg_pinv
-linalg_pinv.atol_rtol_float linalg_pinv.atol_rtol_tensor linalg_pinv.out linalg_pinv.rcond_tensor
-linalg_slogdet linalg_slogdet.out linalg_solve linalg_solve.out linalg_solve_ex linalg_solve_ex.out
-linalg_svd linalg_svd.U linalg_svdvals linalg_svdvals.out linalg_tensorinv linalg_tensorinv.out
-linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet lu_solve lu_solve.out matrix_exp
-matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out pinverse qr qr.Q slogdet slogdet.out
-svd svd.U triangular_solve argreduce: aminmax aminmax.out argmax argmax.out argmin argmin.out max
-max.dim max.dim_max max.other max.out max.unary_out min min.dim min.dim_min min.other min.out
-min.unary_out scan: cummax cummax.out cummin cummin.out cumprod cumprod.out cumprod_ cumsum
-cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean nanmean.out std
-std.correction std.correction_out std.dim std.out std_mean std_mean.correction
-std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
-var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
-_pdist_forward _pdist_forward.out cdist cosine_similarity dist dist.out linalg_vector_norm
-linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
-norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pairwise_distance pdist renorm
-renorm.out renorm_ calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace
-trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median
-median.dim median.dim_values median.out mode mode.values nanmedian nanmedian.dim
-nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
-nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
-_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
-_histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
-histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
-histogramdd softmax: _log_softmax _log_softmax.out _log_softmax_backward_data _safe_softmax _softmax
-_softmax.out _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss nll_loss
-nll_loss_backward nll_loss_forward nll_loss_nd criterion: binary_cross_entropy
-binary_cross_entropy.out binary_cross_entropy_backward binary_cross_entropy_with_logits
-binary_cross_entropy_with_logits.out cosine_embedding_loss hinge_embedding_loss huber_loss
-huber_loss.out huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss.out
-mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss.out smooth_l1_loss_backward
-soft_margin_loss soft_margin_loss.out soft_margin_loss_backward triplet_margin_loss attention:
-_scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention norm:
-_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
-_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_group_norm native_layer_norm rms_norm
+linalg_matrix_norm.str_ord_out linalg_matrix_power linalg_matrix_power.out linalg_matrix_rank
+linalg_matrix_rank.atol_rtol_float linalg_matrix_rank.atol_rtol_float_out
+linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.atol_rtol_tensor_out linalg_matrix_rank.out
+linalg_matrix_rank.out_tol_tensor linalg_matrix_rank.tol_tensor linalg_pinv
+linalg_pinv.atol_rtol_float linalg_pinv.atol_rtol_float_out linalg_pinv.atol_rtol_tensor
+linalg_pinv.atol_rtol_tensor_out linalg_pinv.out linalg_pinv.out_rcond_tensor
+linalg_pinv.rcond_tensor linalg_slogdet linalg_slogdet.out linalg_solve linalg_solve.out
+linalg_solve_ex linalg_solve_ex.out linalg_svd linalg_svd.U linalg_svdvals linalg_svdvals.out
+linalg_tensorinv linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet
+lu_solve lu_solve.out matrix_exp matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out
+pinverse qr qr.Q slogdet slogdet.out svd svd.U triangular_solve triangular_solve.X argreduce:
+aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim max.dim_max max.other max.out
+max.unary_out min min.dim min.dim_min min.other min.out min.unary_out scan: cummax cummax.out cummin
+cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out
+moments: corrcoef cov nanmean nanmean.out std std.correction std.correction_out std.dim std.out
+std_mean std_mean.correction std_mean.correction_out std_mean.dim var var.correction
+var.correction_out var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim
+distance: _cdist_forward _cdist_forward.out _pdist_forward _pdist_forward.out cdist
+cosine_similarity dist dist.out linalg_vector_norm linalg_vector_norm.out norm.Scalar
+norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out
+norm.Scalar_out norm.dtype_out norm.out pairwise_distance pdist renorm renorm.out renorm_ calculus:
+cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace trace.out trapezoid.dx
+trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values
+median.out mode mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile
+nanquantile.out nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar
+quantile.scalar_out histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
+_histogramdd_from_bin_cts.out _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out
+bincount bincount.out histc histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor
+histogram.bins_tensor_out histogramdd softmax: _log_softmax _log_softmax.out
+_log_softmax_backward_data _safe_softmax _softmax _softmax.out _softmax_backward_data
+log_softmax.int softmax.int loss: cross_entropy_loss nll_loss nll_loss_backward nll_loss_forward
+nll_loss_nd criterion: binary_cross_entropy binary_cross_entropy.out binary_cross_entropy_backward
+binary_cross_entropy_with_logits binary_cross_entropy_with_logits.out cosine_embedding_loss
+hinge_embedding_loss huber_loss huber_loss.out huber_loss_backward kl_div l1_loss
+margin_ranking_loss mse_loss mse_loss.out mse_loss_backward poisson_nll_loss smooth_l1_loss
+smooth_l1_loss.out smooth_l1_loss_backward soft_margin_loss soft_margin_loss.out
+soft_margin_loss_backward triplet_margin_loss attention: _scaled_dot_product_flash_attention_for_cpu
+scaled_dot_product_attention norm: _batch_norm_with_update _native_batch_norm_legit
+_native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training batch_norm group_norm
+instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

@@ -399,6 +399,19 @@ def refuses_TNNT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TPPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (
+            a._autograd is None
+            and (b is None or b._autograd is None)
+            and (c is None or c._autograd is None)
+            and e._autograd is None
+        ):
+            check(operator.short_name, a, b, c, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+    return kernel
+
 def refuses_TPVT(operator, check):
     def kernel(key_set, a, b, c, d):
         if not (a._autograd is None and (b is None or b._autograd is None) and d._autograd is None):
@@ -615,6 +628,19 @@ def refuses_TTVVVT(operator, check):
             check(operator.short_name, a, b, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+    return kernel
+
+def refuses_TTVVVTT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and f._autograd is None
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, b, f, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
     return kernel
 
 def refuses_TTVVVVT(operator, check):
@@ -858,6 +884,14 @@ def refuses_VTVT(operator, check):
             check(operator.short_name, b, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
+    return kernel
+
+def refuses_VTVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e):
+        if not (b._autograd is None and e._autograd is None):
+            check(operator.short_name, b, e)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
 def refuses_VVT(operator, check):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls
+from ..core import errors
 from ..native.factor import adjoint_of as _H, identity, lower as _tril, upper as _triu
 from ..tensor.tensor import Tensor
 
@@ -68,17 +69,17 @@ def linalg_inv_backward(grad: Tensor, inverse: Tensor) -> Tensor:
     return -_mm(turned, _mm(grad, turned))
 
 
-def linalg_solve_B_backward(grads: Any, A: Tensor, B: Tensor, result: Tensor, left: bool) -> Any:
-    if grads[0] is None:
-        return None
-    of_b, _, vector = _solved_for(grads[0], A, B, result, left)
+def linalg_solve_B_backward(
+    grad: Tensor, A: Tensor, B: Tensor, result: Tensor, left: bool
+) -> Tensor:
+    of_b, _, vector = _solved_for(grad, A, B, result, left)
     return calls.squeeze_dim(of_b, -1) if vector else of_b
 
 
-def linalg_solve_A_backward(grads: Any, A: Tensor, B: Tensor, result: Tensor, left: bool) -> Any:
-    if grads[0] is None:
-        return None
-    of_b, x, _ = _solved_for(grads[0], A, B, result, left)
+def linalg_solve_A_backward(
+    grad: Tensor, A: Tensor, B: Tensor, result: Tensor, left: bool
+) -> Tensor:
+    of_b, x, _ = _solved_for(grad, A, B, result, left)
     return -_mm(of_b, _H(x)) if left else -_mm(_H(x), of_b)
 
 
@@ -98,8 +99,7 @@ def linalg_det_backward(grad: Tensor, A: Tensor, det: Tensor) -> Tensor:
     return _solve(_H(regular), calls.mul_Tensor(scale, identity(size, A)))
 
 
-def linalg_slogdet_backward(grads: Any, A: Tensor, sign: Tensor) -> Any:
-    to_sign, to_log = grads[0], grads[1]
+def linalg_slogdet_backward(to_sign: Any, to_log: Any, A: Tensor, sign: Tensor) -> Any:
     if to_sign is None and to_log is None:
         return None
     size = A._geometry.sizes[-1]
@@ -171,10 +171,10 @@ def linalg_lu_factor_backward(grad: Tensor, LU: Tensor, pivots: Tensor) -> Tenso
     return _mm(P, made)
 
 
-def linalg_lu_unpack_backward(grads: Any, LU: Tensor) -> Any:
+def linalg_lu_unpack_backward(to_l: Any, to_u: Any, LU: Tensor) -> Tensor:
     m, n = LU._geometry.sizes[-2:]
     made = calls.zeros_like(LU)
-    for grad, triangle in ((grads[1], lambda x: _tril(x, -1)), (grads[2], _triu)):
+    for grad, triangle in ((to_l, lambda x: _tril(x, -1)), (to_u, _triu)):
         if grad is not None:
             part = triangle(grad)
             rows, columns = part._geometry.sizes[-2:]
@@ -190,8 +190,11 @@ def linalg_lu_unpack_backward(grads: Any, LU: Tensor) -> Any:
 # --- QR, eigenvalues, singular values -------------------------------------------------------------
 
 
-def linalg_qr_backward(grads: Any, Q: Tensor, R: Tensor, mode: str) -> Any:
-    to_q, to_r = grads
+def linalg_qr_backward(to_q: Any, to_r: Any, Q: Tensor, R: Tensor, mode: str) -> Any:
+    if mode == "r":
+        raise errors.derivative_needs("qr", "Q, which mode='r' leaves out")
+    if mode == "complete" and Q._geometry.sizes[-1] > R._geometry.sizes[-1]:
+        raise errors.derivative_needs("qr", "as many columns as rows where mode='complete'")
     if to_q is None and to_r is None:
         return None
     m, n = Q._geometry.sizes[-2], R._geometry.sizes[-1]
@@ -210,8 +213,9 @@ def linalg_qr_backward(grads: Any, Q: Tensor, R: Tensor, mode: str) -> Any:
     return made if rest is None else calls.cat((made, rest), -1)
 
 
-def linalg_eigh_backward(grads: Any, L: Tensor, V: Tensor) -> Any:
-    to_l, to_v = grads
+def linalg_eigh_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor) -> Any:
+    if V._geometry.ndim < 2:
+        raise errors.derivative_needs("eigh", "eigenvectors, which compute_v=False leaves out")
     if to_l is None and to_v is None:
         return None
     if to_v is None:
@@ -231,8 +235,7 @@ def _with_diagonal(x: Tensor, diagonal: Any) -> Tensor:
     return x if diagonal is None else x + _on_diagonal(_as(diagonal, x))
 
 
-def linalg_eig_backward(grads: Any, L: Tensor, V: Tensor, A: Tensor) -> Any:
-    to_l, to_v = grads
+def linalg_eig_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor, A: Tensor) -> Any:
     if to_l is None and to_v is None:
         return None
     turned = _H(V)
@@ -246,8 +249,9 @@ def linalg_eig_backward(grads: Any, L: Tensor, V: Tensor, A: Tensor) -> Any:
     return made if A._geometry.dtype.is_complex else _real(made)
 
 
-def linalg_svd_backward(grads: Any, U: Tensor, S: Tensor, Vh: Tensor) -> Any:
-    to_u, to_s, to_vh = grads
+def linalg_svd_backward(to_u: Any, to_s: Any, to_vh: Any, U: Tensor, S: Tensor, Vh: Tensor) -> Any:
+    if U._geometry.ndim < 2:
+        raise errors.derivative_needs("svd", "vectors, which compute_uv=False leaves out")
     if to_u is None and to_s is None and to_vh is None:
         return None
     k, m, n = S._geometry.sizes[-1], U._geometry.sizes[-2], Vh._geometry.sizes[-1]
@@ -270,6 +274,7 @@ def linalg_svd_backward(grads: Any, U: Tensor, S: Tensor, Vh: Tensor) -> Any:
         of_v = _mm(Vh, _H(to_vh))
         part = _column(wide) * ((of_v - _H(of_v)) / apart)
         core = part if core is None else core + part
+    assert core is not None
     if to_s is not None:
         core = core + _on_diagonal(_as(to_s, U))
     made = _mm(_mm(U, core), Vh)
@@ -310,19 +315,46 @@ def linalg_pinv_backward(grad: Tensor, pinv: Tensor, A: Tensor) -> Tensor:
     return -_H(_mm(K, pinv)) + _mm(_mm(of - _mm(A, K), pinv), turned) + hK - _mm(_mm(hK, pinv), A)
 
 
-def linalg_lstsq_A_backward(grads: Any, A: Tensor, B: Tensor, solution: Tensor) -> Any:
-    if grads[0] is None:
-        return None
-    vector = solution._geometry.ndim < A._geometry.ndim
-    b, grad = (_column(B), _column(grads[0])) if vector else (B, grads[0])
-    pinv = calls.linalg_pinv_atol_rtol_tensor(A, None, None, False)
-    return linalg_pinv_backward(_mm(grad, _H(b)), pinv, A)
+def linalg_lstsq_A_backward(
+    to_x: Any, to_residuals: Any, A: Tensor, B: Tensor, solution: Tensor
+) -> Any:
+    b, x, to_x = _as_matrices(A, B, solution, to_x)
+    made = None
+    if to_x is not None:
+        pinv = calls.linalg_pinv_atol_rtol_tensor(A, None, None, False)
+        made = linalg_pinv_backward(_mm(to_x, _H(b)), pinv, A)
+    if _has_residuals(to_residuals):
+        part = _mm(_of_residuals(to_residuals, A, b, x), _H(x))
+        made = part if made is None else made + part
+    return made
 
 
-def linalg_lstsq_B_backward(grads: Any, A: Tensor, B: Tensor, solution: Tensor) -> Any:
-    if grads[0] is None:
-        return None
-    vector = solution._geometry.ndim < A._geometry.ndim
-    pinv = calls.linalg_pinv_atol_rtol_tensor(A, None, None, False)
-    made = _mm(_H(pinv), _column(grads[0]) if vector else grads[0])
-    return calls.squeeze_dim(made, -1) if vector else made
+def linalg_lstsq_B_backward(
+    to_x: Any, to_residuals: Any, A: Tensor, B: Tensor, solution: Tensor
+) -> Any:
+    b, x, to_x = _as_matrices(A, B, solution, to_x)
+    made = None
+    if to_x is not None:
+        pinv = calls.linalg_pinv_atol_rtol_tensor(A, None, None, False)
+        made = _mm(_H(pinv), to_x)
+    if _has_residuals(to_residuals):
+        part = -_of_residuals(to_residuals, A, b, x)
+        made = part if made is None else made + part
+    is_vector = solution._geometry.ndim < A._geometry.ndim
+    return made if made is None or not is_vector else calls.squeeze_dim(made, -1)
+
+
+def _as_matrices(A: Tensor, B: Tensor, solution: Tensor, to_x: Any) -> tuple[Tensor, Tensor, Any]:
+    if solution._geometry.ndim == A._geometry.ndim:
+        return B, solution, to_x
+    return _column(B), _column(solution), None if to_x is None else _column(to_x)
+
+
+def _has_residuals(grad: Any) -> bool:
+    """They are no elements where the driver or a rank leaves them out."""
+    return grad is not None and grad._geometry.numel > 0
+
+
+def _of_residuals(grad: Tensor, A: Tensor, B: Tensor, X: Tensor) -> Tensor:
+    """By A X; at the X for which |A X - B|^2 is least it does not change with X."""
+    return 2 * (_mm(A, X) - B) * _row(_as(grad, B))

@@ -56,12 +56,12 @@ class Node:
     saved: tuple[str, ...] = ()
     # By these makers/autograd.py makes an operator's kernel: the arguments that have derivatives,
     # None for all tensors; what keeps of the call's arguments what the derivative needs; slots of
-    # results of several, with their numbers; whether all of those are differentiated, not the first
-    # alone: `backward` takes a gradient of each then, None where there is none.
+    # results of several, with their numbers; numbers of those that are differentiated, where it is
+    # not the first alone: `backward` takes a gradient of each result then, or None.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
-    takes_all = False
+    differentiated: tuple[int, ...] = ()
     # User code runs in it, so it must see the thread's own state and not the engine's.
     is_users = False
 

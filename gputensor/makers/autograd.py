@@ -76,7 +76,7 @@ def _finish(table: Table, kind: type[Node]) -> Function:
         is_view = "inplace_view" in table.operator.tags
         finish = reshape_history if is_view else rebase_history
     elif len(schema.returns) > 1:
-        finish = _all_of_several(kind) if kind.takes_all else _first_of_several(kind)
+        finish = _some_of_several(kind) if kind.differentiated else _first_of_several(kind)
     elif schema.returns[0].type.required.is_list:
         finish = set_histories
     saves_all = "saved_result" in kind.saved and not kind.others
@@ -105,13 +105,13 @@ def _first_of_several(kind: type[Node]) -> Function:
     return finish
 
 
-def _all_of_several(kind: type[Node]) -> Function:
-    """Every result that is floating or complex is differentiated."""
+def _some_of_several(kind: type[Node]) -> Function:
+    """Those results are differentiated whose gradients a formula looks at."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
             setattr(node, slot, save_result(result[number], number))
-        return set_histories(result, node)
+        return set_histories(result, node, kind.differentiated)
 
     return finish
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls
-from ..core import errors
+from ..core import arguments as given, errors
 from ..core.dtype import complex64, complex128, dtype, float32, float64, int32, int64
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..iterator.broadcast import broadcast_sizes
@@ -360,6 +360,8 @@ def linalg_solve_triangular(
     check_square(op, "self", self)
     check_matrix(op, "B", B)
     check_alike(op, "self", self, "B", B)
+    upper, left = given.flag(op, "upper", upper), given.flag(op, "left", left)
+    unitriangular = given.flag(op, "unitriangular", unitriangular)
     size = self._geometry.sizes[-1]
     if B._geometry.sizes[-2 if left else -1] != size:
         rule = f"have {size} {'rows' if left else 'columns'}, as self has"
@@ -524,7 +526,8 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     key_set: int, self: Tensor, b: Tensor, rcond: float | None = None, driver: str | None = None
 ) -> Any:
-    """With gelsd and gelss the size of residuals depends on ranks, which are read."""
+    """With gelsd and gelss the size of residuals depends on ranks, which are read; without data
+    they are taken for full."""
     op = "lstsq"
     check_matrix(op, "self", self)
     check_dtype(op, "b", b)
@@ -534,18 +537,19 @@ def linalg_lstsq(
         raise errors.must(op, "driver", f"be one of {', '.join(_DRIVERS)}", driver)
     vector = is_vector(self, b) or len(b._geometry.sizes) == 1
     matrix = calls.unsqueeze(b, -1) if vector else b
-    *batch, m, n = self._geometry.sizes
+    m, n = self._geometry.sizes[-2:]
     if matrix._geometry.sizes[-2] != m:
         raise errors.wrong_shape(op, "b", f"have {m} rows, as self has", b)
     of = self._geometry.dtype
     if rcond is None:
         rcond = (2.0**-52 if _real(of) is float64 else 2.0**-23) * max(m, n)
+    rcond = given.real(op, "rcond", rcond)
     wide_a, wide_b = broadcast_batches(op, self, "b", matrix)
     batch = wide_b._geometry.sizes[:-2]
     columns = matrix._geometry.sizes[-1]
     wanted = (
         matrices((*batch, max(m, n), columns), of),
-        contiguous_geometry(tuple(batch), int64),
+        contiguous_geometry(batch, int64),
         contiguous_geometry((*batch, min(m, n)), _real(of)),
     )
     if not self._geometry.numel or not matrix._geometry.numel:
@@ -554,7 +558,8 @@ def linalg_lstsq(
         rows, rank, values = library.call(op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen)
     solution = by_columns(calls.narrow(rows, -2, 0, n)) if n < max(m, n) else rows
     residuals = calls.new_empty(self, (0,), _real(of), None, None, None)
-    full = chosen == "gels" or (chosen != "gelsy" and all(r == n for r in _flat([rank.tolist()])))
+    full = chosen == "gels" or self._device.type == "meta"
+    full = chosen != "gelsy" and (full or all(r == n for r in _flat([rank.tolist()])))
     if m > n and full:
         rest = calls.abs(calls.narrow(rows, -2, n, m - n))
         residuals = calls.sum_dim_IntList(calls.mul_Tensor(rest, rest), (-2,), False, None)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
+from .._generated import calls, operators
+from ..core import arguments as given, errors
 from ..core.dtype import FLOATING, float64, int64
 from ..iterator.broadcast import broadcast_sizes
-from ..structured import arguments
+from ..structured import arguments, forms
 from ..tensor.tensor import Tensor
 from .factor import (
     adjoint_of, by_columns, check_matrix, check_square, identity, lower,
@@ -37,12 +37,14 @@ def linalg_solve_ex(
 
 def linalg_solve(key_set: int, A: Tensor, B: Tensor, left: bool = True) -> Tensor:
     result, info = linalg_solve_ex(0, A, B, left)
-    return _checked(result, info, "torch.linalg.solve", A)
+    made: Tensor = _checked(result, info, "torch.linalg.solve", A)
+    return made
 
 
 def linalg_inv(key_set: int, A: Tensor) -> Tensor:
     inverse, info = calls.linalg_inv_ex(A, False)
-    return _checked(inverse, info, "linalg.inv", A)
+    made: Tensor = _checked(inverse, info, "linalg.inv", A)
+    return made
 
 
 def linalg_det(key_set: int, A: Tensor) -> Tensor:
@@ -66,7 +68,8 @@ def logdet(key_set: int, self: Tensor) -> Tensor:
 
 def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
     L, info = calls.linalg_cholesky_ex(self, upper, False)
-    return _checked(L, info, "linalg.cholesky", self)
+    made: Tensor = _checked(L, info, "linalg.cholesky", self)
+    return made
 
 
 def cholesky_solve(key_set: int, self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
@@ -91,9 +94,10 @@ def triangular_solve(
     key_set: int, self: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
     unitriangular: bool = False,
 ) -> Any:  # fmt: skip
-    given = calls.mT(A) if transpose else A
-    solve = calls.linalg_solve_triangular
-    made = solve(given, self, bool(upper) != bool(transpose), True, unitriangular)
+    op = "triangular_solve"
+    upper, transpose = given.flag(op, "upper", upper), given.flag(op, "transpose", transpose)
+    turned = calls.mT(A) if transpose else A
+    made = calls.linalg_solve_triangular(turned, self, upper != transpose, True, unitriangular)
     wide = calls.expand(A, (*made._geometry.sizes[:-2], *A._geometry.sizes[-2:]), False)
     return made, by_columns(calls.clone(wide, None))
 
@@ -176,7 +180,8 @@ def ormqr(
     if input3._geometry.sizes[-2 if left else -1] != m:
         rule = f"have {m} {'rows' if left else 'columns'}, as self has rows"
         raise errors.wrong_shape("ormqr", "input3", rule, input3)
-    if input2._geometry.sizes[-1] > min(self._geometry.sizes[-2:]):
+    *batch, count = input2._geometry.sizes or (-1,)
+    if not 0 <= count <= min(self._geometry.sizes[-2:]) or batch != [*self._geometry.sizes[:-2]]:
         raise errors.wrong_shape("ormqr", "input2", "have a number for each reflector", input2)
     backwards = bool(left) != bool(transpose)
     return by_columns(_reflected("ormqr", self, input2, input3, left, transpose, backwards))
@@ -226,6 +231,10 @@ def svd(key_set: int, self: Tensor, some: bool = True, compute_uv: bool = True) 
 
 def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Source: get_atol_rtol: rtol is eps times the larger size, unless a positive atol is given."""
+    if atol is not None and not isinstance(atol, Tensor):
+        atol = given.real(op, "atol", atol)
+    if rtol is not None and not isinstance(rtol, Tensor):
+        rtol = given.real(op, "rtol", rtol)
     real = A._geometry.dtype.to_real if A._geometry.dtype.is_complex else A._geometry.dtype
     eps = (2.0**-52 if real is float64 else 2.0**-23) * max(A._geometry.sizes[-2:], default=0)
     if rtol is None:
@@ -473,10 +482,20 @@ def matrix_exp(key_set: int, self: Tensor) -> Tensor:
     return calls.linalg_matrix_exp(self)
 
 
+def linalg_eigh_eigvals(key_set: int, *args: Any) -> Any:
+    return forms.out(operators.linalg_eigh, 2)(key_set, *args)
+
+
+def triangular_solve_X(key_set: int, *args: Any) -> Any:
+    return forms.out(operators.triangular_solve, 2)(key_set, *args)
+
+
 def matrix_power(key_set: int, self: Tensor, n: int) -> Tensor:
     """Source: aten/src/ATen/native/LinearAlgebra.cpp, linalg_matrix_power_impl."""
     n = arguments.integer("matrix_power", "n", n)
-    check_square("matrix_power", "self", self)
+    if self._geometry.ndim < 2 or self._geometry.sizes[-1] != self._geometry.sizes[-2]:
+        rule = "be a square matrix or a batch of them"
+        raise errors.wrong_shape("matrix_power", "self", rule, self)
     if n < 0:
         self, n = calls.linalg_inv(self), -n
     if n == 0:

@@ -270,6 +270,13 @@ def logspace_of_tensors(
     return calls.logspace(*ends, steps, base, *options)
 
 
+def logspace_of_tensors_out(
+    key_set: int, start: Any, end: Any, steps: int, base: float, out: Tensor
+) -> Tensor:
+    ends = _end("logspace", "start", start), _end("logspace", "end", end)
+    return logspace_out(key_set, *ends, steps, base, out)
+
+
 def logspace(
     key_set: int, start: Any, end: Any, steps: int, base: float = 10.0, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,

@@ -25,7 +25,7 @@ class T:
 
     values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
     them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
-    that sums do not cancel), `classes` (0, 1 or 2), `zeros`.
+    that sums do not cancel), `classes` (0, 1 or 2), `zeros`, `ones`.
     dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
     """
 
@@ -122,6 +122,7 @@ def _zeros(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
 _KINDS = {
     "zeros": _zeros,
     "any": _any, "exact": _exact, "nonzero": _nonzero, "positive": _positive, "classes": _classes,
+    "ones": lambda random, count, of: np.ones(count),
     "powers": _powers,
 }  # fmt: skip
 

@@ -96,9 +96,15 @@ def test_a_formula_that_looks_at_grads_gets_a_gradient_of_each_result(model):
     classes = emit_nodes.nodes(model, "reduce").classes
     texts = {lines[0]: "\n".join(lines) for lines in classes}
     of_all, of_first = (texts[f"class {name}Backward0(_Node):"] for name in ("Halve", "Pair"))
-    assert "takes_all = True" in of_all and "def backward(node, *grads):" in of_all
+    assert "differentiated = (0, 1)" in of_all and "def backward(node, *grads):" in of_all
     assert 'others = (("saved_right", 1),)' in of_all
-    assert "takes_all" not in of_first and "def backward(node, grad):" in of_first
+    assert "differentiated" not in of_first and "def backward(node, grad):" in of_first
+
+
+def test_results_whose_gradients_no_formula_looks_at_are_not_differentiated():
+    text = YAML.replace("halve_backward(grads, right, dim)", "halve_backward(grads[1], dim)")
+    lines = emit_nodes.nodes(load.loads(text), "reduce").classes[0]
+    assert "    differentiated = (1,)" in lines
 
 
 def test_what_has_several_results_has_none_called_result():

@@ -21,7 +21,7 @@ from gputensor.core.dtype import (
     int64,
 )
 
-from . import DTYPE, Fails, Row, S
+from . import DTYPE, Fails, Row, S, T
 
 _REAL = tuple(d for d in ALL if d.category < COMPLEX and d is not gt.bool)
 
@@ -46,11 +46,20 @@ def _linspace(start: Any, end: Any, steps: int, dtype: Any = None) -> np.ndarray
     return np.trunc(found) if dtype is not None and dtype.category <= INTEGER else found
 
 
+def _base_to(base: float, start: Any, end: Any, steps: int, dtype: Any) -> np.ndarray:
+    found = np.power(base, np.linspace(start, end, steps))
+    return np.trunc(found) if dtype is not None and dtype.category <= INTEGER else found
+
+
 def _linspace_dtype(args: Any, kwargs: Any, of: Any) -> Any:
     given = kwargs.get("dtype")
     if given is not None:
         return of if given is DTYPE else given
-    return complex64 if any(isinstance(x, complex) for x in args) else float32
+    is_complex = [x.dtype is complex64 if type(x) is T else type(x) is complex for x in args]
+    return complex64 if any(is_complex) else float32
+
+
+_ZERO, _ONE = T(values="zeros", dtype=int64), T(values="ones", dtype=float64)
 
 
 ROWS = [
@@ -112,6 +121,10 @@ ROWS = [
             S(0, 8, 5, dtype=DTYPE),
             S(0, 1j, 3),
             S(0, 10, 4, dtype=float64),
+            S(_ZERO, 8, 5, dtype=DTYPE),
+            S(0, _ONE, 5),
+            S(_ZERO, _ONE, 3),
+            S(_ZERO, T(values="ones", dtype=complex64), 3),
         ],
         _linspace,
         result=_linspace_dtype,
@@ -123,6 +136,29 @@ ROWS = [
             Fails(S(0, 1, -1), errors.ArgumentError, "linspace: 'steps' must not be negative"),
             Fails(S(0, 1, 2.5), TypeError, "linspace: 'steps' must be an int"),
             Fails(S("0", 1, 2), TypeError, "linspace: 'start' must be a number"),
+            Fails(S(T(1), 1, 2), errors.ShapeError, "linspace: 'start' must"),
+        ),
+    ),
+    Row(
+        "logspace",
+        [
+            S(0, 3, 4),
+            S(-1, 4, 0, 2.0),
+            S(0, 4, 9, 2.0, dtype=DTYPE),
+            S(2, 0, 1, -2.0),
+            S(_ZERO, 3, 4),
+            S(0, _ONE, 3),
+            S(_ZERO, _ONE, 2, dtype=float64),
+        ],
+        lambda start, end, steps, base=10.0, dtype=None: _base_to(base, start, end, steps, dtype),
+        result=_linspace_dtype,
+        out="any",
+        dtypes=tuple(d for d in ALL if d is not gt.bool),
+        ulp={float64: 2, complex64: 1, complex128: 4, float32: 1},
+        why="the powers are those of NumPy, of ends in float64",
+        errors=(
+            Fails(S(0, 1, -1), errors.ArgumentError, "'steps' must not be negative"),
+            Fails(S(0, "1", 2), TypeError, "logspace: 'end' must be a number"),
         ),
     ),
 ]

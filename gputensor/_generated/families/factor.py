@@ -65,7 +65,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=N
         unpack_pivots: bool, default True.
         out: Tensors that take the results, optional.
     Returns: P, L, U, by place or by name.
-    Gradient: LU_data: linalg_lu_unpack_backward(grads, LU_data)
+    Gradient: LU_data: linalg_lu_unpack_backward(grads[1], grads[2], LU_data)
     Native: native/factor.py. Matches torch.lu_unpack."""
     try:
         include, keep = _state.get()
@@ -322,7 +322,7 @@ def linalg_qr(A, mode='reduced', *, out=None):
         mode: str, default 'reduced'.
         out: Tensors that take the results, optional.
     Returns: Q, R, by place or by name.
-    Gradient: A: linalg_qr_backward((grads[0], grads[1]), Q, R, mode)
+    Gradient: A: linalg_qr_backward(grads[0], grads[1], Q, R, mode)
     Native: native/factor.py. Matches torch.linalg.qr.
 
     >>> Q, R = gt.linalg.qr(gt.tensor([[3.0, 1.0], [4.0, 2.0]]))
@@ -394,7 +394,7 @@ def linalg_eig(input, *, out=None):
         input: (*).
         out: Tensors that take the results, optional.
     Returns: eigenvalues, eigenvectors, by place or by name.
-    Gradient: linalg_eig_backward((grads[0], grads[1]), eigenvalues, eigenvectors, input)
+    Gradient: linalg_eig_backward(grads[0], grads[1], eigenvalues, eigenvectors, input)
     Native: native/factor.py. Matches torch.linalg.eig."""
     try:
         include, keep = _state.get()
@@ -463,8 +463,8 @@ def linalg_lstsq(input, b, rcond=None, *, driver=None, out=None):
         out: Tensors that take the results, optional.
     Returns: solution, residuals, rank, singular_values, by place or by name.
     Gradient:
-        input: linalg_lstsq_A_backward((grads[0],), input, b, solution)
-        b: linalg_lstsq_B_backward((grads[0],), input, b, solution)
+        input: linalg_lstsq_A_backward(grads[0], grads[1], input, b, solution)
+        b: linalg_lstsq_B_backward(grads[0], grads[1], input, b, solution)
     Native: native/factor.py. Matches torch.linalg.lstsq."""
     try:
         include, keep = _state.get()

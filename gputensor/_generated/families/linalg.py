@@ -323,8 +323,12 @@ def Tensor_cholesky_inverse(self, upper=False):
 
 op_triangular_solve = _define(
     "aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)")
+op_triangular_solve_X = _define(
+    "aten::triangular_solve.X(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, Tensor(a!) X, Tensor(b!) M) -> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)")
 Results_triangular_solve = _named("triangular_solve", "solution cloned_coefficient")
-def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False):
+def triangular_solve(
+    input, A, upper=True, transpose=False, unitriangular=False, *, out=None,
+):
     """X of A X = input of a triangular matrix A, and a copy of A.
 
     Args:
@@ -333,16 +337,32 @@ def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False)
         upper: bool, default True.
         transpose: bool, default False.
         unitriangular: bool, default False.
+        out: Tensors that take the results, optional.
     Returns: solution, cloned_coefficient, by place or by name.
     Native: native/linalg.py. Matches torch.triangular_solve."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | A._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("triangular_solve", out, 2) & keep
+            return Results_triangular_solve(op_triangular_solve_X.table[key_set](
+                key_set, input, A, upper, transpose, unitriangular, out[0], out[1],
+            ))
         return Results_triangular_solve(op_triangular_solve.table[key_set](
             key_set, input, A, upper, transpose, unitriangular,
         ))
     except Exception as error: _refuse(error, "triangular_solve", locals()); raise
-Tensor_triangular_solve = triangular_solve
+
+def Tensor_triangular_solve(self, A, upper=True, transpose=False, unitriangular=False):
+    """X of A X = self of a triangular matrix A, and a copy of A. See
+    gt.triangular_solve."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | A._keys | include) & keep
+        return Results_triangular_solve(op_triangular_solve.table[key_set](
+            key_set, self, A, upper, transpose, unitriangular,
+        ))
+    except Exception as error: _refuse(error, "triangular_solve", locals()); raise
 
 op_linalg_lu_factor = _define(
     "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
@@ -567,19 +587,27 @@ def Tensor_ormqr(self, input2, input3, left=True, transpose=False):
 
 op_linalg_eigh = _define(
     'aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)')
+op_linalg_eigh_eigvals = _define(
+    'aten::linalg_eigh.eigvals(Tensor self, str UPLO="L", *, Tensor(a!) eigvals, Tensor(b!) eigvecs) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)')
 Results_linalg_eigh = _named("linalg_eigh", "eigenvalues eigenvectors")
-def linalg_eigh(input, UPLO='L'):
+def linalg_eigh(input, UPLO='L', *, out=None):
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, whose lower triangle
     is read.
 
     Args:
         input: (*).
         UPLO: str, default 'L'.
+        out: Tensors that take the results, optional.
     Returns: eigenvalues, eigenvectors, by place or by name.
     Native: native/linalg.py. Matches torch.linalg.eigh."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("linalg_eigh", out, 2) & keep
+            return Results_linalg_eigh(op_linalg_eigh_eigvals.table[key_set](
+                key_set, input, UPLO, out[0], out[1],
+            ))
         return Results_linalg_eigh(op_linalg_eigh.table[key_set](key_set, input, UPLO))
     except Exception as error: _refuse(error, "linalg_eigh", locals()); raise
 
@@ -710,14 +738,20 @@ def Tensor_svd(self, some=True, compute_uv=True):
 
 op_linalg_pinv_atol_rtol_tensor = _define(
     "aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor")
+op_linalg_pinv_atol_rtol_tensor_out = _define(
+    "aten::linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_pinv_atol_rtol_float = _define(
     "aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor")
+op_linalg_pinv_atol_rtol_float_out = _define(
+    "aten::linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_pinv = _define(
     "aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor")
 op_linalg_pinv_out = _define(
     "aten::linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_pinv_rcond_tensor = _define(
     "aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor")
+op_linalg_pinv_out_rcond_tensor = _define(
+    "aten::linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
     """The pseudo-inverse of a matrix; singular values up to max(atol, rtol * the largest)
     count as 0.
@@ -734,16 +768,35 @@ def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out
     try:
         if out is not None:
             if rcond is not None and atol is None and rtol is None and hasattr(rcond, "_keys"):
-                raise _errors.no_out("linalg_pinv")
+                include, keep = _state.get()
+                key_set = (input._keys | rcond._keys | include) & keep
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_out_rcond_tensor.table[key_set](
+                    key_set, input, rcond, hermitian, out,
+                )
             if rcond is not None and atol is None and rtol is None:
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
                 key_set |= _checked_out("linalg_pinv", out)._keys & keep
                 return op_linalg_pinv_out.table[key_set](key_set, input, rcond, hermitian, out)
             if rcond is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
-                raise _errors.no_out("linalg_pinv")
+                include, keep = _state.get()
+                key_set = (
+                    input._keys
+                    | (0 if atol is None else atol._keys)
+                    | (0 if rtol is None else rtol._keys)
+                 | include) & keep
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_atol_rtol_tensor_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out,
+                )
             if rcond is None:
-                raise _errors.no_out("linalg_pinv")
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_atol_rtol_float_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out,
+                )
         if rcond is not None and atol is None and rtol is None and hasattr(rcond, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | rcond._keys | include) & keep
@@ -806,10 +859,16 @@ op_linalg_matrix_rank_out = _define(
     "aten::linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_matrix_rank_tol_tensor = _define(
     "aten::linalg_matrix_rank.tol_tensor(Tensor self, Tensor tol, bool hermitian=False) -> Tensor")
+op_linalg_matrix_rank_out_tol_tensor = _define(
+    "aten::linalg_matrix_rank.out_tol_tensor(Tensor self, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_matrix_rank_atol_rtol_tensor = _define(
     "aten::linalg_matrix_rank.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor")
+op_linalg_matrix_rank_atol_rtol_tensor_out = _define(
+    "aten::linalg_matrix_rank.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_matrix_rank_atol_rtol_float = _define(
     "aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor")
+op_linalg_matrix_rank_atol_rtol_float_out = _define(
+    "aten::linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
 def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):
     """How many singular values are above tol.
 
@@ -824,16 +883,35 @@ def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None
     try:
         if out is not None:
             if tol is not None and atol is None and rtol is None and hasattr(tol, "_keys"):
-                raise _errors.no_out("linalg_matrix_rank")
+                include, keep = _state.get()
+                key_set = (input._keys | tol._keys | include) & keep
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_out_tol_tensor.table[key_set](
+                    key_set, input, tol, hermitian, out,
+                )
             if tol is not None and atol is None and rtol is None:
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
                 key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
                 return op_linalg_matrix_rank_out.table[key_set](key_set, input, tol, hermitian, out)
             if tol is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
-                raise _errors.no_out("linalg_matrix_rank")
+                include, keep = _state.get()
+                key_set = (
+                    input._keys
+                    | (0 if atol is None else atol._keys)
+                    | (0 if rtol is None else rtol._keys)
+                 | include) & keep
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_atol_rtol_tensor_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out,
+                )
             if tol is None:
-                raise _errors.no_out("linalg_matrix_rank")
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_atol_rtol_float_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out,
+                )
         if tol is not None and atol is None and rtol is None and hasattr(tol, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | tol._keys | include) & keep
@@ -871,6 +949,8 @@ op_linalg_matrix_norm_out = _define(
     "aten::linalg_matrix_norm.out(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_matrix_norm_str_ord = _define(
     'aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor')
+op_linalg_matrix_norm_str_ord_out = _define(
+    'aten::linalg_matrix_norm.str_ord_out(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)')
 def linalg_matrix_norm(
     input, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None, out=None,
 ):
@@ -892,7 +972,9 @@ def linalg_matrix_norm(
         if out is not None:
             key_set |= _checked_out("linalg_matrix_norm", out)._keys & keep
             if type(ord) is str:
-                raise _errors.no_out("linalg_matrix_norm")
+                return op_linalg_matrix_norm_str_ord_out.table[key_set](
+                    key_set, input, ord, dim, keepdim, dtype, out,
+                )
             return op_linalg_matrix_norm_out.table[key_set](
                 key_set, input, ord, dim, keepdim, dtype, out,
             )
@@ -907,6 +989,8 @@ op_linalg_cond = _define("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tens
 op_linalg_cond_out = _define(
     "aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)")
 op_linalg_cond_p_str = _define("aten::linalg_cond.p_str(Tensor self, str p) -> Tensor")
+op_linalg_cond_p_str_out = _define(
+    "aten::linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_cond(input, p=None, *, out=None):
     """The condition number of a matrix by a norm.
 
@@ -921,7 +1005,7 @@ def linalg_cond(input, p=None, *, out=None):
         if out is not None:
             key_set |= _checked_out("linalg_cond", out)._keys & keep
             if type(p) is str:
-                raise _errors.no_out("linalg_cond")
+                return op_linalg_cond_p_str_out.table[key_set](key_set, input, p, out)
             return op_linalg_cond_out.table[key_set](key_set, input, p, out)
         if type(p) is str:
             return op_linalg_cond_p_str.table[key_set](key_set, input, p)

@@ -198,10 +198,16 @@ op_logspace_out = _define(
     "aten::logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)")
 op_logspace_Tensor_Tensor = _define(
     "aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_logspace_Tensor_Tensor_out = _define(
+    "aten::logspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)")
 op_logspace_Tensor_Scalar = _define(
     "aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_logspace_Tensor_Scalar_out = _define(
+    "aten::logspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)")
 op_logspace_Scalar_Tensor = _define(
     "aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_logspace_Scalar_Tensor_out = _define(
+    "aten::logspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)")
 def logspace(
     start, end, steps, base=10.0, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
@@ -232,11 +238,26 @@ def logspace(
             device = _device(device)
         if out is not None:
             if hasattr(end, "_keys") and hasattr(start, "_keys"):
-                raise _errors.no_out("logspace")
+                include, keep = _state.get()
+                key_set = (start._keys | end._keys | include) & keep
+                key_set |= _checked_out("logspace", out)._keys & keep
+                return op_logspace_Tensor_Tensor_out.table[key_set](
+                    key_set, start, end, steps, base, out,
+                )
             if hasattr(start, "_keys"):
-                raise _errors.no_out("logspace")
+                include, keep = _state.get()
+                key_set = (start._keys | include) & keep
+                key_set |= _checked_out("logspace", out)._keys & keep
+                return op_logspace_Tensor_Scalar_out.table[key_set](
+                    key_set, start, end, steps, base, out,
+                )
             if hasattr(end, "_keys"):
-                raise _errors.no_out("logspace")
+                include, keep = _state.get()
+                key_set = (end._keys | include) & keep
+                key_set |= _checked_out("logspace", out)._keys & keep
+                return op_logspace_Scalar_Tensor_out.table[key_set](
+                    key_set, start, end, steps, base, out,
+                )
             include, keep = _state.get()
             key_set = include & keep
             key_set |= _checked_out("logspace", out)._keys & keep

@@ -107,7 +107,7 @@ class AminmaxBackward0(_Node):
     __slots__ = ("saved_self", "saved_min", "saved_max", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_min", "saved_max")
     others = (("saved_min", 0), ("saved_max", 1))
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, self, dim, keepdim):
         node.saved_self = _save(self)

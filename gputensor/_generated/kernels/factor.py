@@ -153,13 +153,13 @@ class LuUnpackBackward0(_Node):
     __slots__ = ("saved_LU_data",)
     saved = ("saved_LU_data",)
     inputs = ("LU_data",)
-    takes_all = True
+    differentiated = (1, 2)
 
     def keep(node, LU_data, LU_pivots, unpack_data, unpack_pivots):
         node.saved_LU_data = _save(LU_data)
 
     def backward(node, *grads):
-        return (linalg_lu_unpack_backward(grads, node.saved_LU_data.unpack(node)),)
+        return (linalg_lu_unpack_backward(grads[1], grads[2], node.saved_LU_data.unpack(node)),)
 
     def release(node):
         node.saved_LU_data = _FREED
@@ -170,26 +170,25 @@ class LinalgSolveExBackward0(_Node):
     __slots__ = ("saved_A", "saved_B", "saved_result", "saved_left")
     saved = ("saved_A", "saved_B", "saved_result")
     others = (("saved_result", 0),)
-    takes_all = True
 
     def keep(node, A, B, left, check_errors):
         node.saved_A = _save(A)
         node.saved_B = _save(B)
         node.saved_left = left
 
-    def backward(node, *grads):
+    def backward(node, grad):
         to_A, to_B = node.edges
         grad_A = grad_B = None
         if to_A is not None:
             A = node.saved_A.unpack(node)
             B = node.saved_B.unpack(node)
             result = node.saved_result.unpack(node)
-            grad_A = linalg_solve_A_backward((grads[0],), A, B, result, node.saved_left)
+            grad_A = linalg_solve_A_backward(grad, A, B, result, node.saved_left)
         if to_B is not None:
             A = node.saved_A.unpack(node)
             B = node.saved_B.unpack(node)
             result = node.saved_result.unpack(node)
-            grad_B = linalg_solve_B_backward((grads[0],), A, B, result, node.saved_left)
+            grad_B = linalg_solve_B_backward(grad, A, B, result, node.saved_left)
         return grad_A, grad_B
 
     def release(node):
@@ -232,7 +231,7 @@ class LinalgSlogdetBackward0(_Node):
     __slots__ = ("saved_A", "saved_sign")
     saved = ("saved_A", "saved_sign")
     others = (("saved_sign", 0),)
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, A):
         node.saved_A = _save(A)
@@ -240,7 +239,7 @@ class LinalgSlogdetBackward0(_Node):
     def backward(node, *grads):
         A = node.saved_A.unpack(node)
         sign = node.saved_sign.unpack(node)
-        return (linalg_slogdet_backward((grads[0], grads[1]), A, sign),)
+        return (linalg_slogdet_backward(grads[0], grads[1], A, sign),)
 
     def release(node):
         node.saved_A = node.saved_sign = _FREED
@@ -302,7 +301,7 @@ class LinalgQrBackward0(_Node):
     __slots__ = ("saved_Q", "saved_R", "saved_mode")
     saved = ("saved_Q", "saved_R")
     others = (("saved_Q", 0), ("saved_R", 1))
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, A, mode):
         node.saved_mode = mode
@@ -310,7 +309,7 @@ class LinalgQrBackward0(_Node):
     def backward(node, *grads):
         Q = node.saved_Q.unpack(node)
         R = node.saved_R.unpack(node)
-        return (linalg_qr_backward((grads[0], grads[1]), Q, R, node.saved_mode),)
+        return (linalg_qr_backward(grads[0], grads[1], Q, R, node.saved_mode),)
 
     def release(node):
         node.saved_Q = node.saved_R = _FREED
@@ -321,12 +320,12 @@ class LinalgEighBackward0(_Node):
     __slots__ = ("saved_eigenvalues", "saved_eigenvectors")
     saved = ("saved_eigenvalues", "saved_eigenvectors")
     others = (("saved_eigenvalues", 0), ("saved_eigenvectors", 1))
-    takes_all = True
+    differentiated = (0, 1)
 
     def backward(node, *grads):
         eigenvalues = node.saved_eigenvalues.unpack(node)
         eigenvectors = node.saved_eigenvectors.unpack(node)
-        return (linalg_eigh_backward((grads[0], grads[1]), eigenvalues, eigenvectors),)
+        return (linalg_eigh_backward(grads[0], grads[1], eigenvalues, eigenvectors),)
 
     def release(node):
         node.saved_eigenvalues = node.saved_eigenvectors = _FREED
@@ -337,7 +336,7 @@ class LinalgEigBackward0(_Node):
     __slots__ = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
     saved = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
     others = (("saved_eigenvalues", 0), ("saved_eigenvectors", 1))
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, self):
         node.saved_self = _save(self)
@@ -346,7 +345,7 @@ class LinalgEigBackward0(_Node):
         self = node.saved_self.unpack(node)
         eigenvalues = node.saved_eigenvalues.unpack(node)
         eigenvectors = node.saved_eigenvectors.unpack(node)
-        return (linalg_eig_backward((grads[0], grads[1]), eigenvalues, eigenvectors, self),)
+        return (linalg_eig_backward(grads[0], grads[1], eigenvalues, eigenvectors, self),)
 
     def release(node):
         node.saved_self = node.saved_eigenvalues = node.saved_eigenvectors = _FREED
@@ -357,13 +356,13 @@ class LinalgSvdBackward0(_Node):
     __slots__ = ("saved_U", "saved_S", "saved_Vh")
     saved = ("saved_U", "saved_S", "saved_Vh")
     others = (("saved_U", 0), ("saved_S", 1), ("saved_Vh", 2))
-    takes_all = True
+    differentiated = (0, 1, 2)
 
     def backward(node, *grads):
         U = node.saved_U.unpack(node)
         S = node.saved_S.unpack(node)
         Vh = node.saved_Vh.unpack(node)
-        return (linalg_svd_backward((grads[0], grads[1], grads[2]), U, S, Vh),)
+        return (linalg_svd_backward(grads[0], grads[1], grads[2], U, S, Vh),)
 
     def release(node):
         node.saved_U = node.saved_S = node.saved_Vh = _FREED
@@ -389,7 +388,7 @@ class LinalgLstsqBackward0(_Node):
     __slots__ = ("saved_self", "saved_b", "saved_solution")
     saved = ("saved_self", "saved_b", "saved_solution")
     others = (("saved_solution", 0),)
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, self, b, rcond, driver):
         node.saved_self = _save(self)
@@ -402,12 +401,12 @@ class LinalgLstsqBackward0(_Node):
             self = node.saved_self.unpack(node)
             b = node.saved_b.unpack(node)
             solution = node.saved_solution.unpack(node)
-            grad_self = linalg_lstsq_A_backward((grads[0],), self, b, solution)
+            grad_self = linalg_lstsq_A_backward(grads[0], grads[1], self, b, solution)
         if to_b is not None:
             self = node.saved_self.unpack(node)
             b = node.saved_b.unpack(node)
             solution = node.saved_solution.unpack(node)
-            grad_b = linalg_lstsq_B_backward((grads[0],), self, b, solution)
+            grad_b = linalg_lstsq_B_backward(grads[0], grads[1], self, b, solution)
         return grad_self, grad_b
 
     def release(node):

@@ -70,6 +70,10 @@ def install() -> None:
         _forms.out(_operators.cholesky_inverse), counts, refuses_out,
     )
     impl(_operators.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve)
+    impl(
+        _operators.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X,
+        counts, refuses_out,
+    )
     impl(_operators.linalg_lu_factor, "CompositeImplicitAutograd", native.linalg_lu_factor)
     impl(
         _operators.linalg_lu_factor_out, "CompositeExplicitAutograd",
@@ -114,6 +118,10 @@ def install() -> None:
         refuses_out,
     )
     impl(_operators.linalg_eigh, "CompositeImplicitAutograd", native.linalg_eigh)
+    impl(
+        _operators.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals,
+        counts, refuses_out,
+    )
     impl(_operators.linalg_eigvalsh, "CompositeImplicitAutograd", native.linalg_eigvalsh)
     impl(
         _operators.linalg_eigvalsh_out, "CompositeExplicitAutograd",
@@ -144,8 +152,16 @@ def install() -> None:
         native.linalg_pinv_atol_rtol_tensor, LinalgPinvBackward0,
     )
     impl(
+        _operators.linalg_pinv_atol_rtol_tensor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_pinv_atol_rtol_tensor), counts, refuses_out,
+    )
+    impl(
         _operators.linalg_pinv_atol_rtol_float, "CompositeImplicitAutograd",
         native.linalg_pinv_atol_rtol_float,
+    )
+    impl(
+        _operators.linalg_pinv_atol_rtol_float_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_pinv_atol_rtol_float), counts, refuses_out,
     )
     impl(_operators.linalg_pinv, "CompositeImplicitAutograd", native.linalg_pinv)
     impl(
@@ -155,6 +171,10 @@ def install() -> None:
     impl(
         _operators.linalg_pinv_rcond_tensor, "CompositeImplicitAutograd",
         native.linalg_pinv_rcond_tensor,
+    )
+    impl(
+        _operators.linalg_pinv_out_rcond_tensor, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_pinv_rcond_tensor), counts, refuses_out,
     )
     impl(_operators.pinverse, "CompositeImplicitAutograd", native.pinverse)
     impl(_operators.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank)
@@ -167,12 +187,24 @@ def install() -> None:
         native.linalg_matrix_rank,
     )
     impl(
+        _operators.linalg_matrix_rank_out_tol_tensor, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_matrix_rank_tol_tensor), counts, refuses_out,
+    )
+    impl(
         _operators.linalg_matrix_rank_atol_rtol_tensor, "CompositeImplicitAutograd",
         native.linalg_matrix_rank_atol_rtol_tensor,
     )
     impl(
+        _operators.linalg_matrix_rank_atol_rtol_tensor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_matrix_rank_atol_rtol_tensor), counts, refuses_out,
+    )
+    impl(
         _operators.linalg_matrix_rank_atol_rtol_float, "CompositeImplicitAutograd",
         native.linalg_matrix_rank_atol_rtol_float,
+    )
+    impl(
+        _operators.linalg_matrix_rank_atol_rtol_float_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_matrix_rank_atol_rtol_float), counts, refuses_out,
     )
     impl(_operators.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm)
     impl(
@@ -183,12 +215,20 @@ def install() -> None:
         _operators.linalg_matrix_norm_str_ord, "CompositeImplicitAutograd",
         native.linalg_matrix_norm_str_ord,
     )
+    impl(
+        _operators.linalg_matrix_norm_str_ord_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_matrix_norm_str_ord), counts, refuses_out,
+    )
     impl(_operators.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond)
     impl(
         _operators.linalg_cond_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_cond),
         counts, refuses_out,
     )
     impl(_operators.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str)
+    impl(
+        _operators.linalg_cond_p_str_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_cond_p_str), counts, refuses_out,
+    )
     impl(_operators.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv)
     impl(
         _operators.linalg_tensorinv_out, "CompositeExplicitAutograd",

@@ -96,7 +96,7 @@ class StdMeanBackward0(_Node):
     """Of std_mean.correction."""
     __slots__ = ("saved_self", "saved_dim", "saved_correction", "saved_keepdim")
     saved = ("saved_self",)
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
@@ -141,7 +141,7 @@ class VarMeanBackward0(_Node):
     """Of var_mean.correction."""
     __slots__ = ("saved_self", "saved_dim", "saved_correction", "saved_keepdim")
     saved = ("saved_self",)
-    takes_all = True
+    differentiated = (0, 1)
 
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)

@@ -99,7 +99,7 @@ class NativeGroupNormBackward0(_Node):
         "saved_input", "saved_weight", "saved_N", "saved_group", "saved_eps", "saved_C",
     )
     saved = ("saved_input", "saved_weight")
-    takes_all = True
+    differentiated = (0, 1, 2)
 
     def keep(node, input, weight, bias, N, C, HxW, group, eps):
         if node.edges[0] is not None or node.edges[1] is not None:

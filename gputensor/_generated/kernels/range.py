@@ -51,12 +51,24 @@ def install() -> None:
         passes,
     )
     impl(
+        _operators.logspace_Tensor_Tensor_out, "CompositeExplicitAutograd",
+        native.logspace_of_tensors_out, counts, refuses_out,
+    )
+    impl(
         _operators.logspace_Tensor_Scalar, "CompositeExplicitAutograd", native.logspace_of_tensors,
         passes,
     )
     impl(
+        _operators.logspace_Tensor_Scalar_out, "CompositeExplicitAutograd",
+        native.logspace_of_tensors_out, counts, refuses_out,
+    )
+    impl(
         _operators.logspace_Scalar_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
         passes,
+    )
+    impl(
+        _operators.logspace_Scalar_Tensor_out, "CompositeExplicitAutograd",
+        native.logspace_of_tensors_out, counts, refuses_out,
     )
     impl(_operators.eye, "CompositeExplicitAutograd", native.eye, selects, passes)
     impl(_operators.eye_m, "CompositeExplicitAutograd", native.eye_m, selects, passes)

@@ -118,6 +118,10 @@ def derivative_not_implemented(operator: str) -> AutogradError:
     return AutogradError(f"derivative for {operator} is not implemented")
 
 
+def derivative_needs(op: str, what: str) -> AutogradError:
+    return AutogradError(f"The derivative of {op} needs {what}")
+
+
 def out_with_grad(op: str) -> AutogradError:
     return AutogradError(
         f"{op}(): functions with out=... arguments don't support automatic differentiation, but "
