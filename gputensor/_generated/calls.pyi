@@ -968,6 +968,11 @@ def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None,
     bias: Tensor | None, eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def native_layer_norm_backward(
+    grad_out: Tensor, input: Tensor, normalized_shape: Sequence[int], mean: Tensor,
+    rstd: Tensor, weight: Tensor | None, bias: Tensor | None,
+    output_mask: bool | Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor]: ...
 def layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-05, cudnn_enable: bool = True,
@@ -979,6 +984,10 @@ def rms_norm(
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int,
     group: int, eps: float,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def native_group_norm_backward(
+    grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None,
+    N: int, C: int, HxW: int, group: int, output_mask: bool | Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None,

@@ -175,8 +175,8 @@ binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_embedding_
 hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss
 mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward soft_margin_loss
 soft_margin_loss_backward triplet_margin_loss attention: scaled_dot_product_attention norm:
-batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
-rms_norm
+batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -480,7 +480,8 @@ smooth_l1_loss.out smooth_l1_loss_backward soft_margin_loss soft_margin_loss.out
 soft_margin_loss_backward triplet_margin_loss attention: _scaled_dot_product_flash_attention_for_cpu
 scaled_dot_product_attention norm: _batch_norm_with_update _native_batch_norm_legit
 _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training batch_norm group_norm
-instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
+instance_norm layer_norm native_batch_norm native_group_norm native_group_norm_backward
+native_layer_norm native_layer_norm_backward rms_norm
 """)
 EXPORTS = _read("""
 amp: amp autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout: layout library: library

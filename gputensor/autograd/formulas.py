@@ -37,6 +37,7 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "masked_select_backward": lambda: calls.masked_select_backward,
     "masked_scatter_backward": lambda: calls.masked_scatter_backward,
     "convolution_backward": lambda: calls.convolution_backward,
+    "native_layer_norm_backward": lambda: calls.native_layer_norm_backward,
     "avg_pool2d": lambda: calls.avg_pool2d,
     "avg_pool2d_backward": lambda: calls.avg_pool2d_backward,
     "avg_pool3d": lambda: calls.avg_pool3d,

@@ -38,21 +38,6 @@ def _through_normal(grad: Tensor, x: Tensor, dims: Any, eps: float) -> Tensor:
     return rstd * (grad - _mean(grad, dims) - normal * _mean(grad * normal, dims))
 
 
-def _last(normalized_shape: Any) -> tuple[int, ...]:
-    return tuple(range(-len(normalized_shape), 0))
-
-
-def layer_normal(input: Tensor, normalized_shape: Any, eps: float) -> Tensor:
-    return _normal(_wide(input), _last(normalized_shape), eps)[0]
-
-
-def layer_norm_backward(
-    grad: Tensor, input: Tensor, normalized_shape: Any, weight: Tensor | None, eps: float
-) -> Tensor:
-    grad = _wide(grad) if weight is None else _wide(grad) * _wide(weight)
-    return _through_normal(grad, _wide(input), _last(normalized_shape), eps)
-
-
 # --- channels -------------------------------------------------------------------------------------
 
 
@@ -76,26 +61,23 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def group_norm_backward(
-    grads: Any, input: Tensor, weight: Tensor | None, N: int, group: int, eps: float
-) -> Tensor | None:
+    grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
+    HxW: int, group: int,
+) -> Tensor | None:  # fmt: skip
     """Of the result, and of the means and deviations of the groups, which are results too."""
-    grad, of_mean, of_rstd = grads
-    sizes, rows = input._geometry.sizes, (N, group, -1)
-    if not input._geometry.numel:
-        return functions.zeros_like(input)
-    x, made = _wide(input).reshape(rows), None
+    (grad, of_mean, of_rstd), made = grads, None
     if grad is not None:
-        grad = _wide(grad)
-        if weight is not None:
-            grad = grad * _along(_wide(weight), len(sizes))
-        made = _through_normal(grad.reshape(rows), x, (2,), eps)
+        made = calls.native_group_norm_backward(
+            grad, input, mean, rstd, weight, N, C, HxW, group, (True, False, False)
+        )[0]
+    x = _wide(input).reshape(N, group, C // group * HxW)
     if of_mean is not None:
-        made = _added(made, functions.zeros_like(x) + (_wide(of_mean) / x.shape[2]).unsqueeze(2))
+        part = functions.zeros_like(x) + (_wide(of_mean) / x.shape[2]).unsqueeze(2)
+        made = _added(made, part.reshape(input.shape))
     if of_rstd is not None:
-        normal, rstd = _normal(x, (2,), eps)
-        slope = -(rstd * rstd) * normal / x.shape[2]
-        made = _added(made, _wide(of_rstd).unsqueeze(2) * slope)
-    return None if made is None else made.reshape(sizes)
+        slope = -(_wide(rstd) ** 3 / x.shape[2]).unsqueeze(2) * (x - _mean(x, (2,)))
+        made = _added(made, (_wide(of_rstd).unsqueeze(2) * slope).reshape(input.shape))
+    return made
 
 
 def _added(x: Tensor | None, y: Tensor) -> Tensor:
@@ -103,14 +85,14 @@ def _added(x: Tensor | None, y: Tensor) -> Tensor:
 
 
 def group_norm_weight_backward(
-    grad: Tensor | None, input: Tensor, N: int, C: int, group: int, eps: float
-) -> Tensor | None:
+    grad: Tensor | None, input: Tensor, mean: Tensor, rstd: Tensor, N: int, C: int, HxW: int,
+    group: int,
+) -> Tensor | None:  # fmt: skip
     if grad is None:
         return None
-    if not input._geometry.numel:
-        return functions.zeros((C,), dtype=grad.dtype, device=grad.device)
-    found, _ = _normal(_wide(input).reshape(N, group, -1), (2,), eps)
-    return sum_of_channels(_wide(grad) * found.reshape(input._geometry.sizes))
+    return calls.native_group_norm_backward(
+        grad, input, mean, rstd, None, N, C, HxW, group, (False, True, False)
+    )[1]
 
 
 def _batch_normal(x: Tensor, mean: Any, var: Any, training: bool, eps: float) -> Tensor:

@@ -21,6 +21,7 @@ from ..structured import arguments
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 Three = tuple[Tensor, Tensor, Tensor]
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def cast(x: Tensor, to: dtype) -> Tensor:
@@ -87,6 +88,31 @@ def _kept(x: Tensor, to: dtype) -> Tensor:
     return _in_format(x, to)
 
 
+def _normal(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+    """x normalised by the statistics that were found, and rstd. Where a derivative is to be
+    differentiated, both carry the gradients of what they were made of."""
+    mean, rstd = wide(calls.detach(mean)), wide(calls.detach(rstd))
+    if calls.alias(x).requires_grad:
+        now = calls.mean_dim(x, dims, True, None)
+        mean = mean + (now - calls.detach(now))
+        centered = x - mean
+        now = calls.mean_dim(centered * centered, dims, True, None)
+        rstd = 1 / calls.sqrt(1 / (rstd * rstd) + (now - calls.detach(now)))
+    return (x - mean) * rstd, rstd
+
+
+def _through(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
+    """The gradient of what was normalised over dims."""
+    along = calls.mean_dim(grad * normal, dims, True, None)
+    return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
+
+
+def _total(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
+    """Sums over dims, as a parameter's gradient has them."""
+    summed = calls.sum_dim_IntList(x, dims, False) if dims else x
+    return cast(calls.reshape(summed, sizes), of)
+
+
 # --- layer norm -----------------------------------------------------------------------------------
 
 
@@ -121,6 +147,31 @@ def layer_norm(
     bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
     return calls.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def native_layer_norm_backward(
+    key_set: int, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor,
+    rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
+) -> Gradients:  # fmt: skip
+    op = "native_layer_norm_backward"
+    check_floating(op, input=input, weight=weight, bias=bias)
+    wanted = _normalized(op, input, normalized_shape)
+    sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
+    _check_sizes(op, wanted, weight=weight, bias=bias)
+    _check_sizes(op, sizes, grad_out=grad_out)
+    _check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
+    dims, rows = tuple(range(-len(wanted), 0)), tuple(range(outer))
+    grad, of = wide(grad_out), _of_statistics(input, weight, bias)
+    normal, rstd = _normal(wide(input), dims, mean, rstd)
+    of_input = of_weight = of_bias = None
+    if output_mask[0]:
+        made = _through(_affine(grad, weight, None), normal, rstd, dims)
+        of_input = _in_format(made, input._geometry.dtype)
+    if output_mask[1]:
+        of_weight = _total(grad * normal, rows, wanted, of)
+    if output_mask[2]:
+        of_bias = _total(grad, rows, wanted, of)
+    return of_input, of_weight, of_bias
 
 
 def rms_norm(
@@ -171,6 +222,35 @@ def native_group_norm(
 
 def _along(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:
     return None if x is None else calls.reshape(x, sizes)
+
+
+def native_group_norm_backward(
+    key_set: int, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
+    weight: Tensor | None, N: int, C: int, HxW: int, group: int, output_mask: Any,
+) -> Gradients:  # fmt: skip
+    op, given = "native_group_norm_backward", input._geometry
+    check_floating(op, input=input, weight=weight)
+    if group < 1 or C % group:
+        raise errors.must(op, "group", f"divide the {C} channels", group)
+    if given.numel != N * C * HxW:
+        raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
+    _check_sizes(op, (C,), weight=weight)
+    _check_sizes(op, given.sizes, grad_out=grad_out)
+    _check_sizes(op, (N, group), mean=mean, rstd=rstd)
+    rows, along = (N, group, C // group * HxW), (1, C, 1)
+    grad, of = calls.reshape(wide(grad_out), (N, C, HxW)), _of_statistics(input, weight)
+    grouped = calls.reshape(wide(input), rows)
+    normal, rstd = _normal(grouped, (2,), calls.unsqueeze(mean, 2), calls.unsqueeze(rstd, 2))
+    of_input = of_weight = of_bias = None
+    if output_mask[0]:
+        scaled = calls.reshape(_affine(grad, _along(weight, along), None), rows)
+        made = calls.reshape(_through(scaled, normal, rstd, (2,)), given.sizes)
+        of_input = _in_format(made, given.dtype, suggest_memory_format(input))
+    if output_mask[1]:
+        of_weight = _total(grad * calls.reshape(normal, (N, C, HxW)), (0, 2), (C,), of)
+    if output_mask[2]:
+        of_bias = _total(grad, (0, 2), (C,), of)
+    return of_input, of_weight, of_bias
 
 
 def group_norm(

@@ -17,6 +17,7 @@ _KIND: Any = {
     "ulp": _ULP, "device_ulp": 64, "dtypes": FLOATS,
     "why": "sums of at most 8 exact terms, a root, and a sum that may cancel a few bits",
 }  # fmt: skip
+_ALL = (True, True, True)
 _WEIGHT, _SHIFT = T(4, values="positive"), T(4)
 
 
@@ -106,6 +107,38 @@ _LAYER = [
 ]
 
 
+def _through(grad, x, mean, rstd, weight, axes):
+    """The gradient of what lies in rows, by the statistics of each."""
+    grad, normal = grad if weight is None else grad * weight, (x - mean) * rstd
+    along = (grad * normal).mean(axes, keepdims=True)
+    return rstd * (grad - grad.mean(axes, keepdims=True) - normal * along)
+
+
+def _layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mask):
+    grad, x, mean, rstd = (a.astype(np.float64) for a in (grad, x, mean, rstd))
+    axes = tuple(range(-len(normalized_shape), 0))
+    rows = tuple(range(x.ndim - len(normalized_shape)))
+    made = [_through(grad, x, mean, rstd, weight, axes)]
+    made += [(grad * (x - mean) * rstd).sum(rows), grad.sum(rows)]
+    return made
+
+
+def _group_norm_backward(grad, x, mean, rstd, weight, N, C, HxW, group, mask):
+    rows = (N, group, C // group, HxW)
+    grad, at = (a.astype(np.float64).reshape(rows) for a in (grad, x))
+    mean, rstd = (a.astype(np.float64)[:, :, None, None] for a in (mean, rstd))
+    weight = None if weight is None else weight.astype(np.float64).reshape(1, *rows[1:3], 1)
+    made = [_through(grad, at, mean, rstd, weight, (2, 3)).reshape(x.shape)]
+    made += [a.sum((0, 3)).reshape(C) for a in (grad * (at - mean) * rstd, grad)]
+    return made
+
+
+_BACKWARD: Any = {
+    "ulp": {float16: 2, bfloat16: 2, float32: 256, float64: 256}, "device_ulp": 256,
+    "why": "differences of sums of at most 16 terms that may cancel a few bits", "dtypes": FLOATS,
+}  # fmt: skip
+
+
 def _refusals(op: str, *rest: Any) -> tuple[Fails, ...]:
     return (
         Fails(S(T(3, 4), (3,), *rest), errors.ShapeError, f"{op}: 'input' must end in the sizes"),
@@ -175,8 +208,24 @@ ROWS = [
         **_KIND,
     ),
     Row(
+        "native_group_norm_backward",
+        [
+            S(T(2, 4, 2), T(2, 4, 2), T(2, 2), T(2, 2), _WEIGHT, 2, 4, 2, 2, _ALL),
+            S(T(2, 4, 2, 2), T(2, 4, 2, 2), T(2, 1), T(2, 1), None, 2, 4, 4, 1, _ALL),
+        ],
+        _group_norm_backward, **_BACKWARD,
+    ),
+    Row(
         "native_layer_norm", _LAYER, _native_layer_norm,
         errors=_refusals("layer_norm", None, None, 1e-5), **_KIND,
+    ),
+    Row(
+        "native_layer_norm_backward",
+        [
+            S(T(3, 4), T(3, 4), (4,), T(3, 1), T(3, 1, values="positive"), _WEIGHT, _SHIFT, _ALL),
+            S(T(3, 2, 4), T(3, 2, 4), (2, 4), T(3, 1, 1), T(3, 1, 1), None, None, _ALL),
+        ],
+        _layer_norm_backward, **_BACKWARD,
     ),
     Row(
         "rms_norm", [S(T(3, 4), (4,), _WEIGHT), S(T(2, 4, 2), (4, 2), None, 1e-3)], _rms_norm,

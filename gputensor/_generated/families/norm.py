@@ -19,8 +19,10 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
         bias: (*).
         eps: float.
     Gradient:
-        input: layer_norm_backward(grad, input, normalized_shape, weight, eps)
-        weight: grad * layer_normal(input, normalized_shape, eps)
+        input: native_layer_norm_backward(grad, input, normalized_shape, result1, result2,
+            weight, bias, (True, False, False))[0]
+        weight: native_layer_norm_backward(grad, input, normalized_shape, result1, result2,
+            weight, bias, (False, True, False))[1]
         bias: grad
     Native: native/norm.py. Matches torch.native_layer_norm."""
     try:
@@ -45,6 +47,27 @@ def call_native_layer_norm(input, normalized_shape, weight, bias, eps):
     ) & keep
     return op_native_layer_norm.table[key_set](
         key_set, input, normalized_shape, weight, bias, eps,
+    )
+
+op_native_layer_norm_backward = _define(
+    "aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+    ("core",))
+def call_native_layer_norm_backward(
+    grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_out._keys
+        | input._keys
+        | mean._keys
+        | rstd._keys
+        | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys)
+        | include
+    ) & keep
+    return op_native_layer_norm_backward.table[key_set](
+        key_set, grad_out, input, normalized_shape, mean, rstd, weight, bias,
+        output_mask,
     )
 
 op_layer_norm = _define(
@@ -130,8 +153,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
         group: int.
         eps: float.
     Gradient:
-        input: group_norm_backward(grads, input, weight, N, group, eps)
-        weight: group_norm_weight_backward(grads[0], input, N, C, group, eps)
+        input: group_norm_backward(grads, input, result1, result2, weight, N, C, HxW, group)
+        weight: group_norm_weight_backward(grads[0], input, result1, result2, N, C, HxW, group)
         bias: sum_of_channels(grads[0])
     Native: native/norm.py. Matches torch.native_group_norm."""
     try:
@@ -156,6 +179,25 @@ def call_native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     ) & keep
     return op_native_group_norm.table[key_set](
         key_set, input, weight, bias, N, C, HxW, group, eps,
+    )
+
+op_native_group_norm_backward = _define(
+    "aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+    ("core",))
+def call_native_group_norm_backward(
+    grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_out._keys
+        | input._keys
+        | mean._keys
+        | rstd._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return op_native_group_norm_backward.table[key_set](
+        key_set, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask,
     )
 
 op_group_norm = _define(

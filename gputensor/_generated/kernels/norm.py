@@ -3,7 +3,7 @@
 
 from ...autograd.formulas import (
     batch_norm_backward, batch_norm_weight_backward, group_norm_backward,
-    group_norm_weight_backward, layer_norm_backward, layer_normal, sum_of_channels,
+    group_norm_weight_backward, native_layer_norm_backward, sum_of_channels,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -19,6 +19,10 @@ def install() -> None:
         NativeLayerNormBackward0, casts(CPU="fp32", CUDA="fp32"),
     )
     impl(
+        _operators.native_layer_norm_backward, "CompositeImplicitAutograd",
+        native.native_layer_norm_backward,
+    )
+    impl(
         _operators.layer_norm, "CompositeImplicitAutograd", native.layer_norm,
         casts(CPU="fp32", CUDA="fp32"),
     )
@@ -29,6 +33,10 @@ def install() -> None:
     impl(
         _operators.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
         NativeGroupNormBackward0,
+    )
+    impl(
+        _operators.native_group_norm_backward, "CompositeImplicitAutograd",
+        native.native_group_norm_backward,
     )
     impl(
         _operators.group_norm, "CompositeImplicitAutograd", native.group_norm,
@@ -60,45 +68,62 @@ def install() -> None:
 
 class NativeLayerNormBackward0(_Node):
     """Of native_layer_norm."""
-    __slots__ = ("saved_input", "saved_weight", "saved_normalized_shape", "saved_eps")
-    saved = ("saved_input", "saved_weight")
+    __slots__ = (
+        "saved_input", "saved_weight", "saved_bias", "saved_result1", "saved_result2",
+        "saved_normalized_shape",
+    )
+    saved = ("saved_input", "saved_weight", "saved_bias", "saved_result1", "saved_result2")
+    others = (("saved_result1", 1), ("saved_result2", 2))
 
     def keep(node, input, normalized_shape, weight, bias, eps):
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_input = _save(input)
-        if node.edges[0] is not None:
             node.saved_weight = _save(weight)
+            node.saved_bias = _save(bias)
         node.saved_normalized_shape = (
             tuple(normalized_shape) if type(normalized_shape) is list else normalized_shape
         )
-        node.saved_eps = eps
 
     def backward(node, grad):
         to_input, to_weight, to_bias = node.edges
         grad_input = grad_weight = grad_bias = None
         if to_input is not None:
             normalized_shape = node.saved_normalized_shape
-            eps = node.saved_eps
             input = node.saved_input.unpack(node)
             weight = node.saved_weight.unpack(node)
-            grad_input = layer_norm_backward(grad, input, normalized_shape, weight, eps)
+            bias = node.saved_bias.unpack(node)
+            result1 = node.saved_result1.unpack(node)
+            result2 = node.saved_result2.unpack(node)
+            grad_input = native_layer_norm_backward(
+                grad, input, normalized_shape, result1, result2, weight, bias, (True, False, False),
+            )[0]
         if to_weight is not None:
+            normalized_shape = node.saved_normalized_shape
             input = node.saved_input.unpack(node)
-            grad_weight = grad * layer_normal(input, node.saved_normalized_shape, node.saved_eps)
+            weight = node.saved_weight.unpack(node)
+            bias = node.saved_bias.unpack(node)
+            result1 = node.saved_result1.unpack(node)
+            result2 = node.saved_result2.unpack(node)
+            grad_weight = native_layer_norm_backward(
+                grad, input, normalized_shape, result1, result2, weight, bias, (False, True, False),
+            )[1]
         if to_bias is not None:
             grad_bias = grad
         return grad_input, grad_weight, grad_bias
 
     def release(node):
-        node.saved_input = node.saved_weight = _FREED
+        node.saved_input = node.saved_weight = node.saved_bias = _FREED
+        node.saved_result1 = node.saved_result2 = _FREED
 
 
 class NativeGroupNormBackward0(_Node):
     """Of native_group_norm."""
     __slots__ = (
-        "saved_input", "saved_weight", "saved_N", "saved_group", "saved_eps", "saved_C",
+        "saved_input", "saved_weight", "saved_result1", "saved_result2", "saved_N", "saved_C",
+        "saved_HxW", "saved_group",
     )
-    saved = ("saved_input", "saved_weight")
+    saved = ("saved_input", "saved_weight", "saved_result1", "saved_result2")
+    others = (("saved_result1", 1), ("saved_result2", 2))
     differentiated = (0, 1, 2)
 
     def keep(node, input, weight, bias, N, C, HxW, group, eps):
@@ -107,33 +132,43 @@ class NativeGroupNormBackward0(_Node):
         if node.edges[0] is not None:
             node.saved_weight = _save(weight)
         node.saved_N = N
-        node.saved_group = group
-        node.saved_eps = eps
         node.saved_C = C
+        node.saved_HxW = HxW
+        node.saved_group = group
 
     def backward(node, *grads):
         to_input, to_weight, to_bias = node.edges
         grad_input = grad_weight = grad_bias = None
         if to_input is not None:
             N = node.saved_N
+            C = node.saved_C
+            HxW = node.saved_HxW
             group = node.saved_group
-            eps = node.saved_eps
             input = node.saved_input.unpack(node)
             weight = node.saved_weight.unpack(node)
-            grad_input = group_norm_backward(grads, input, weight, N, group, eps)
+            result1 = node.saved_result1.unpack(node)
+            result2 = node.saved_result2.unpack(node)
+            grad_input = group_norm_backward(
+                grads, input, result1, result2, weight, N, C, HxW, group,
+            )
         if to_weight is not None:
             N = node.saved_N
             C = node.saved_C
+            HxW = node.saved_HxW
             group = node.saved_group
-            eps = node.saved_eps
             input = node.saved_input.unpack(node)
-            grad_weight = group_norm_weight_backward(grads[0], input, N, C, group, eps)
+            result1 = node.saved_result1.unpack(node)
+            result2 = node.saved_result2.unpack(node)
+            grad_weight = group_norm_weight_backward(
+                grads[0], input, result1, result2, N, C, HxW, group,
+            )
         if to_bias is not None:
             grad_bias = sum_of_channels(grads[0])
         return grad_input, grad_weight, grad_bias
 
     def release(node):
-        node.saved_input = node.saved_weight = _FREED
+        node.saved_input = node.saved_weight = node.saved_result1 = _FREED
+        node.saved_result2 = _FREED
 
 
 class NativeBatchNormBackward0(_Node):
