@@ -183,11 +183,58 @@ def nll_loss_nd(
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
         raise errors.wrong_shape("nll_loss", "target", rule, target)
-    rows = -1 if self._geometry.numel else 0
-    flat = calls.reshape(calls.movedim_int(self, 1, -1), (rows, sizes[1]))
-    chosen = calls.reshape(target, (target._geometry.numel,))
-    found = calls.nll_loss(flat, chosen, weight, reduction, ignore_index)
+    if len(sizes) != 4:
+        plane = (1, math.prod(sizes[2:]))
+        self = calls.reshape(self, (*sizes[:2], *plane))
+        target = calls.reshape(target, (sizes[0], *plane))
+    found = calls.nll_loss2d(self, target, weight, reduction, ignore_index)
     return calls.reshape(found, wanted) if reduction == NONE else found
+
+
+def nll_loss2d(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
+    ignore_index: int = IGNORE_INDEX,
+) -> Tensor:  # fmt: skip
+    return calls.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
+
+
+def _pixels(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The pixels of planes (N, C, H, W) as rows (N H W, C), and their targets."""
+    sizes = self._geometry.sizes
+    if len(sizes) != 4:
+        raise errors.wrong_shape(op, "self", "have four dimensions, (N, C, H, W)", self)
+    if target._geometry.sizes != (sizes[0], *sizes[2:]):
+        rule = f"have self's sizes but for the classes, {[sizes[0], *sizes[2:]]}"
+        raise errors.wrong_shape(op, "target", rule, target)
+    count = target._geometry.numel
+    rows = calls.reshape(calls.movedim_int(self, 1, -1), (count, sizes[1]))
+    return rows, calls.reshape(target, (count,))
+
+
+def nll_loss2d_forward(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    rows, classes = _pixels("nll_loss2d", self, target)
+    loss, total = calls.nll_loss_forward(rows, classes, weight, reduction, ignore_index)
+    return (calls.reshape(loss, target._geometry.sizes) if reduction == NONE else loss), total
+
+
+def nll_loss2d_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
+    reduction: int, ignore_index: int, total_weight: Tensor,
+) -> Tensor:  # fmt: skip
+    op = "nll_loss2d_backward"
+    rows, classes = _pixels(op, self, target)
+    if reduction == NONE:
+        if grad_output._geometry.sizes != target._geometry.sizes:
+            raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
+        grad_output = calls.reshape(grad_output, (classes._geometry.numel,))
+    made = calls.nll_loss_backward(
+        grad_output, rows, classes, weight, reduction, ignore_index, total_weight
+    )
+    n, c, h, w = self._geometry.sizes
+    return calls.contiguous(calls.movedim_int(calls.reshape(made, (n, h, w, c)), -1, 1))
 
 
 def cross_entropy_loss(

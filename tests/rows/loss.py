@@ -160,6 +160,31 @@ _HIGH = [
     S(T(2, 3, 0), _target(2, 0), None, SUM),
 ]
 
+
+def _pixels(x: np.ndarray) -> np.ndarray:
+    return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+
+
+def _forward2d(x, target, *rest):
+    loss, total = _forward(_pixels(x), target.reshape(-1), *rest)
+    return [np.reshape(loss, target.shape) if np.ndim(loss) else loss, total]
+
+
+def _backward2d(grad, x, target, *rest):
+    made = _backward(grad.reshape(-1), _pixels(x), target.reshape(-1), *rest)
+    n, c, h, w = x.shape
+    return np.moveaxis(made.reshape(n, h, w, c), -1, 1)
+
+
+_PLANES = [
+    S(T(2, 3, 2, 2), _target(2, 2, 2), weight, reduction, ignored)
+    for reduction, weight, ignored in (
+        (NONE, T(3, values="positive"), 1),
+        (MEAN, T(3, values="positive"), -100),
+        (SUM, None, -100),
+    )
+]
+
 ROWS = [
     Row(
         "cross_entropy_loss",
@@ -256,5 +281,59 @@ ROWS = [
                 "nll_loss: 'target' must have self's sizes",
             ),
         ),
+    ),
+    Row(
+        "nll_loss2d",
+        [*_PLANES, S(T(2, 3, 2, 2), _target(2, 2, 2))],
+        _nd,
+        ulp=_SUMS,
+        device_ulp=32,
+        why=_SUM_WHY,
+        dtypes=FLOATS,
+        errors=(
+            Fails(
+                S(T(2, 3, 4), _target(2, 4)),
+                errors.ShapeError,
+                "nll_loss2d: 'self' must have four dimensions",
+            ),
+            Fails(
+                S(T(2, 3, 4, 1), _target(2, 4)),
+                errors.ShapeError,
+                r"nll_loss2d: 'target' must have self's sizes but for the classes, \[2, 4, 1\]",
+            ),
+        ),
+    ),
+    Row(
+        "nll_loss2d_backward",
+        [
+            S(
+                T(*(() if sample.args[3] else (2, 2, 2)), values="positive"),
+                *sample.args,
+                T(values="positive"),
+            )
+            for sample in _PLANES
+        ],
+        _backward2d,
+        ulp={float16: 1, bfloat16: 1, float32: 2, float64: 2},
+        device_ulp=2,
+        why="a quotient and a product, in f32 for f16 and bf16",
+        dtypes=FLOATS,
+        errors=(
+            Fails(
+                S(T(4), T(2, 3, 2, 2), _target(2, 2, 2), None, NONE, -100, T()),
+                errors.ShapeError,
+                "nll_loss2d_backward: 'grad_output' must have target's sizes",
+                float32,
+            ),
+        ),
+    ),
+    Row(
+        "nll_loss2d_forward",
+        _PLANES,
+        _forward2d,
+        ulp=_SUMS,
+        device_ulp=32,
+        why=_SUM_WHY,
+        dtypes=FLOATS,
     ),
 ]

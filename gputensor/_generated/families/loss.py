@@ -81,3 +81,50 @@ def call_cross_entropy_loss(
     return op_cross_entropy_loss.table[key_set](
         key_set, self, target, weight, reduction, ignore_index, label_smoothing,
     )
+
+op_nll_loss2d = _define(
+    "aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
+def call_nll_loss2d(self, target, weight=None, reduction=1, ignore_index=-100):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return op_nll_loss2d.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index,
+    )
+
+op_nll_loss2d_forward = _define(
+    "aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)")
+def call_nll_loss2d_forward(self, target, weight, reduction, ignore_index):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return op_nll_loss2d_forward.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index,
+    )
+
+op_nll_loss2d_backward = _define(
+    "aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor")
+def call_nll_loss2d_backward(
+    grad_output, self, target, weight, reduction, ignore_index, total_weight,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_output._keys
+        | self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | total_weight._keys
+        | include
+    ) & keep
+    return op_nll_loss2d_backward.table[key_set](
+        key_set, grad_output, self, target, weight, reduction, ignore_index,
+        total_weight,
+    )

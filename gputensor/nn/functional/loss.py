@@ -21,8 +21,9 @@ from ...tensor.tensor import Tensor
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
     "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
-    "linear_cross_entropy", "margin_ranking_loss", "mse_loss", "multilabel_soft_margin_loss",
-    "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "linear_cross_entropy", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss",
+    "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
@@ -305,6 +306,42 @@ def soft_margin_loss(
     number = _reduction("soft_margin_loss", reduction, size_average, reduce)
     _tensors("soft_margin_loss", input=input, target=target)
     return calls.soft_margin_loss(input, target, number)
+
+
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over the classes of max(0, margin - input[target] + input)**p, but for the target.
+
+    Args:
+        input: (C) or (N, C). target: classes, () or (N), int64.
+        p: 1 or 2. weight: (C), a factor for each target.
+    """
+    op = "multi_margin_loss"
+    number = _reduction(op, reduction, size_average, reduce)
+    _tensors(op, weight, input=input, target=target)
+    if p not in (1, 2):
+        raise errors.must(op, "p", "be 1 or 2", p, kind=errors.ArgumentValueError)
+    if weight is not None and weight.ndim != 1:
+        rule = "have one dimension"
+        raise errors.must(op, "weight", rule, weight, kind=errors.ArgumentValueError)
+    return calls.multi_margin_loss(input, target, p, margin, weight, number)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over the classes of max(0, 1 - input[target] + input), of all pairs of a target and
+    a class that is none.
+
+    Args:
+        input: (C) or (N, C). target: in its sizes, int64; -1 ends the targets of a row.
+    """
+    number = _reduction("multilabel_margin_loss", reduction, size_average, reduce)
+    _tensors("multilabel_margin_loss", input=input, target=target)
+    return calls.multilabel_margin_loss(input, target, number)
 
 
 def multilabel_soft_margin_loss(

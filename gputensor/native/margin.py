@@ -1,0 +1,171 @@
+"""Losses of margins between classes: multi_margin_loss of one target, multilabel_margin_loss of
+several, with their gradients.
+
+Made of other operators; f16 and bf16 are computed in f32 and rounded once. A mean over no rows is
+NaN, where PyTorch gives what was in memory. Source: aten/src/ATen/native/LossMultiMargin.cpp and
+LossMultiLabelMargin.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.device import CPU
+from ..core.dtype import FLOATING
+from ..tensor.tensor import Tensor
+from .criterion import MEAN, NONE, check_reduction, reduced
+from .norm import cast, wide
+
+
+def _rows(op: str, self: Tensor) -> Tensor:
+    """(rows, classes), in the dtype that is computed in."""
+    given = self._geometry
+    if given.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, "self", "be floating", self)
+    if given.ndim > 2 or given.ndim and not given.sizes[-1]:
+        rule = "have at most two dimensions, (rows, classes), and a class"
+        raise errors.wrong_shape(op, "self", rule, self)
+    return calls.reshape(wide(self), given.sizes if given.ndim == 2 else (1, given.numel))
+
+
+def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], least: int) -> None:
+    """Raise for a dtype or device, on the CPU for what is no class: see Note [Targets outside the
+    classes] in loss.py."""
+    if target._geometry.dtype is not dtypes.int64:
+        raise errors.wrong_dtype(op, "target", "hold classes as int64", target)
+    if target._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", target, "target")
+    if target._device is CPU and target._geometry.numel:
+        array = target._get_array()
+        outside = array[(array < least) | (array >= sizes[-1])]
+        if outside.size:
+            rule, got = f"hold classes in [{least}, {sizes[-1] - 1}]", str(outside.flat[0])
+            raise errors.must(op, "target", rule, errors.Got(got), kind=errors.IndexRangeError)
+
+
+def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
+    """Of each row's loss, as a column."""
+    check_reduction(op, reduction)
+    grad = calls.reshape(wide(grad), (-1 if grad._geometry.numel else 0, 1))
+    return grad / rows if reduction == MEAN and rows else grad
+
+
+# --- one target of each row -----------------------------------------------------------------------
+
+
+def _lacking(
+    op: str, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What classes but the target lack of the margin; the targets, as a column; their weights."""
+    x = _rows(op, self)
+    rows, classes = x._geometry.sizes
+    if target._geometry.ndim > 1 or target._geometry.numel != rows:
+        raise errors.wrong_shape(op, "target", f"have a class for each row, {rows}", target)
+    _targets(op, self, target, (rows, classes), 0)
+    if p not in (1, 2):
+        raise errors.must(op, "p", "be 1 or 2", p)
+    at = calls.reshape(target, (rows, 1))
+    if weight is not None:
+        if weight._geometry.ndim > 1 or weight._geometry.numel != classes:
+            raise errors.wrong_shape(op, "weight", f"have {classes} elements", weight)
+        if weight._geometry.dtype is not self._geometry.dtype:
+            rule = f"be {self._geometry.dtype.short}, as self is"
+            raise errors.wrong_dtype(op, "weight", rule, weight)
+        flat = calls.reshape(wide(weight), (classes,))
+        weight = calls.reshape(
+            calls.index_select(flat, 0, calls.reshape(target, (rows,))), (rows, 1)
+        )
+    apart = x - calls.gather(x, 1, at) + margin
+    lacking = calls.where_self(apart > 0, apart, 0)  # and of NaN
+    return calls.scatter_value(lacking, 1, at, 0), at, weight
+
+
+def multi_margin_loss(
+    key_set: int, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None,
+    reduction: int,
+) -> Tensor:  # fmt: skip
+    op = "multi_margin_loss"
+    each, _, factor = _lacking(op, self, target, p, margin, weight)
+    if p == 2:
+        each = each * each
+    if factor is not None:
+        each = each * factor
+    losses = calls.sum_dim_IntList(each, (1,), False) / each._geometry.sizes[1]
+    if reduction == NONE:
+        losses = calls.reshape(losses, target._geometry.sizes)
+    return cast(reduced(op, losses, reduction), self._geometry.dtype)
+
+
+def multi_margin_loss_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, p: Any, margin: Any,
+    weight: Tensor | None = None, reduction: int = MEAN,
+) -> Tensor:  # fmt: skip
+    op = "multi_margin_loss_backward"
+    each, at, factor = _lacking(op, self, target, p, margin, weight)
+    rows, classes = each._geometry.sizes
+    slope = 2 * each if p == 2 else cast(each > 0, each._geometry.dtype)
+    slope = slope * (_share(op, grad_output, rows, reduction) / classes)
+    if factor is not None:
+        slope = slope * factor
+    of_target = -calls.sum_dim_IntList(slope, (1,), True)
+    made = calls.reshape(calls.scatter_add(slope, 1, at, of_target), self._geometry.sizes)
+    return cast(made, self._geometry.dtype)
+
+
+# --- several targets, up to the first that is negative --------------------------------------------
+
+
+def multilabel_margin_loss(
+    key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN
+) -> Tensor:
+    return calls.multilabel_margin_loss_forward(self, target, reduction)[0]
+
+
+def _pairs(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(what each class but the targets lacks of a margin to each target, which are targets, the
+    targets with 0 where there is none, where there is one)."""
+    x = _rows(op, self)
+    sizes = x._geometry.sizes
+    if target._geometry.sizes != self._geometry.sizes:
+        rule = f"have self's sizes {list(self._geometry.sizes)}"
+        raise errors.wrong_shape(op, "target", rule, target)
+    _targets(op, self, target, sizes, -1)
+    target = calls.reshape(target, sizes)
+    valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)
+    at, is_there = target * valid, cast(valid, x._geometry.dtype)
+    is_target = calls.scatter_add(calls.zeros_like(is_there), 1, at, is_there) > 0
+    apart = 1 - calls.unsqueeze(calls.gather(x, 1, at), 2) + calls.unsqueeze(x, 1)
+    counts = calls.unsqueeze(valid > 0, 2) & ~calls.unsqueeze(is_target, 1) & (apart > 0)
+    return calls.where_self(counts, apart, 0), is_target, at, is_there
+
+
+def multilabel_margin_loss_forward(
+    key_set: int, self: Tensor, target: Tensor, reduction: int
+) -> tuple[Tensor, Tensor]:
+    op, given = "multilabel_margin_loss", self._geometry
+    each, is_target, _, _ = _pairs(op, self, target)
+    losses = calls.sum_dim_IntList(each, (1, 2), False) / each._geometry.sizes[1]
+    if reduction == NONE:
+        losses = calls.reshape(losses, given.sizes[:-1])
+    loss = cast(reduced(op, losses, reduction), given.dtype)
+    return loss, cast(calls.reshape(is_target, given.sizes), given.dtype)
+
+
+def multilabel_margin_loss_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, reduction: int,
+    is_target: Tensor,
+) -> Tensor:  # fmt: skip
+    op = "multilabel_margin_loss_backward"
+    each, _, at, is_there = _pairs(op, self, target)
+    rows, classes, _ = each._geometry.sizes
+    slope = cast(each > 0, each._geometry.dtype)
+    made = calls.scatter_add(
+        calls.sum_dim_IntList(slope, (1,), False),
+        1,
+        at,
+        -calls.sum_dim_IntList(slope, (2,), False) * is_there,
+    )
+    made = made * (_share(op, grad_output, rows, reduction) / classes)
+    return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)
