@@ -559,6 +559,19 @@ def refuses_TTVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
     return kernel
 
+def refuses_TTVVPVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if not (
+            a._autograd is None
+            and b._autograd is None
+            and (e is None or e._autograd is None)
+            and g._autograd is None
+        ):
+            check(operator.short_name, a, b, e, g)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+    return kernel
+
 def refuses_TTVVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
         if not (a._autograd is None and b._autograd is None and e._autograd is None):
@@ -1198,6 +1211,26 @@ def records_TCVV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TCVVOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if e is not None and e._autograd is not None:
+            check_constant(operator, 4, e)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         finally:
             put(before)
         return finish(result, node)
@@ -2042,6 +2075,21 @@ def casts_TCV(operator, fixed, is_widest):
             a = cast(a, to, device)
             key_set = (a._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TCVVOV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f)
         finally:
             put(before)
     return kernel
