@@ -235,54 +235,6 @@ ROWS = [
         errors=_refusals(),
     ),
     Row(
-        "nll_loss_backward",
-        _GRADS,
-        _backward,
-        ulp={float16: 1, bfloat16: 1, float32: 2, float64: 2},
-        device_ulp=2,
-        why="a quotient and a product, in f32 for f16 and bf16",
-        dtypes=FLOATS,
-        errors=(
-            Fails(
-                S(T(4), T(5, 3), _target(5), None, NONE, -100, T()),
-                errors.ArgumentError,
-                r"nll_loss_backward: 'grad_output' must be f32\[5\]",
-                float32,
-            ),
-        ),
-    ),
-    Row(
-        "nll_loss_forward",
-        _samples(defaults=False),
-        _forward,
-        ulp=_SUMS,
-        device_ulp=32,
-        why=_SUM_WHY,
-        dtypes=FLOATS,
-        errors=(
-            *_refusals(MEAN, -100),
-            Fails(
-                S(T(2, 3), _target(2), None, 3, -100), ValueError, "nll_loss: 'reduction' must be 0"
-            ),
-        ),
-    ),
-    Row(
-        "nll_loss_nd",
-        [S(T(5, 3), _target(5)), S(T(3), _target()), *_HIGH],
-        _nd,
-        ulp=_SUMS,
-        device_ulp=32,
-        why=_SUM_WHY,
-        dtypes=FLOATS,
-        errors=(
-            Fails(
-                S(T(2, 3, 4), _target(2, 3)),
-                errors.ShapeError,
-                "nll_loss: 'target' must have self's sizes",
-            ),
-        ),
-    ),
-    Row(
         "nll_loss2d",
         [*_PLANES, S(T(2, 3, 2, 2), _target(2, 2, 2))],
         _nd,
@@ -335,5 +287,53 @@ ROWS = [
         device_ulp=32,
         why=_SUM_WHY,
         dtypes=FLOATS,
+    ),
+    Row(
+        "nll_loss_backward",
+        _GRADS,
+        _backward,
+        ulp={float16: 1, bfloat16: 1, float32: 2, float64: 2},
+        device_ulp=2,
+        why="a quotient and a product, in f32 for f16 and bf16",
+        dtypes=FLOATS,
+        errors=(
+            Fails(
+                S(T(4), T(5, 3), _target(5), None, NONE, -100, T()),
+                errors.ArgumentError,
+                r"nll_loss_backward: 'grad_output' must be f32\[5\]",
+                float32,
+            ),
+        ),
+    ),
+    Row(
+        "nll_loss_forward",
+        _samples(defaults=False),
+        _forward,
+        ulp=_SUMS,
+        device_ulp=32,
+        why=_SUM_WHY,
+        dtypes=FLOATS,
+        errors=(
+            *_refusals(MEAN, -100),
+            Fails(
+                S(T(2, 3), _target(2), None, 3, -100), ValueError, "nll_loss: 'reduction' must be 0"
+            ),
+        ),
+    ),
+    Row(
+        "nll_loss_nd",
+        [S(T(5, 3), _target(5)), S(T(3), _target()), *_HIGH],
+        _nd,
+        ulp=_SUMS,
+        device_ulp=32,
+        why=_SUM_WHY,
+        dtypes=FLOATS,
+        errors=(
+            Fails(
+                S(T(2, 3, 4), _target(2, 3)),
+                errors.ShapeError,
+                "nll_loss: 'target' must have self's sizes",
+            ),
+        ),
     ),
 ]
