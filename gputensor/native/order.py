@@ -15,6 +15,7 @@ from ..core.dtype import BOOL, COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
+from .sort import in_rows, is_short, keys_of_short, places_in_order
 
 BY_LIBRARY = True
 
@@ -59,18 +60,26 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
 
 
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
-    order = library.np.argsort(x, axis=axis, kind="stable")
-    return library.np.take(order, library.np.arange(k, k + 1), axis=axis)
+    """The place of the element that is k-th, of equal ones by their order."""
+    np = library.np
+    if is_short(library, x, axis):
+        key = keys_of_short(x, axis, False)
+        in_rows(lambda rows: rows.partition(k, axis), key, axis)
+        return np.take(key, np.arange(k, k + 1), axis=axis) & 0xFFFFFFFF
+    order = np.argsort(x, axis=axis, kind="stable")
+    return np.take(order, np.arange(k, k + 1), axis=axis)
 
 
 def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     """The lower of two; of a row with NaN the first NaN, unless it is ignored."""
     np = library.np
-    order = np.argsort(x, axis=axis, kind="stable")
     n = x.shape[axis]
     if x.dtype.kind != "f":
-        return np.take(order, np.arange((n - 1) // 2, (n - 1) // 2 + 1), axis=axis)
+        return _kth(library, x, axis, (n - 1) // 2)
     nans = np.sum(np.isnan(x), axis=axis, keepdims=True)
+    if not library.is_gpu and not nans.any():
+        return _kth(library, x, axis, (n - 1) // 2)
+    order = np.argsort(x, axis=axis, kind="stable")
     middle = np.maximum((n - nans - 1) // 2, 0)
     if not ignores_nan:  # NaN is last, the first one first
         middle = np.where(nans > 0, n - nans, (n - 1) // 2)
@@ -124,7 +133,7 @@ def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pa
 def _mode(library: Any, x: Any, axis: int) -> Any:
     """The last place of the smallest of the elements that occur most often."""
     np = library.np
-    order = np.argsort(x, axis=axis, kind="stable")
+    order = places_in_order(library, x, axis, False)
     rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)

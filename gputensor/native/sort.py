@@ -15,6 +15,7 @@ from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..iterator.order import dense_strides_like
+from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 
@@ -22,23 +23,55 @@ BY_LIBRARY = True
 
 Pair = tuple[Tensor, Tensor]
 
+# Elements from which on rows are shared between threads.
+_SHARED_FROM = 1 << 16
+
 
 # --- places in order ------------------------------------------------------------------------------
 
 
-def _order(on: Any, x: Any, dim: int, descending: bool) -> Any:
+def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     """Indices that sort `x` along a dimension, equal elements in their order."""
     np, n = on.np, x.shape[dim]
-    if x.dtype.itemsize <= 4 and not on.is_gpu and 1 < n < 1 << 32:
+    if is_short(on, x, dim):
         return _order_of_short(x, dim, descending)
     key = np.flip(x, dim) if descending else x
     order = np.argsort(key, axis=dim, kind="stable")
     return n - 1 - np.flip(order, dim) if descending else order
 
 
+def is_short(on: Any, x: Any, dim: int) -> bool:
+    """Whether elements and their places fit into 64 bits, on the CPU."""
+    return x.dtype.itemsize <= 4 and not on.is_gpu and 1 < x.shape[dim] < 1 << 32
+
+
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
     """Sorts 64-bit numbers of key and index, for which NumPy has vector instructions: several times
     faster than its stable argsort."""
+    key = keys_of_short(x, dim, descending)
+    in_rows(lambda rows: rows.sort(dim), key, dim)
+    key &= 0xFFFFFFFF
+    return key
+
+
+def in_rows(work: Any, x: Any, dim: int) -> None:
+    """`work` over parts of x that are whole along `dim`, on several threads."""
+    axis = next((d for d in range(x.ndim) if d != dim and x.shape[d] > 1), None)
+    if axis is None or x.size < _SHARED_FROM:
+        work(x)
+        return
+    step = max(1, _SHARED_FROM // 4 * x.shape[axis] // x.size)
+    lead = (slice(None),) * axis
+
+    def part(number: int) -> None:
+        work(x[(*lead, slice(number * step, (number + 1) * step))])
+
+    cpu.share(-(-x.shape[axis] // step), cpu.get_num_threads(), lambda: part)
+
+
+def keys_of_short(x: Any, dim: int, descending: bool) -> Any:
+    """int64 in the order of elements of at most 32 bits, and then of their places along `dim`,
+    which are the lower half."""
     np = numpy
     if x.dtype.kind == "f":
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
@@ -50,8 +83,6 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
     shape = [1] * x.ndim
     shape[dim] = x.shape[dim]
     key |= np.arange(x.shape[dim], dtype=np.int64).reshape(shape)
-    key.sort(axis=dim)
-    key &= 0xFFFFFFFF
     return key
 
 
@@ -59,7 +90,15 @@ def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -
     """(values, indices), of the first k."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
-    order = _order(on, x.view("u1") if x.dtype == bool else x, dim, descending)
+    x = x.view("u1") if x.dtype == bool else x
+    if k is not None and is_short(on, x, dim) and 0 < 4 * k < x.shape[dim]:
+        key = keys_of_short(x, dim, descending)
+        in_rows(lambda rows: rows.partition(k - 1, dim), key, dim)
+        order = key[(slice(None),) * dim + (slice(0, k),)]
+        order.sort(dim)
+        order &= 0xFFFFFFFF
+        return on.np.take_along_axis(x, order, dim), order
+    order = places_in_order(on, x, dim, descending)
     if k is not None:
         order = order[(slice(None),) * dim + (slice(0, k),)]
     return on.np.take_along_axis(x, order, dim), order

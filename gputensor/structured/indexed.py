@@ -80,11 +80,12 @@ class Places:
     # --- on the CPU -----------------------------------------------------------------------------
 
     def array_and_key(self) -> tuple[np.ndarray[Any, Any], tuple[Any, ...]]:
-        """What NumPy indexes, and with what. Raises: IndexRangeError for one out of range."""
+        """What NumPy indexes, and with what, none negative. Raises: IndexRangeError for one out of
+        range."""
         x = self.target._get_array()
-        arrays = [i._get_array() for i in self.indices]
-        for a, d in zip(arrays, self.led):
-            self._check(a, d, x.shape[d])
+        arrays = [
+            self._checked(i._get_array(), d, x.shape[d]) for i, d in zip(self.indices, self.led)
+        ]
         if self.begin is not None:
             key: list[Any] = [slice(None)] * x.ndim
             for a, d in zip(arrays, self.led):
@@ -99,12 +100,14 @@ class Places:
         grid[self.led[0]] = arrays[0]
         return x, tuple(grid)
 
-    def _check(self, index: np.ndarray[Any, Any], dim: int, size: int) -> None:
-        if index.size:
-            low, high = int(index.min()), int(index.max())
-            if high >= size or low < (-size if self.wraps else 0):
-                got = high if high >= size else low
-                raise errors.index_out_of_range(self.op, got, dim, size, self.wraps)
+    def _checked(self, index: np.ndarray[Any, Any], dim: int, size: int) -> np.ndarray[Any, Any]:
+        if not index.size or index.view(np.uint64).max() < size:  # negative ones are large then
+            return index
+        low, high = int(index.min()), int(index.max())
+        if high >= size or low < (-size if self.wraps else 0):
+            got = high if high >= size else low
+            raise errors.index_out_of_range(self.op, got, dim, size, self.wraps)
+        return index + size * (index < 0)
 
 
 class Walk:

@@ -9,6 +9,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.kernels.cpu import gather, scatter
 
 CUDA = pytest.param(
     "cuda",
@@ -149,3 +150,55 @@ def test_gradients_through_indices() -> None:
     assert y.grad is not None and y.grad.tolist() == [0.0, 2.0, 0.0]
     assert v.grad is not None and v.grad.tolist() == [3.0, 3.0]
     assert z.grad_fn is not None
+
+
+def _keys():
+    random, every = np.random.default_rng(0), slice(None)
+    at = lambda n, *sizes: random.integers(0, n, sizes)  # noqa: E731
+    return [
+        (at(20, 150, 60), at(30, 150, 60), at(40, 60)),
+        (every, at(30, 1000), at(40, 1000)),
+        (at(20, 20, 30, 40), np.arange(30).reshape(30, 1), np.arange(40)),
+        (at(20, 10, 3), every, every),
+        (at(20, 20), every, every),
+        (every, at(30, 10, 30), every),
+        (every, every, at(40, 100)),
+        (at(20, 17, 1), at(30, 1, 23), every),
+    ]
+
+
+@pytest.mark.parametrize("key", _keys(), ids=range(8))
+@pytest.mark.parametrize("op", ["add", "multiply", "maximum"])
+def test_many_places_by_one_index(key, op):
+    random = np.random.default_rng(1)
+    x = random.standard_normal((20, 30, 40))
+    value = random.standard_normal(x[key].shape)
+    places = gather.flat_places(x, key, value.size)
+    assert places is not None and (x.reshape(-1)[places] == x[key]).all()
+    out = np.empty_like(value)
+    gather.gather(x, key, out)
+    assert (out == x[key]).all()
+    loop = {"add": "add", "multiply": "multiply", "maximum": "amax"}[op]
+    found, expected = x.copy(), x.copy()
+    getattr(scatter, f"scatter_{loop}")(found, key, value)
+    getattr(np, op).at(expected, key, value)
+    assert (found == expected).all()
+    scatter.scatter(found, key, value)
+    expected[key] = value
+    assert (found == expected).all()
+
+
+@pytest.mark.parametrize(
+    "of", [gt.float32, gt.float16, gt.int32, gt.float64], ids=lambda d: d.short
+)
+@pytest.mark.parametrize("sizes, dim", [((50, 300), 0), ((70, 1000), 1), ((3000,), 0)])
+def test_what_is_found_without_sorting_is_what_sorting_gives(of, sizes, dim):
+    """Repeated elements, in rows enough for several threads."""
+    x = np.random.default_rng(0).integers(-9, 9, sizes).astype(of.np)
+    given, order = gt.from_numpy(x), np.argsort(x, dim, kind="stable")
+    for k in (1, 7, sizes[dim]):
+        assert (gt.kthvalue(given, k, dim).indices.numpy() == np.take(order, k - 1, dim)).all()
+    middle = np.take(order, (sizes[dim] - 1) // 2, dim)
+    assert (gt.median(given, dim).indices.numpy() == middle).all()
+    assert (gt.topk(given, 5, dim, False).indices.numpy() == np.take(order, range(5), dim)).all()
+    assert (gt.sort(given, dim).indices.numpy() == order).all()

@@ -80,7 +80,8 @@ def _true(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
 
 def _floor(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
-        return _self_rounded(through_float32(op, ufunc, inputs, common, out), inputs, common)
+        loop = _wide_function(op, _floating_floor_divide, inputs, common, out)
+        return _self_rounded(loop, inputs, common)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
@@ -135,10 +136,12 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
 
 def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
-        return _function(op, _floating_fmod, inputs, common, out)
+        return _wide_function(op, _floating_fmod, inputs, common, out)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
+# Elements from which on several ufuncs of NumPy are quicker than one of C's functions.
+_MANY = 256
 # Quotients of f32 below this are exact enough in f64: their whole part is right, and the product of
 # that with the divisor is exact.
 _QUOTIENT = 2.0**25
@@ -146,7 +149,7 @@ _QUOTIENT = 2.0**25
 
 def _floating_fmod(a: Any, b: Any) -> Any:
     """C's, which costs 14 ns; of f32 by four operations in f64 where no quotient is too large."""
-    if np.result_type(a, b) != np.float32 or np.size(a) + np.size(b) < 256:
+    if np.result_type(a, b) != np.float32 or np.size(a) + np.size(b) < _MANY:
         return np.fmod(a, b)
     wide, by = np.asarray(a, np.float64), np.asarray(b, np.float64)
     whole = np.divide(wide, by)
@@ -158,6 +161,20 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     if np.isnan(np.maximum.reduce(rest, None)):  # a divisor is infinite
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
+
+
+def _floating_floor_divide(a: Any, b: Any) -> Any:
+    """NumPy's, step by step, with a quicker remainder. Source: numpy's npymath, npy_divmod."""
+    if np.result_type(a, b) != np.float32 or np.size(a) + np.size(b) < _MANY:
+        return np.floor_divide(a, b)
+    rest = _floating_fmod(a, b)
+    quotient = np.divide(np.subtract(a, rest), b)
+    np.subtract(quotient, (rest != 0) & ((b < 0) != (rest < 0)), quotient)
+    whole = np.floor(quotient)
+    np.add(whole, quotient - whole > 0.5, whole)
+    plain = np.divide(a, b)
+    whole = np.copysign(whole, where(quotient != 0, whole, plain))
+    return where(np.broadcast_to(np.equal(b, 0), whole.shape), plain, whole)
 
 
 def _remainder(
@@ -182,6 +199,20 @@ def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, ou
     return lambda a, b, out=None: loop(a, b, out)
 
 
+def _wide_function(
+    op: str, function: Any, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    """As `through_float32`: beside f16 and bf16 no operand is rounded to them first."""
+    if common not in (float16, bfloat16):
+        return _function(op, function, inputs, common, out)
+    wide, to = float32.np, common.np
+
+    def entered(x: Any) -> Any:
+        return x.astype(wide) if isinstance(x, np.ndarray) else cast.number(x, wide)
+
+    return lambda a, b, out=None: rounded(np.asarray(function(entered(a), entered(b))), to, out)
+
+
 def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """A ufunc that has loops for 16-bit floats, which must not go through f32."""
     return typed(ufunc, inputs, common, common, out)
@@ -196,7 +227,31 @@ def _logaddexp(
 ) -> Loop:
     if common.is_complex:
         return _function(op, _complex_logaddexp, inputs, common, out)
-    return through_float32(op, ufunc, inputs, common, out)
+    return _wide_function(op, _logaddexp_of[ufunc], inputs, common, out)
+
+
+def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[..., Any]:
+    """log(exp(a) + exp(b)) in vectors. Source: ATen/native/cpu/BinaryOpsKernel.cpp."""
+
+    def of(a: Any, b: Any) -> Any:
+        if np.size(a) + np.size(b) < _MANY:
+            return ufunc(a, b)
+        less = np.subtract(a, b)
+        if np.isnan(np.maximum.reduce(less, None)):  # of two infinities
+            return ufunc(a, b)
+        np.negative(np.abs(less, less), less)
+        np.log1p(exp(less, less), less)
+        if scale != 1:
+            np.multiply(less, scale, less)
+        return np.add(np.maximum(a, b), less, less)
+
+    return of
+
+
+_logaddexp_of = {
+    np.logaddexp: _from_the_larger(np.logaddexp, np.exp, 1.0),
+    np.logaddexp2: _from_the_larger(np.logaddexp2, np.exp2, 1 / np.log(2.0)),
+}
 
 
 def _complex_logaddexp(a: Any, b: Any) -> Any:
@@ -309,7 +364,7 @@ LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "hypot": (through_float32, np.hypot),
     "lcm": (_bare, np.lcm),
     "logaddexp": (_logaddexp, np.logaddexp),
-    "logaddexp2": (through_float32, np.logaddexp2),
+    "logaddexp2": (_logaddexp, np.logaddexp2),
     "maximum": (_extremum, np.maximum),
     "minimum": (_extremum, np.minimum),
     "mul": (arithmetic, np.multiply),

@@ -1,7 +1,7 @@
 """x[key] = v, or what is there combined with v, for elements that indices name.     family: scatter
 
-Shapes   key is an index tuple of NumPy, of slices and int64 arrays that are known to be in range;
-         v broadcasts to x[key].
+Shapes   key is an index tuple of NumPy, of slices and int64 arrays that are known to be in range
+         and not negative; v broadcasts to x[key].
 Types    those of x; the caller widens what is narrower than 32 bits where values are combined.
 Order    that of the indices, the same bits on every run: the last of several values stays.
 """
@@ -12,24 +12,52 @@ from typing import Any
 
 import numpy as np
 
-Key = tuple[Any, ...]
+from .gather import Key, flat_places
+
+# Elements of a row from which on a call of a ufunc for it costs less than its elements.
+_LONG = 256
 
 
 def scatter(x: np.ndarray, key: Key, value: np.ndarray) -> None:
-    x[key] = value
+    found = _flat(x, key, value)
+    if found is None:
+        x[key] = value
+    else:
+        elements, places, values = found
+        elements[places] = values
 
 
 def scatter_add(x: np.ndarray, key: Key, value: np.ndarray) -> None:
-    np.add.at(x, key, value)
+    _at(np.add, x, key, value)
 
 
 def scatter_multiply(x: np.ndarray, key: Key, value: np.ndarray) -> None:
-    np.multiply.at(x, key, value)
+    _at(np.multiply, x, key, value)
 
 
 def scatter_amax(x: np.ndarray, key: Key, value: np.ndarray) -> None:
-    np.maximum.at(x, key, value)
+    _at(np.maximum, x, key, value)
 
 
 def scatter_amin(x: np.ndarray, key: Key, value: np.ndarray) -> None:
-    np.minimum.at(x, key, value)
+    _at(np.minimum, x, key, value)
+
+
+def _at(ufunc: Any, x: np.ndarray, key: Key, value: np.ndarray) -> None:
+    """NumPy is quick where all three operands have one dimension, or a row is long."""
+    if type(key[0]) is not slice and key[0].ndim == 1 and value.size > _LONG * len(key[0]):
+        if all(type(k) is slice for k in key[1:]) and value.shape[:1] == key[0].shape:
+            for place, row in zip(key[0].tolist(), value):
+                ufunc(x[place], row, x[place])
+            return
+    found = _flat(x, key, value)
+    ufunc.at(*((x, key, value) if found is None else found))
+
+
+def _flat(x: np.ndarray, key: Key, value: np.ndarray) -> Any:
+    """Elements of x, places among them, and values, of one dimension each; None where they are few
+    or x is not dense."""
+    places = flat_places(x, key, value.size)
+    if places is None or value.shape != places.shape:
+        return None
+    return x.reshape(-1), places.reshape(-1), value.reshape(-1)

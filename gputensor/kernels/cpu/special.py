@@ -16,6 +16,8 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
+# Steps of a recurrence after which it is looked at.
+_STRIDE = 64
 # p_(k+1) from (x, k, p_k, p_(k-1)).
 Step = Callable[[Any, int, Any, Any], Any]
 
@@ -94,6 +96,17 @@ def _spherical_j0(x: Any) -> Any:
     return where(x == 0, 1, where(np.isinf(x), 0, np.sin(x) / x))
 
 
+def _erfinv(x: Any) -> Any:
+    """SciPy's throws and catches an exception for each element outside."""
+    from scipy.special import erfinv
+
+    made = erfinv(where(np.abs(x) < 1, x, x.dtype.type(0)))
+    outside = np.abs(x) == 1
+    if outside.any():
+        made = where(outside, np.copysign(x.dtype.type(np.inf), x), made)
+    return where(np.abs(x) <= 1, made, x.dtype.type(np.nan))
+
+
 def _entr(x: Any) -> Any:
     return where(x > 0, -x * np.log(x), where(x == 0, 0, where(x < 0, -np.inf, x)))
 
@@ -107,18 +120,26 @@ def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
     """p_n(x), n being cut to a whole number; of negative n 0. p_0 is 1, p_1 is `first`."""
 
     def of(x: Any, n: Any) -> Any:
-        x, n = np.broadcast_arrays(x, n)
-        degree = where(np.isfinite(n), np.trunc(n), -1)
-        before, here = np.ones_like(x), first(x)
-        made = where(degree < 0, 0, where(degree == 0, before, here))
-        left = degree > 1
-        k = 1
-        while left.any():
-            before, here = here, step(x, k, here, before)
-            k += 1
-            made = where(left & ((degree == k) | np.isnan(here)), here, made)
-            left &= (degree > k) & ~np.isnan(here)
-        return made.astype(x.dtype)
+        degree = np.trunc(n)
+        if np.ndim(n):
+            degree[~np.isfinite(degree)] = -1
+            highest = int(degree.max(initial=-1))
+        else:
+            highest = int(degree) if np.isfinite(degree) else -1
+        made = np.equal(degree, 0).astype(x.dtype)
+        if highest < 1:
+            return made + np.zeros_like(x)
+        before, here = x.dtype.type(1), first(x)
+        for k in range(1, highest + 1):
+            if np.ndim(n):
+                made = where(degree == k, here, made)
+            if k % _STRIDE == 0 and np.isnan(here).all():
+                break  # NaN stays
+            if k < highest:
+                before, here = here, step(x, k, here, before)
+        if not np.ndim(n):
+            return here
+        return where(degree > k, here, made) if k < highest else made
 
     return of
 
@@ -145,7 +166,7 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "digamma": _digamma,
     "entr": _entr,
     "erfcx": _scipy("erfcx"),
-    "erfinv": _scipy("erfinv"),
+    "erfinv": _erfinv,
     "hermite_polynomial_h": _polynomial(
         lambda x: 2 * x, lambda x, k, p, q: 2 * (x * p - np.float32(k) * q)
     ),
