@@ -36,7 +36,8 @@ def _moments(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) ->
     rest = calls.sub_Tensor(x, mean)
     if given.dtype.is_complex:
         parts = calls.view_as_real(rest)
-        rest = calls.sum_dim_IntList(parts * parts, (-1,), False)
+        real, imaginary = calls.select_int(parts, -1, 0), calls.select_int(parts, -1, 1)
+        rest = real * real + imaginary * imaginary
     else:
         rest = rest * rest
     total = calls.sum_dim_IntList(rest, dims, keepdim) if given.ndim else rest

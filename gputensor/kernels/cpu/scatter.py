@@ -48,7 +48,7 @@ def _at(ufunc: Any, x: np.ndarray, key: Key, value: np.ndarray) -> None:
     if type(key[0]) is not slice and key[0].ndim == 1 and value.size > _LONG * len(key[0]):
         if all(type(k) is slice for k in key[1:]) and value.shape[:1] == key[0].shape:
             for place, row in zip(key[0].tolist(), value):
-                ufunc(x[place], row, x[place])
+                ufunc(x[place], row, out=x[place])
             return
     found = _flat(x, key, value)
     ufunc.at(*((x, key, value) if found is None else found))
