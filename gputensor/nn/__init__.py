@@ -4,13 +4,17 @@ A module's `state_dict()` has PyTorch's names and shapes, so that weights go eit
 """
 
 from . import functional, init, utils
-from .modules.container import ModuleDict, ModuleList, ParameterList, Sequential
+from .modules.attention import (
+    MultiheadAttention, Transformer, TransformerDecoder, TransformerDecoderLayer,
+    TransformerEncoder, TransformerEncoderLayer,
+)  # fmt: skip
+from .modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .modules.conv import (
     Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
 )  # fmt: skip
 from .modules.functional import *  # noqa: F403
 from .modules.functional import __all__ as _of_functions
-from .modules.linear import Bilinear, Embedding, Identity, Linear, PReLU
+from .modules.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear, PReLU
 from .modules.module import Module
 from .modules.norm import (
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
@@ -19,9 +23,11 @@ from .modules.norm import (
 from .parameter import Buffer, Parameter
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding", "GroupNorm", "Identity",
-    "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear", "Module",
-    "ModuleDict", "ModuleList", "PReLU", "Parameter", "ParameterList", "RMSNorm", "Sequential",
-    "functional", "init", "utils", *_of_functions,
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "Conv1d", "Conv2d",
+    "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
+    "EmbeddingBag", "GroupNorm", "Identity", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+    "LayerNorm", "Linear", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "PReLU",
+    "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "Sequential", "Transformer",
+    "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer", "functional", "init", "utils", *_of_functions,
 ]  # fmt: skip

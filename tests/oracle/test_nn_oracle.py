@@ -3,6 +3,8 @@ and gradients, and how they read."""
 
 from __future__ import annotations
 
+import inspect
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 import gputensor as gt
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")]
 
 # name, arguments, keywords, sizes of the inputs
 MODULES: list[tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]] = [
@@ -32,6 +34,8 @@ MODULES: list[tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
         [(2, 4, 5, 5)],
     ),
     ("BatchNorm1d", (4,), {}, [(6, 4)]),
+    ("BatchNorm1d", (4,), {"bias": False}, [(6, 4, 2)]),
+    ("GroupNorm", (2, 4), {"bias": False}, [(2, 4, 3)]),
     ("BatchNorm2d", (3,), {"momentum": None}, [(2, 3, 4, 4)]),
     ("BatchNorm3d", (2,), {"affine": False}, [(2, 2, 3, 3, 3)]),
     ("BatchNorm2d", (3,), {"track_running_stats": False}, [(2, 3, 4, 4)]),
@@ -66,6 +70,18 @@ MODULES: list[tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
     ("Upsample", (), {"scale_factor": 2}, [(1, 2, 3, 3)]),
     ("Upsample", (), {"size": (5, 7), "mode": "bilinear"}, [(1, 2, 3, 3)]),
     ("CosineSimilarity", (), {}, [(3, 4), (3, 4)]),
+    ("PairwiseDistance", (), {"p": 1.0, "keepdim": True}, [(3, 4), (3, 4)]),
+    ("LocalResponseNorm", (3,), {"k": 2.0}, [(2, 5, 3)]),
+    ("Softmax2d", (), {}, [(2, 3, 4, 2)]),
+    ("TransformerEncoderLayer", (8, 2, 16, 0.0), {}, [(3, 2, 8)]),
+    (
+        "TransformerEncoderLayer",
+        (8, 2, 16, 0.0, "gelu"),
+        {"batch_first": True, "norm_first": True, "bias": False},
+        [(3, 2, 8)],
+    ),
+    ("TransformerDecoderLayer", (8, 2, 16, 0.0), {"batch_first": True}, [(3, 2, 8), (3, 4, 8)]),
+    ("Transformer", (8, 2, 1, 2, 16, 0.0), {}, [(3, 2, 8), (4, 2, 8)]),
     ("MSELoss", (), {}, [(3, 4), (3, 4)]),
     ("L1Loss", (), {"reduction": "sum"}, [(3, 4), (3, 4)]),
     ("HuberLoss", (), {}, [(3, 4), (3, 4)]),
@@ -130,6 +146,109 @@ def test_how_they_begin(name: str, args: Any, kwargs: dict[str, Any], sizes: Any
         drawn, bound = np.abs(p.detach().numpy()), float(q.detach().abs().max())
         assert p.dtype is gt.float32 and drawn.max() <= bound * 2 + 1e-6
         assert drawn.max() > 0 or bound == 0
+
+
+def signature(of: Any) -> list[tuple[str, str]]:
+    found = inspect.signature(of).parameters.values()
+    without = ("self", "_stacklevel", "min_value", "max_value")  # the last two PyTorch deprecates
+    return [(p.name, shown(p.default)) for p in found if p.name not in without]
+
+
+def shown(default: Any) -> str:
+    return (
+        "a function"
+        if callable(default) and default is not inspect.Parameter.empty
+        else (str(default))
+    )
+
+
+def both(ours: Any, theirs: Any, kind: Any) -> list[str]:
+    return [
+        n for n in dir(ours) if n[0] != "_" and all(kind(getattr(m, n, 0)) for m in (ours, theirs))
+    ]
+
+
+def test_modules_take_what_pytorchs_take() -> None:
+    names = both(gt.nn, torch.nn, inspect.isclass)
+    assert len(names) > 90
+    for name in names:
+        ours, theirs = getattr(gt.nn, name), getattr(torch.nn, name)
+        wanted = signature(theirs)
+        if wanted == signature(ours) or wanted[:1] == [("args", str(inspect.Parameter.empty))]:
+            continue
+        options = getattr(ours, "options", None)
+        assert options is not None, name
+        assert [word for word, _ in wanted] == list(options), name
+        for word, default in wanted:
+            assert default in (shown(options[word]), str(inspect.Parameter.empty)), (name, word)
+
+
+def test_functions_take_what_pytorchs_take() -> None:
+    names = both(gt.nn.functional, torch.nn.functional, inspect.isfunction)
+    assert len(names) > 50
+    for name in names:
+        theirs = getattr(torch.nn.functional, name)
+        wanted = signature(theirs)
+        if wanted[0][0] != "args" and not name.endswith("_with_indices"):
+            assert signature(getattr(gt.nn.functional, name)) == wanted, name
+
+
+MASKS = [None, "bool", "float", "of each head"]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"bias": False}, {"add_bias_kv": True, "add_zero_attn": True}, {"kdim": 5, "vdim": 3},
+], ids=str)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")
+@pytest.mark.parametrize("batches", ["first", "second", "none"])
+def test_multihead_attention(options: dict[str, Any], batches: str) -> None:
+    """Over masks of both kinds, with and without weights, of which the mean is taken or not."""
+    torch.manual_seed(0)
+    options = options | {"batch_first": batches == "first"}
+    theirs = torch.nn.MultiheadAttention(8, 2, **options)
+    ours = gt.nn.MultiheadAttention(8, 2, **options)
+    state = {key: value.numpy().copy() for key, value in theirs.state_dict().items()}
+    assert list(ours.state_dict()) == list(state)
+    ours.load_state_dict(state)
+    count = 1 if batches == "none" else 2
+
+    def rows(length: int, width: int) -> Any:
+        sizes = {"first": (count, length, width), "second": (length, count, width)}
+        return torch.randn(sizes.get(batches, (length, width)))
+
+    for mask, padding in itertools.product(MASKS, MASKS[:3]):
+        given = [rows(3, 8), rows(4, options.get("kdim", 8)), rows(4, options.get("vdim", 8))]
+        hides = {None: None, "bool": torch.rand(3, 4) > 0.6, "float": torch.randn(3, 4),
+                 "of each head": torch.randn(2 * count, 3, 4)}[mask]  # fmt: skip
+        pads = {None: None, "bool": torch.rand(count, 4) > 0.6, "float": torch.randn(count, 4)}
+        padded = pads[padding]
+        for x in (hides, padded):
+            if x is not None and x.dtype is torch.bool:
+                x[:, 0] = False  # a query that sees nothing has NaN
+        if padded is not None and batches == "none":
+            padded = padded[0]
+        for weights, averaged in ((True, True), (True, False), (False, True)):
+            rest = (padded, weights, hides, averaged)
+            wanted = theirs(*given, *rest)
+            found = ours(*[gt.from_numpy(x.numpy()) for x in given], *[
+                gt.from_numpy(x.numpy()) if isinstance(x, torch.Tensor) else x for x in rest
+            ])  # fmt: skip
+            near(found[0], wanted[0])
+            assert (found[1] is None) == (wanted[1] is None)
+            if weights:
+                near(found[1], wanted[1])
+
+
+def test_an_embedding_bag() -> None:
+    theirs, ours = (m.EmbeddingBag(10, 3, mode="sum", padding_idx=2) for m in (torch.nn, gt.nn))
+    ours.load_state_dict({"weight": theirs.weight.detach().numpy()})
+    numbers, offsets = np.array([1, 2, 9, 2, 2, 1]), np.array([0, 4])
+    wanted = theirs(torch.from_numpy(numbers), torch.from_numpy(offsets))
+    found = ours(gt.from_numpy(numbers), gt.from_numpy(offsets))
+    wanted.sum().backward()
+    found.sum().backward()
+    near(found, wanted)
+    near(ours.weight.grad, theirs.weight.grad)
 
 
 def test_an_embedding() -> None:

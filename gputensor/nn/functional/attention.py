@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from ..._generated import calls
+import math
+from typing import Any
+
+from ..._generated import calls, functions
+from ...core import errors
 from ...core.arguments import flag
+from ...core.dtype import bool_
 from ...tensor.tensor import Tensor
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
 
 def scaled_dot_product_attention(
@@ -34,3 +39,109 @@ def scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, flag(op, "is_causal", is_causal), scale,
         flag(op, "enable_gqa", enable_gqa),
     )  # fmt: skip
+
+
+def multi_head_attention_forward(
+    query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int,
+    in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None,
+    bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None,
+    need_weights: bool = True, attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None, static_v: Tensor | None = None,
+    average_attn_weights: bool = True, is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """What `gt.nn.MultiheadAttention` computes, of (L, N, E) or (L, E): result and weights.
+
+    static_k, static_v: keys and values by heads, (N * heads, S, E / heads), in place of key's.
+    """
+    op, sizes = "multi_head_attention_forward", query.shape
+    if query.ndim not in (2, 3):
+        raise errors.wrong_shape(op, "query", "have two or three dimensions", query)
+    if sizes[-1] != embed_dim_to_check:
+        raise errors.wrong_shape(op, "query", f"have {embed_dim_to_check} columns", query)
+    for arg, x in (("key", key), ("value", value)):
+        if x.ndim != query.ndim:
+            raise errors.wrong_shape(op, arg, f"have {query.ndim} dimensions, as query has", x)
+    if embed_dim_to_check % num_heads:
+        rule = f"divide the {embed_dim_to_check} columns"
+        raise errors.must(op, "num_heads", rule, num_heads)
+    if is_causal and attn_mask is None:
+        raise errors.must(op, "attn_mask", "be given with is_causal, which describes it", None)
+    weights = [q_proj_weight, k_proj_weight, v_proj_weight]
+    if not use_separate_proj_weight:
+        assert in_proj_weight is not None
+        weights = list(in_proj_weight.chunk(3))
+    shifts = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
+    if query.ndim == 2:
+        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        if key_padding_mask is not None and key_padding_mask.ndim == 1:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length, batch = query.shape[:2]
+    q, k, v = (
+        calls.linear(x, weight, shift)  # type: ignore[arg-type]
+        for x, weight, shift in zip((query, key, value), weights, shifts)
+    )
+    mask, more = _additive(op, "attn_mask", attn_mask, q), 0
+    if bias_k is not None and bias_v is not None:
+        k = functions.cat([k, bias_k.expand(1, batch, -1)])
+        v = functions.cat([v, bias_v.expand(1, batch, -1)])
+        more += 1
+    q, k, v = (_by_heads(x, num_heads) for x in (q, k, v))
+    if static_k is not None:
+        k = static_k.unflatten(0, (batch, num_heads))
+    if static_v is not None:
+        v = static_v.unflatten(0, (batch, num_heads))
+    if add_zero_attn:
+        k, v = (functions.cat([x, functions.zeros_like(x[:, :, :1])], 2) for x in (k, v))
+        more += 1
+    if mask is not None:
+        mask = _with_more(mask, more)
+        mask = mask.unflatten(0, (batch, num_heads)) if mask.ndim == 3 else mask
+    if key_padding_mask is not None:
+        if tuple(key_padding_mask.shape) != (batch, k.shape[2] - more):
+            rule = f"have sizes {[batch, k.shape[2] - more]}"
+            raise errors.wrong_shape(op, "key_padding_mask", rule, key_padding_mask)
+        padded = _with_more(_additive(op, "key_padding_mask", key_padding_mask, q), more)
+        padded = padded[:, None, None]
+        mask = padded if mask is None else mask + padded
+    if mask is not None:
+        mask = mask.expand(batch, num_heads, length, k.shape[2])
+    dropped = dropout_p if training else 0.0
+    if need_weights:
+        scores = (q * (q.shape[-1] ** -0.5)) @ k.mT
+        shares = functions.softmax(scores if mask is None else scores + mask, -1)
+        shares = calls.dropout(shares, dropped, True) if dropped else shares
+        made = shares @ v
+    else:
+        made = scaled_dot_product_attention(q, k, v, mask, dropped)
+    made = made.permute(2, 0, 1, 3).reshape(length, batch, embed_dim_to_check)
+    made = calls.linear(made, out_proj_weight, out_proj_bias)
+    made = made.squeeze(1) if len(sizes) == 2 else made
+    if not need_weights:
+        return made, None
+    shares = shares.mean(1) if average_attn_weights else shares
+    return made, shares.squeeze(0) if len(sizes) == 2 else shares
+
+
+def _by_heads(x: Tensor, heads: int) -> Tensor:
+    """(L, N, E) as (N, heads, L, E / heads)."""
+    made: Tensor = x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    return made
+
+
+def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
+    """A mask that is added: of a bool one, -inf where it is True."""
+    if mask is None or mask.dtype is like.dtype:
+        return mask
+    if mask.dtype is bool_:
+        return functions.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)
+    if not mask.dtype.is_floating_point:
+        raise errors.wrong_dtype(op, arg, "be bool or floating", mask)
+    return mask.to(like.dtype)
+
+
+def _with_more(mask: Any, more: int) -> Any:
+    """With so many keys at the end that all may look at."""
+    return calls.constant_pad_nd(mask, (0, more), 0) if more else mask

@@ -143,6 +143,45 @@ class ParameterList(Module):
         return list(self._parameters.values())[_index(self, index)]
 
 
+class ParameterDict(Module):
+    """Parameters by name; tensors are made Parameters."""
+
+    def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.update(parameters or {})
+
+    def update(self, parameters: Mapping[str, Any]) -> None:
+        for name, value in parameters.items():
+            self[name] = value
+
+    def __getitem__(self, name: str) -> Any:
+        return self._parameters[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+
+    def __delitem__(self, name: str) -> None:
+        del self._parameters[name]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._parameters
+
+    def keys(self) -> Any:
+        return self._parameters.keys()
+
+    def values(self) -> Any:
+        return self._parameters.values()
+
+    def items(self) -> Any:
+        return self._parameters.items()
+
+
 def _index(of: Any, index: Any) -> int:
     at = operator.index(index)
     if not -len(of) <= at < len(of):

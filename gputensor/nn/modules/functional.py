@@ -111,6 +111,26 @@ Softmax = _kind("Softmax", "softmax", "exp over its sum along dim.", dim=None)
 Softmin = _kind("Softmin", "softmin", "Softmax of -x.", dim=None)
 LogSoftmax = _kind("LogSoftmax", "log_softmax", "log of softmax along dim.", dim=None)
 
+
+class RReLU(Fixed):
+    """x, and a part of it where it is negative: in training one drawn between lower and upper."""
+
+    function = "rrelu"
+    options: ClassVar[dict[str, Any]] = {"lower": 1 / 8, "upper": 1 / 3, **_IN_PLACE}
+
+    def _options(self) -> dict[str, Any]:
+        return {**super()._options(), "training": self.training}
+
+
+class Softmax2d(Module):
+    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (3, 4):
+            raise errors.wrong_shape("Softmax2d", "input", "have three or four dimensions", input)
+        return F.softmax(input, -3)
+
+
 # --- pooling --------------------------------------------------------------------------------------
 
 _MAX: dict[str, Any] = {
@@ -184,6 +204,24 @@ Upsample = _kind(
 )
 CosineSimilarity = _kind(
     "CosineSimilarity", "cosine_similarity", "Cosine of the angle along dim.", dim=1, eps=1e-8
+)
+
+PairwiseDistance = _kind(
+    "PairwiseDistance",
+    "pairwise_distance",
+    "Norm of the difference along the last dimension.",
+    p=2.0,
+    eps=1e-6,
+    keepdim=False,
+)
+LocalResponseNorm = _kind(
+    "LocalResponseNorm",
+    "local_response_norm",
+    "Each element by those of the channels around it.",
+    size=_REQUIRED,
+    alpha=1e-4,
+    beta=0.75,
+    k=1.0,
 )
 
 

@@ -142,6 +142,51 @@ class Embedding(Module):
         return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
 
 
+class EmbeddingBag(Embedding):
+    """The mean, sum or max of rows of a table, by bags of their numbers: of each row of a 2-d
+    input, or of what lies between the offsets of a 1-d one."""
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+        sparse: bool = False, _weight: Tensor | None = None, include_last_offset: bool = False,
+        padding_idx: int | None = None, device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq,
+            sparse, _weight, False, device, dtype,
+        )  # fmt: skip
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, embeddings: Tensor, freeze: bool = True, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+        sparse: bool = False, include_last_offset: bool = False, padding_idx: int | None = None,
+    ) -> EmbeddingBag:  # fmt: skip
+        """An EmbeddingBag over a table that is there."""
+        rows, columns = embeddings.shape
+        made = cls(
+            rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
+            include_last_offset, padding_idx,
+        )  # fmt: skip
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def forward(
+        self, input: Tensor, offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        made: Tensor = F.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+        return made
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"
+
+
 class PReLU(Module):
     """x, and learnt parts of it where it is negative; weight (num_parameters)."""
 

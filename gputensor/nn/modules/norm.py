@@ -39,12 +39,12 @@ class _BatchNorm(_Affine):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
         affine: bool = True, track_running_stats: bool = True, device: Any = None,
-        dtype: Any = None,
+        dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self._register(affine, (num_features,), True, device, dtype)
+        self._register(affine, (num_features,), bias, device, dtype)
         made: Any = {"device": device, "dtype": dtype}
         tracks = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, **made) if tracks else None)
@@ -80,7 +80,8 @@ class _BatchNorm(_Affine):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
@@ -107,9 +108,12 @@ class _InstanceNorm(_BatchNorm):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-        track_running_stats: bool = False, device: Any = None, dtype: Any = None,
+        track_running_stats: bool = False, device: Any = None, dtype: Any = None, *,
+        bias: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self.ndims:
@@ -148,7 +152,7 @@ class GroupNorm(_Affine):
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
-        device: Any = None, dtype: Any = None,
+        device: Any = None, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
@@ -156,7 +160,7 @@ class GroupNorm(_Affine):
             raise errors.must("GroupNorm", "num_channels", rule, num_channels)
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.affine = affine
-        self._register(affine, (num_channels,), True, device, dtype)
+        self._register(affine, (num_channels,), bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -164,7 +168,8 @@ class GroupNorm(_Affine):
         return made
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        text = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class LayerNorm(_Affine):
@@ -187,7 +192,8 @@ class LayerNorm(_Affine):
 
     def extra_repr(self) -> str:
         text = f"{self.normalized_shape}, eps={self.eps}"
-        return f"{text}, elementwise_affine={self.elementwise_affine}"
+        text += f", elementwise_affine={self.elementwise_affine}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class RMSNorm(_Affine):
