@@ -20,6 +20,7 @@ from ..structured import arguments, derived
 from ..structured.indexed import Places, index_dtype, is_mask, read
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
+from .view import view_strides
 
 
 out = derived.out
@@ -108,10 +109,14 @@ def _layout_of(at: Places) -> Geometry:
     shape, begin = at.shape_of_indices, at.begin or 0
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
+    sizes = (*before, *shape, *after)
+    is_plain = 0 not in at.sizes and 1 not in at.sizes  # else strides decide that no step takes
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
-        strides = (*before, *over, *after)
-        operands.append((geometry((*before, *shape, *after), strides, int64), place))
+        strides = None
+        if not is_plain:
+            strides = view_strides(geometry(shape, over, int64), sizes)
+        operands.append((geometry(sizes, strides or (*before, *over, *after), int64), place))
     plan = build(at.op, _LAYOUT, (None,), tuple(operands), default_dtype=None)
     return plan.outputs[0].geometry
 

@@ -9,6 +9,8 @@ import pytest
 
 import gputensor as gt
 
+from ..tensor.test_indexing_numpy import index_for
+
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch")
 
 pytestmark = pytest.mark.oracle
@@ -109,6 +111,32 @@ def test_get():
         elif got.numel():
             assert got.data_ptr() != x.data_ptr(), where
     assert compared > 2500
+
+
+def _goes_backwards(item):
+    return isinstance(item, slice) and item.step is not None and item.step < 0
+
+
+def test_strides_of_what_arrays_pick():
+    """Of sizes 1 and 0 too, which PyTorch's iterator gives strides that nobody reads."""
+    rng = random.Random(7)
+    compared = 0
+    while compared < 3000:
+        sizes = tuple([rng.choice([0, 1, 1, 2, 3, 4]) for _ in range(rng.randrange(1, 5))])
+        items = index_for(rng, sizes)
+        if any(isinstance(i, bool) or _goes_backwards(i) for i in items):
+            continue  # a bool copies; PyTorch has no negative steps
+        x, t = pair_of(rng, sizes)
+        made = [isinstance(i, np.ndarray) for i in items]
+        ours = tuple([gt.tensor(i) if is_array else i for i, is_array in zip(items, made)])
+        theirs = tuple([torch.tensor(i) if is_array else i for i, is_array in zip(items, made)])
+        got, error = outcome(lambda ours=ours, x=x: x[ours])
+        wanted, refused = outcome(lambda theirs=theirs, t=t: t[theirs])
+        assert (error is None) == (refused is None), (sizes, items, error, refused)
+        if refused is None:
+            compared += 1
+            assert got.tolist() == wanted.tolist(), (sizes, items)
+            assert got.stride() == wanted.stride(), (sizes, t.stride(), items)
 
 
 def test_negative_steps_are_numpys():
