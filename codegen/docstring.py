@@ -74,7 +74,7 @@ def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
             text = " or ".join(dict.fromkeys(_type(argument) for _, argument in uses))
         if takes_args and text == "ints":
             text, default = "ints, or one sequence of them", ""
-        if default == "None":
+        if default in ("None", "..."):
             text += ", optional"
         elif default and default != "()":
             text += f", default {default.removeprefix('_')}"

@@ -100,7 +100,8 @@ class _Overloads:
     """The overloads in the order in which they are tried, with their parameters.
 
     arguments, positional: by overload. places: names of the positional parameters, which are those
-    of the longest overload. names: of all parameters.
+    of the longest overload. names: of all parameters. awaited: those that must be given, but may be
+    None (`int? to`), and tell by their absence which overload is meant; `...` stands for that.
     """
 
     def __init__(self, ops: Sequence[Op], is_method: bool) -> None:
@@ -120,6 +121,7 @@ class _Overloads:
         self.places = [a.name for a in self.longest]
         listed = [a.name for op in ops for a in self.arguments[op.name]]
         self.names = list(dict.fromkeys([*self.places, *listed]))
+        self.awaited: set[str] = set()
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
@@ -154,6 +156,8 @@ class _Overloads:
 
         None stands for the overloads' own where it must be known whether anything was given.
         """
+        if name in self.awaited:
+            return "..."
         uses = self.uses(name)
         values = list(dict.fromkeys(default(a) for a in uses if a.has_default))
         is_shared = len(uses) == len(self.ops)
@@ -209,7 +213,10 @@ class _Overloads:
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):
-            lacks = f"{parameter(self.places[first + 1])} is None"
+            behind = self.longest[first + 1]
+            if behind.type.is_optional and not behind.has_default:
+                self.awaited.add(behind.name)
+            lacks = f"{parameter(behind.name)} is {self.default(behind.name) or None}"
             found.append((lacks, *self._assignment(own, [first])))
         return found
 

@@ -78,10 +78,13 @@ def test_extremes() -> None:
     assert gt.empty(9).bernoulli_(0.0).tolist() == [0] * 9
     assert gt.bernoulli(gt.tensor([0.0, 1.0])).tolist() == [0, 1]
     assert drawn("exponential_").min() > 0
-    from_ = getattr(gt.ops.aten.random_, "from")
+    from_, x = getattr(gt.ops.aten.random_, "from"), gt.empty(COUNT, dtype=gt.int8)
     whole = from_(gt.empty(COUNT, dtype=gt.int64), -(2**63), None).numpy()
     assert (whole < 0).mean() == pytest.approx(0.5, abs=0.01)
     assert gt.empty(3, dtype=gt.uint64).random_(2**63, 2**63 + 1).tolist() == [2**63] * 3
+    for whole in (x.random_(120, None), x.random_(120, to=None)):
+        assert 120 <= int(whole.min()) and 126 < int(whole.max()), "None is no `to` left out"
+    assert int(x.random_(120).max()) < 120
     assert gt.normal(gt.tensor([1.0, 2.0]), 0.0).tolist() == [1, 2]
 
 

@@ -931,27 +931,6 @@ def refuses_VVVVT(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
     return kernel
 
-def records_CN(operator, kind, record, keep, finish):
-    def kernel(key_set, a, b):
-        if a._autograd is not None:
-            check_constant(operator, 0, a)
-        if (
-            (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            or (node := record(kind, b)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
-            return operator.redispatch_table[key_set](key_set, a, b)
-        keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
-        before = get()
-        try:
-            put(below_autograd[before])
-            result = operator.redispatch_table[key_set](key_set, a, b)
-        finally:
-            put(before)
-        return finish(result, node)
-    return kernel
-
 def records_CNN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if a._autograd is not None:
@@ -969,24 +948,6 @@ def records_CNN(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
-        finally:
-            put(before)
-        return finish(result, node)
-    return kernel
-
-def records_CT(operator, kind, record, keep, finish):
-    def kernel(key_set, a, b):
-        if a._autograd is not None:
-            check_constant(operator, 0, a)
-        if b._autograd is None or (node := record(kind, b)) is None:
-            key_set &= BELOW_AUTOGRAD
-            return operator.redispatch_table[key_set](key_set, a, b)
-        keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
-        before = get()
-        try:
-            put(below_autograd[before])
-            result = operator.redispatch_table[key_set](key_set, a, b)
         finally:
             put(before)
         return finish(result, node)

@@ -16,6 +16,7 @@ from ..core import errors
 from ..core.arguments import NUMBERS
 from ..core.geometry import Geometry
 from ..tensor.tensor import Tensor
+from .modes import is_grad_enabled
 
 Sizes = tuple[int, ...]
 
@@ -646,8 +647,15 @@ def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
     return calls.flip(calls.cumsum(calls.flip(grad, (dim,)), dim, None), (dim,))
 
 
-def cumprod_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
-    """Behind the first zero of a row nothing is left, and at it the products without it."""
+def not_implemented(operand: str) -> Any:
+    """Where PyTorch has no derivative either: asked for, it is refused; the others are there."""
+    raise errors.derivative_not_implemented(operand)
+
+
+def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
+    """At the first zero of a row the products without it, and behind it nothing is left; but that
+    nothing has derivatives by the zero, so where it is differentiated it is zero times what would
+    be there. So are derivatives of `order` right, whatever is zero."""
     if grad._geometry.numel <= 1:
         return grad
     x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
@@ -656,7 +664,13 @@ def cumprod_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
     without = calls.cumprod(functions.where(is_first, 1, x), dim, None)
     at_zero = cumsum_backward(conj(without) * grad, dim)
     usual = cumsum_backward(conj(calls.cumprod(x, dim, None)) * grad, dim)
-    return functions.where(is_first, at_zero, usual / conj(functions.where(is_zero, 1, x)))
+    made = functions.where(is_first, at_zero, usual / conj(functions.where(is_zero, 1, x)))
+    if order == 1 or not is_grad_enabled():
+        return made
+    first = calls.sum_dim_IntList(functions.where(is_first, x, 0), (dim,), True, None)
+    is_behind = functions.where(is_first, False, calls.cumsum(is_first, dim, None) == 1)
+    beside = cumprod_backward(grad, functions.where(is_first, 1, x), dim, order - 1)
+    return functions.where(is_behind, conj(first) * beside, made)
 
 
 def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:

@@ -92,7 +92,8 @@ def _by(make: Any) -> Any:
 
 def _integers(size: Any, of: Any, low: int, high: int) -> np.ndarray:
     drawn = [low + int(word) % (high - low) for word in _words(math.prod(size))]
-    return np.array([bool(x) if of is bool_ else x for x in drawn]).astype(of.np).reshape(size)
+    whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # no f64 on the way
+    return whole.astype(of.np).reshape(size)
 
 
 def _random_(self: np.ndarray, *bounds: int) -> np.ndarray:

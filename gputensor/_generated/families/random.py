@@ -499,7 +499,7 @@ op_random__to = _define(
 op_random_ = _define(
     "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
     ("nondeterministic_seeded",))
-def Tensor_random_(self, from_=None, to=None, *, generator=None):
+def Tensor_random_(self, from_=None, to=..., *, generator=None):
     """Fill this tensor with integers from `from` (0) to below `to`, or up to the largest
     that its dtype counts to.
 
@@ -515,7 +515,7 @@ def Tensor_random_(self, from_=None, to=None, *, generator=None):
     >>> bool((gt.empty(9).random_(3) < 3).all())
     True"""
     try:
-        if to is None:
+        if to is ...:
             from_, to = None, from_
         include, keep = _state.get()
         key_set = (self._keys | include) & keep

@@ -299,7 +299,7 @@ def igamma(input, other, *, out=None):
             complex.
         other: (*).
         out: Tensor that takes the result, optional.
-    Gradient: other: grad * igamma_slope(input, other)
+    Gradient: input: not_implemented('igamma: input'); other: grad * igamma_slope(input, other)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.igamma."""
     try:
         include, keep = _state.get()
@@ -349,7 +349,7 @@ def igammac(input, other, *, out=None):
             complex.
         other: (*).
         out: Tensor that takes the result, optional.
-    Gradient: other: -grad * igamma_slope(input, other)
+    Gradient: input: not_implemented('igammac: input'); other: -grad * igamma_slope(input, other)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.igammac."""
     try:
         include, keep = _state.get()
@@ -570,7 +570,9 @@ def special_zeta(input, other, *, out=None):
             complex.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
-    Gradient: other: grad * -input * special_zeta(input + 1.0, other)
+    Gradient:
+        input: not_implemented('special_zeta: input')
+        other: grad * -input * special_zeta(input + 1.0, other)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.zeta."""
     try:
         try:

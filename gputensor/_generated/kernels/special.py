@@ -2,8 +2,9 @@
 """What is registered for the operators of native/special.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    digamma, exp, i0e_slope, i1_slope, i1e_slope, igamma_slope, logit_backward, polygamma,
-    special_erfcx, special_i1, special_zeta, xlog1py_slope, xlogy, xlogy_slope,
+    digamma, exp, i0e_slope, i1_slope, i1e_slope, igamma_slope, logit_backward,
+    not_implemented, polygamma, special_erfcx, special_i1, special_zeta, xlog1py_slope,
+    xlogy, xlogy_slope,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -536,18 +537,27 @@ class IgammaBackward0(_Node):
     """Of igamma."""
     __slots__ = ("saved_self", "saved_other")
     saved = ("saved_self", "saved_other")
-    inputs = ("other",)
 
     def keep(node, self, other):
-        node.saved_self = _save(self)
-        node.saved_other = _save(other)
+        if node.edges[1] is not None:
+            node.saved_self = _save(self)
+            node.saved_other = _save(other)
 
     def keep_inplace(node, self, other):
-        node.saved_self = _save_copy(self)
-        node.saved_other = _save(other)
+        if node.edges[1] is not None:
+            node.saved_self = _save_copy(self)
+            node.saved_other = _save(other)
 
     def backward(node, grad):
-        return (grad * igamma_slope(node.saved_self.unpack(node), node.saved_other.unpack(node)),)
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            grad_self = not_implemented('igamma: self')
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = grad * igamma_slope(self, other)
+        return grad_self, grad_other
 
     def release(node):
         node.saved_self = node.saved_other = _FREED
@@ -557,18 +567,27 @@ class IgammacBackward0(_Node):
     """Of igammac."""
     __slots__ = ("saved_self", "saved_other")
     saved = ("saved_self", "saved_other")
-    inputs = ("other",)
 
     def keep(node, self, other):
-        node.saved_self = _save(self)
-        node.saved_other = _save(other)
+        if node.edges[1] is not None:
+            node.saved_self = _save(self)
+            node.saved_other = _save(other)
 
     def keep_inplace(node, self, other):
-        node.saved_self = _save_copy(self)
-        node.saved_other = _save(other)
+        if node.edges[1] is not None:
+            node.saved_self = _save_copy(self)
+            node.saved_other = _save(other)
 
     def backward(node, grad):
-        return (-grad * igamma_slope(node.saved_self.unpack(node), node.saved_other.unpack(node)),)
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            grad_self = not_implemented('igammac: self')
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_other = -grad * igamma_slope(self, other)
+        return grad_self, grad_other
 
     def release(node):
         node.saved_self = node.saved_other = _FREED
@@ -630,15 +649,21 @@ class SpecialZetaBackward0(_Node):
     """Of special_zeta."""
     __slots__ = ("saved_self", "saved_other")
     saved = ("saved_self", "saved_other")
-    inputs = ("other",)
 
     def keep(node, self, other):
-        node.saved_self = _save(self)
-        node.saved_other = _save(other)
+        if node.edges[1] is not None:
+            node.saved_self = _save(self)
+            node.saved_other = _save(other)
 
     def backward(node, grad):
-        self = node.saved_self.unpack(node)
-        return (grad * -self * special_zeta(self + 1.0, node.saved_other.unpack(node)),)
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            grad_self = not_implemented('special_zeta: self')
+        if to_other is not None:
+            self = node.saved_self.unpack(node)
+            grad_other = grad * -self * special_zeta(self + 1.0, node.saved_other.unpack(node))
+        return grad_self, grad_other
 
     def release(node):
         node.saved_self = node.saved_other = _FREED
