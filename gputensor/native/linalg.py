@@ -435,10 +435,11 @@ def linalg_vander(key_set: int, x: Tensor, N: int | None = None) -> Tensor:
     if x._geometry.dtype.category < FLOATING and x._geometry.dtype is not int64:
         x = calls.to_dtype(x, int64, False, False, None)
     column = calls.unsqueeze(x, -1)
-    columns = [calls.ones_like(column)]
-    for _ in range(count - 1):
-        columns.append(calls.mul_Tensor(columns[-1], column))
-    return calls.cat(tuple(columns), -1)
+    ones = calls.ones_like(column)
+    if count == 1:
+        return ones
+    powers = calls.cumprod(calls.expand(column, (*x._geometry.sizes, count - 1)), -1)
+    return calls.cat((ones, powers), -1)
 
 
 def linalg_diagonal(

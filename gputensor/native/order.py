@@ -13,9 +13,10 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
+from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from .sort import in_rows, is_short, keys_of_short, places_in_order
+from .sort import is_short, keys_of_short, places_in_order
 
 BY_LIBRARY = True
 
@@ -64,7 +65,7 @@ def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
     np = library.np
     if is_short(library, x, axis):
         key = keys_of_short(x, axis, False)
-        in_rows(lambda rows: rows.partition(k, axis), key, axis)
+        cpu.share_rows(key.shape, axis, lambda part: key[part].partition(k, axis))
         return np.take(key, np.arange(k, k + 1), axis=axis) & 0xFFFFFFFF
     order = np.argsort(x, axis=axis, kind="stable")
     return np.take(order, np.arange(k, k + 1), axis=axis)

@@ -14,7 +14,11 @@ import numpy as np
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, dtype
+from ..core.geometry import contiguous_geometry
+from ..kernels import stub
+from ..tensor.make import allocate
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
 from .conv import per_dim
@@ -331,6 +335,17 @@ def _max_pool(
     )
     _check_ordered(op, self)
     least = _least(self._geometry.dtype)
+    if self._device is CPU and self._geometry.numel:
+        sizes = (*self._geometry.sizes[:-count], *out)
+        best = allocate(contiguous_geometry(sizes, self._geometry.dtype), CPU)
+        at = allocate(contiguous_geometry(sizes, dtypes.int64), CPU)
+        stub.cpu("pool").max_pool(
+            self._get_array(), least, kernel, steps, pads, gaps, best._get_array(), at._get_array()
+        )
+        return (
+            _laid_out(best, self, self._geometry.dtype, count),
+            _laid_out(at, self, dtypes.int64, count),
+        )
     x = _padded(self, pads, _whole(kernel, steps, gaps, out), least)
     sizes, first = self._geometry.sizes[-count:], x._geometry.ndim - count
     places = _places(self, sizes, steps, pads, gaps, out)

@@ -23,9 +23,6 @@ BY_LIBRARY = True
 
 Pair = tuple[Tensor, Tensor]
 
-# Elements from which on rows are shared between threads.
-_SHARED_FROM = 1 << 16
-
 
 # --- places in order ------------------------------------------------------------------------------
 
@@ -49,24 +46,9 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
     """Sorts 64-bit numbers of key and index, for which NumPy has vector instructions: several times
     faster than its stable argsort."""
     key = keys_of_short(x, dim, descending)
-    in_rows(lambda rows: rows.sort(dim), key, dim)
+    cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
     return key
-
-
-def in_rows(work: Any, x: Any, dim: int) -> None:
-    """`work` over parts of x that are whole along `dim`, on several threads."""
-    axis = next((d for d in range(x.ndim) if d != dim and x.shape[d] > 1), None)
-    if axis is None or x.size < _SHARED_FROM:
-        work(x)
-        return
-    step = max(1, _SHARED_FROM // 4 * x.shape[axis] // x.size)
-    lead = (slice(None),) * axis
-
-    def part(number: int) -> None:
-        work(x[(*lead, slice(number * step, (number + 1) * step))])
-
-    cpu.share(-(-x.shape[axis] // step), cpu.get_num_threads(), lambda: part)
 
 
 def keys_of_short(x: Any, dim: int, descending: bool) -> Any:
@@ -93,7 +75,7 @@ def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -
     x = x.view("u1") if x.dtype == bool else x
     if k is not None and is_short(on, x, dim) and 0 < 4 * k < x.shape[dim]:
         key = keys_of_short(x, dim, descending)
-        in_rows(lambda rows: rows.partition(k - 1, dim), key, dim)
+        cpu.share_rows(key.shape, dim, lambda part: key[part].partition(k - 1, dim))
         order = key[(slice(None),) * dim + (slice(0, k),)]
         order.sort(dim)
         order &= 0xFFFFFFFF

@@ -128,7 +128,9 @@ def vander(key_set: int, x: Tensor, N: int | None = None, increasing: bool = Fal
     base = calls.to_dtype(x, element, False, False, None)
     if not count:
         return calls.new_empty(base, (shape.sizes[0], 0), None, None, None, None)
-    powers = [calls.ones_like(base, None, None, None, None, None)]
-    for _ in range(1, count):
-        powers.append(calls.mul_Tensor(powers[-1], base))
-    return calls.stack(powers if increasing else powers[::-1], 1)
+    column = calls.unsqueeze(base, 1)
+    powers = [calls.ones_like(column, None, None, None, None, None)]
+    if count > 1:
+        powers.append(calls.cumprod(calls.expand(column, (shape.sizes[0], count - 1)), 1))
+    made = calls.cat(tuple(powers), 1)
+    return made if increasing else calls.flip(made, (1,))

@@ -39,8 +39,8 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    if sorts and not wants_places and x.size:  # values sort faster than places
-        ordered = on.np.sort(x.reshape(-1))
+    if not wants_places and x.size:  # values sort faster than places
+        ordered = on.np.sort(x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         nothing = on.np.empty(0, on.np.int64)
         return ordered[is_first], nothing, nothing
@@ -90,7 +90,8 @@ def unique_consecutive(
 ) -> Triple:  # fmt: skip
     op = "unique_consecutive"
     if dim is None or dim == 0 and self._geometry.ndim == 1:
-        return _found(op, self, _flat, (False,), return_inverse, return_counts)
+        wants_places = bool(return_inverse or return_counts)
+        return _found(op, self, _flat, (False, wants_places), return_inverse, return_counts)
     return _of_slices(op, self, dim, False, True, True)
 
 

@@ -8,6 +8,7 @@ any alignment. Nothing here is cleared.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -39,6 +40,9 @@ def allocate(nbytes: int) -> np.ndarray:
 
 
 # --- threads ------------------------------------------------------------------------------------
+
+# Elements that a thread takes at a time where rows are shared.
+_ROWS = 1 << 15
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -132,6 +136,24 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         ]
     if failures:
         raise failures[0]
+
+
+def share_rows(
+    shape: tuple[int, ...], axis: int, work: Callable[[tuple[slice, ...]], object]
+) -> None:
+    """Call `work` with indices of parts of a shape that are whole along `axis`, on all threads."""
+    size = math.prod(shape)
+    split = next((d for d, n in enumerate(shape) if d != axis and n > 1), None)
+    if split is None or size < 2 * _ROWS:
+        work((slice(None),) * len(shape))
+        return
+    step = max(1, _ROWS * shape[split] // size)
+    lead = (slice(None),) * split
+
+    def part(number: int) -> None:
+        work((*lead, slice(number * step, (number + 1) * step)))
+
+    share(-(-shape[split] // step), get_num_threads(), lambda: part)
 
 
 def _part(work: Callable[[int, int], object], first: int, last: int) -> None:

@@ -172,3 +172,16 @@ def test_a_sum_is_exact_where_f64_is():
     found = reduced("sum", array, (0,), False, float64)
     for column in range(7):
         assert math.isclose(found[column], math.fsum(array[:, column]), rel_tol=1e-14)
+
+
+@pytest.mark.parametrize("sizes", [(64, 64), (3, 1000), (2, 5, 1031), (100_003,)])
+def test_products_of_lanes_are_products(sizes):
+    random = np.random.default_rng(0)
+    whole = random.integers(1, 9, sizes)
+    for axes in ((whole.ndim - 1,), None):
+        for keepdims in (False, True):
+            loop = reduce.bind("prod", int64, int64, int64, whole.size)
+            expected = np.multiply.reduce(whole, axes, keepdims=keepdims)
+            out = np.empty(np.shape(expected), np.int64)
+            loop(whole, axes, None, out, keepdims)
+            assert (out == expected).all()

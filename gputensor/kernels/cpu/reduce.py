@@ -172,9 +172,27 @@ def _prod(compute: np.dtype) -> Loop:
     def loop(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
+        reduced = range(array.ndim) if axes is None else axes
+        last = array.ndim - 1
+        if last in reduced and array.strides[-1] == array.itemsize and array.shape[-1] >= 64:
+            array = _products_of_lanes(array, compute)
         return reduce(array, axes, compute, out, keepdims)
 
     return loop
+
+
+def _products_of_lanes(array: np.ndarray, compute: np.dtype) -> np.ndarray:
+    """`array` with what stands apart on its last axis, which is contiguous, multiplied in vectors:
+    NumPy multiplies one after the other."""
+    n = array.shape[-1]
+    lanes = 1 << (n.bit_length() // 2 + 1)
+    whole = n // lanes * lanes
+    rows = array[..., :whole].reshape(*array.shape[:-1], n // lanes, lanes)
+    found = np.multiply.reduce(rows, -2, compute)
+    if whole < n:
+        head = found[..., : n - whole]
+        np.multiply(head, array[..., whole:], head, casting="unsafe")
+    return found
 
 
 def _mean(compute: np.dtype, to: np.dtype) -> Loop:

@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime import cpu
+from . import quiet
+from .select import where
+
 _WIDER = {
     np.dtype(np.float16): np.float32, np.dtype(np.float32): np.float64,
     np.dtype(np.complex64): np.complex128,
@@ -26,11 +30,14 @@ def cumprod(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarray) -> None:
-    if x.dtype.kind in "iub":
-        ufunc.accumulate(x, axis, out.dtype, out)
-        return
-    found = ufunc.accumulate(x, axis, _computed(x.dtype))
-    out[...] = ufunc(found, start, out=found)
+    def rows(part: Any) -> None:
+        if x.dtype.kind in "iub":
+            ufunc.accumulate(x[part], axis, out.dtype, out[part])
+            return
+        found = ufunc.accumulate(x[part].astype(_computed(x.dtype)), axis)
+        np.copyto(out[part], ufunc(found, start, found), casting="unsafe")
+
+    cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
 
 
 def _computed(of: np.dtype) -> Any:
@@ -39,8 +46,12 @@ def _computed(of: np.dtype) -> Any:
 
 def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
     if x.dtype.kind != "c":
-        wide = x.astype(_computed(x.dtype))
-        out[...] = np.logaddexp.accumulate(wide, axis)
+
+        def whole(part: Any) -> None:
+            wide = x[part].astype(_computed(x.dtype))
+            out[part] = np.logaddexp.accumulate(wide, axis)
+
+        cpu.share_rows(x.shape, axis, lambda part: quiet.run(whole, part))
         return
     rows, to = np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0)
     so_far = rows[0].astype(np.complex128)
@@ -73,8 +84,12 @@ def cummin(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> Non
 def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
-    found = ufunc.accumulate(x, axis)
-    values[...] = found
-    is_new = (x == found) | (x != x)
     places = np.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
-    np.maximum.accumulate(np.where(is_new, places, 0), axis, out=out)
+
+    def rows(part: Any) -> None:
+        found = ufunc.accumulate(x[part], axis)
+        values[part] = found
+        is_new = (x[part] == found) | (x[part] != x[part])
+        np.maximum.accumulate(where(is_new, places, 0), axis, out=out[part])
+
+    cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
