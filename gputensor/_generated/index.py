@@ -26,18 +26,19 @@ clamp_min clip lerp nan_to_num matmul: addmm matmul mm products: addmv addr dot 
 outer vdot view: adjoint alias alias_copy atleast_1d atleast_2d atleast_3d broadcast_to detach
 detach_copy expand_copy flatten lift_fresh moveaxis movedim permute permute_copy ravel reshape
 squeeze squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatten unsqueeze
-unsqueeze_copy view_copy reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum
-comparison: allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and
-logical_or logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout
-dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
-native_dropout normal rand rand_like randint randint_like randn randn_like randperm argreduce:
-aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort msort sort topk
-nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter
-chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy
-slice slice_copy split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind
-unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm
-group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
-criterion: binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
+unsqueeze_copy view_copy sampling: affine_grid_generator grid_sampler grid_sampler_2d
+grid_sampler_3d reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
+allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
+logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
+rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
+min range: arange eye linspace logspace sort: argsort msort sort topk nonzero: argwhere
+nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal
+diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy
+split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
+unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm
+layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm criterion:
+binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
 margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram
 histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat
 concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize
@@ -125,16 +126,17 @@ replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: so
 search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
 unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor
 bitwise_and_Tensor bitwise_or_Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum
-mul_Tensor mul__Tensor pow_Scalar sub_Tensor threshold_backward activation: _prelu_kernel celu celu_
-elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
-hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
-leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
-mish_ mish_backward prelu relu6 relu6_ rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_
-sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
-tanh_backward threshold threshold_ unary: _conj_physical abs ceil exp floor log log1p neg reciprocal
-relu round sigmoid sqrt tanh special: i0 lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor
-comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor lt_Tensor ne_Tensor where: where_self
-ternary: clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
+mul_Tensor mul__Tensor pow_Scalar remainder_Scalar sub_Tensor threshold_backward activation:
+_prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward
+hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh
+hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid
+log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu
+rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_ silu_backward
+softplus softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
+_conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt tanh special: i0
+lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor
+gt_Tensor isclose le_Tensor logical_and logical_xor lt_Tensor ne_Tensor where: where_self ternary:
+clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
 index_Tensor index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate
 index_add index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src scatter_value
 slice_scatter unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding
@@ -161,24 +163,25 @@ upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward upsample_li
 upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec upsample_nearest2d
 upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d upsample_nearest3d_backward
 upsample_nearest3d_vec upsample_trilinear3d upsample_trilinear3d_backward upsample_trilinear3d_vec
-fft: _fft_c2c _fft_c2r _fft_r2c factor: _linalg_check_errors _linalg_det _linalg_eigh
-_linalg_slogdet _linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex
-linalg_ldl_factor_ex linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr
-linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv linalg_pinv_atol_rtol_tensor
-argreduce: aminmax argmax max scan: cumprod cumsum logcumsumexp moments: cov std_correction
-std_mean_correction var_correction var_mean_correction distance: _cdist_forward _pdist_forward
-linalg_vector_norm norm_Scalar norm_ScalarOpt_dim pairwise_distance calculus: diff histogram:
-_histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax _log_softmax_backward_data
-_safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss
-nll_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward
-nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward multilabel_margin_loss
-multilabel_margin_loss_backward multilabel_margin_loss_forward criterion: binary_cross_entropy
-binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_embedding_loss
-hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss
-mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward soft_margin_loss
-soft_margin_loss_backward triplet_margin_loss attention: scaled_dot_product_attention norm:
-batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
-native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
+sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d_backward
+grid_sampler_3d grid_sampler_3d_backward fft: _fft_c2c _fft_c2r _fft_r2c factor:
+_linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd
+linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_lu_solve
+linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv
+linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max scan: cumprod cumsum logcumsumexp
+moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
+_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim pairwise_distance
+calculus: diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
+loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward
+nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward
+multilabel_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward criterion:
+binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
+cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
+margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
+smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
+scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
+native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -423,10 +426,12 @@ upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec upsample_neares
 upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec upsample_nearest2d_backward
 upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec upsample_nearest3d_backward
 upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec upsample_trilinear3d_backward
-fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
-fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
-fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
-fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
+sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d.out
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out grid_sampler_3d_backward fft: _fft_c2c
+_fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2 fft_fft2.out
+fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out fft_hfft2
+fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out fft_ifftn
+fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
 fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
 fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
 _linalg_check_errors _linalg_det _linalg_det.result _linalg_eigh _linalg_eigh.eigenvalues

@@ -246,7 +246,7 @@ def _in_fixed_point(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], places: i
 class _Leaf(NamedTuple):
     op: str
     mode: str
-    count: int
+    dims: int
     keeps: bool  # gradients have the memory format of the result's
 
     @property
@@ -271,7 +271,7 @@ def _lines(
     if leaf.has_align:
         align, *options = options  # type: ignore[assignment]
         align = arguments.boolean(op, "align_corners", align)
-    scales = [*options, *[None] * (leaf.count - len(options))]
+    scales = [*options, *[None] * (leaf.dims - len(options))]
     pairs = zip(given[2:], output_size, scales)
     return tuple([Line(leaf.mode, n, m, align, s) for n, m, s in pairs])
 
@@ -288,11 +288,11 @@ def _made(
     leaf: _Leaf, op: str, arg: str, x: Tensor, sizes: Sizes, lines: tuple[Line, ...], turned: bool
 ) -> Tensor:
     element = x._geometry.dtype
-    is_whole = element is dtypes.uint8 and (not leaf.has_align or leaf.count == 2)
+    is_whole = element is dtypes.uint8 and (not leaf.has_align or leaf.dims == 2)
     if element.category != FLOATING and not is_whole:
-        raise errors.wrong_dtype(op, arg, "be floating" + " or uint8" * (leaf.count == 2), x)
+        raise errors.wrong_dtype(op, arg, "be floating" + " or uint8" * (leaf.dims == 2), x)
     form = suggest_memory_format(x)
-    if leaf.count == 1 or (turned and not leaf.keeps):
+    if leaf.dims == 1 or (turned and not leaf.keeps):
         form = formats.contiguous_format
     given = wide(x) if leaf.has_align or turned else x
     wanted = geometry(sizes, formats.strides_for(op, sizes, form), given._geometry.dtype)
@@ -334,7 +334,7 @@ def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, 
 def _by_factors(
     leaf: _Leaf, input: Tensor, output_size: Any, align: tuple[Any, ...], factors: Any
 ) -> Tensor:
-    op, count = leaf.op, leaf.count
+    op, count = leaf.op, leaf.dims
     if (output_size is None) is (factors is None):
         raise errors.must(op, "output_size", "be given, or scale_factors instead", output_size)
     made = getattr(calls, op)

@@ -50,3 +50,24 @@ def test_channels_last_stays() -> None:
 def test_refusals(sizes: Any, options: Any, sentence: str) -> None:
     with pytest.raises((errors.ArgumentValueError, errors.ShapeError), match=sentence):
         F.interpolate(gt.ones(sizes), **options)
+
+
+def test_a_grid_of_the_identity_gives_the_image_back() -> None:
+    x = gt.arange(24.0).view(1, 2, 3, 4)
+    grid = F.affine_grid(gt.eye(2, 3).view(1, 2, 3), x.shape)
+    assert gt.allclose(F.grid_sample(x, grid), x)
+
+
+def test_places_that_are_no_numbers_lie_outside() -> None:
+    x, nan, inf = gt.ones(1, 1, 3, 3), float("nan"), float("inf")
+    grid = gt.tensor([[nan, 0.0], [0.0, inf], [-inf, nan], [1e30, 0.0]]).view(1, 1, 4, 2)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        assert F.grid_sample(x, grid, mode).tolist() == [[[[0.0] * 4]]]
+        for padding in ("border", "reflection"):
+            F.grid_sample(x, grid, mode, padding)  # and no index is outside
+
+
+@pytest.mark.parametrize("options", [{"mode": "cubic"}, {"padding_mode": "edge"}])
+def test_words_of_grid_sample(options: Any) -> None:
+    with pytest.raises(errors.ArgumentValueError, match="must be one of"):
+        F.grid_sample(gt.ones(1, 1, 3, 3), gt.zeros(1, 1, 1, 2), **options)

@@ -109,3 +109,41 @@ def test_interpolate(mode: str, count: int) -> None:
         wanted.square().sum().backward()
         found.square().sum().backward()
         np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_grid_sampler(count: int, mode: int, padding: int) -> None:
+    """Values, strides and both gradients, at places inside and far outside."""
+    if (count, mode) == (3, 2):
+        return  # bicubic is of two dimensions
+    random, name = np.random.default_rng(mode + 3 * padding), f"grid_sampler_{count}d"
+    for n in range(12):
+        sizes = [*random.integers(1, 4, 2), *random.choice([1, 2, 3, 5, 7], count)]
+        given = [
+            random.normal(size=sizes),
+            random.normal(size=(sizes[0], *random.integers(1, 6, count), count)),
+        ]
+        given[1] *= (0.5, 1, 3)[n % 3]
+        x = [torch.from_numpy(a.copy()).requires_grad_() for a in given]
+        y = [gt.from_numpy(a.copy()).requires_grad_() for a in given]
+        options = (mode, padding, bool(n % 2))
+        wanted = getattr(torch, name)(*x, *options)
+        found = getattr(gt, name)(*y, *options)
+        assert found.stride() == wanted.stride()
+        wanted.square().sum().backward()
+        found.square().sum().backward()
+        for a, b in zip([found, y[0].grad, y[1].grad], [wanted, x[0].grad, x[1].grad]):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize("sizes", [(2, 1, 3, 5), (1, 2, 2, 4), (2, 1, 2, 3, 4)])
+def test_affine_grid(sizes: tuple[int, ...], align: bool) -> None:
+    count = len(sizes) - 2
+    theta = np.random.default_rng(count).normal(size=(sizes[0], count, count + 1))
+    wanted = torch.nn.functional.affine_grid(torch.from_numpy(theta), sizes, align)
+    found = gt.nn.functional.affine_grid(gt.from_numpy(theta), sizes, align)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-12, 1e-12)
+    assert found.stride() == wanted.stride()

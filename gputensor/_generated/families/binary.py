@@ -1105,6 +1105,11 @@ def Tensor___rmod__(self, other):
         return op_remainder_Tensor.table[key_set](key_set, other, self)
     except Exception as error: _refuse(error, "remainder", locals()); raise
 
+def call_remainder_Scalar(self, other):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_remainder_Scalar.table[key_set](key_set, self, other)
+
 op_remainder__Tensor = _define(
     "aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

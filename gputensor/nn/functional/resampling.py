@@ -9,7 +9,10 @@ from ...core import errors
 from ...tensor.tensor import Tensor
 from . import pooling
 
-__all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
+__all__ = [
+    "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear",
+    "upsample_nearest",
+]  # fmt: skip
 
 # mode -> the operator for each count of dimensions.
 _BY_NEIGHBOURS: dict[str, dict[int, Any]] = {
@@ -134,3 +137,46 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` by bilinear interpolation, corners aligned."""
     return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+_SAMPLING = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+_PADDING = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Elements of images at the places of a grid.
+
+    Args:
+        input: (N, C, H, W) or (N, C, D, H, W), floating.
+        grid: (N, H', W', 2) or (N, D', H', W', 3), of input's dtype: places as (x, y) or (x, y, z),
+            of which -1 and 1 are the images' ends.
+        mode: "bilinear", "nearest" or, of 4 dimensions, "bicubic".
+        padding_mode: what is outside: "zeros", "border" elements or a "reflection".
+        align_corners: the ends are the middles of the outermost elements, else their edges.
+    Returns: (N, C, H', W') or (N, C, D', H', W').
+    """
+    for arg, x in (("input", input), ("grid", grid)):
+        if not isinstance(x, Tensor):
+            raise errors.not_a_tensor("grid_sample", arg, "a Tensor", x)
+    numbers = []
+    for arg, table, word in (("mode", _SAMPLING, mode), ("padding_mode", _PADDING, padding_mode)):
+        if word not in table:
+            rule = f"be one of {', '.join(table)}"
+            raise errors.wrong_value("grid_sample", arg, rule, word)
+        numbers.append(table[word])
+    return calls.grid_sampler(input, grid, numbers[0], numbers[1], bool(align_corners))
+
+
+def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
+    """The grid of affine transforms, for `grid_sample`.
+
+    Args:
+        theta: (N, 2, 3) or (N, 3, 4), floating. size: (N, C, H, W) or (N, C, D, H, W) wanted.
+    Returns: (N, H, W, 2) or (N, D, H, W, 3).
+    """
+    if not isinstance(theta, Tensor):
+        raise errors.not_a_tensor("affine_grid", "theta", "a Tensor", theta)
+    return calls.affine_grid_generator(theta, tuple(size), bool(align_corners))
