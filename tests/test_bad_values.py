@@ -54,8 +54,8 @@ def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
     for form, function, place in _forms(case.row):
         known = bad_values.parameters(function)
         given = len(case.sample.args)
-        if place is not None and place >= given:  # an overload that is no method
-            continue
+        if place is not None and (place >= given or "method" not in case.op().variants):
+            continue  # an overload that is no method
         spread = any(name.startswith("*") for name in known)
         arguments = [f"#{n}" for n in range(0 if place is None else 1, given)]
         arguments += [

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated import calls, functions
+from ..core.arguments import real
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING, INTEGER
 from ..core.geometry import contiguous_geometry
@@ -74,7 +75,7 @@ def histc(key_set: int, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 
         raise errors.wrong_dtype("histc", "self", "be floating", self)
     if arguments.integer("histc", "bins", bins) < 1:
         raise errors.must("histc", "bins", "be positive", bins)
-    ends = float(min), float(max)
+    ends = real("histc", "min", min), real("histc", "max", max)
     if ends[0] == ends[1] and self._device.type != "meta":
         ends = _range_of(self)
     least, most = _outer("histc", self, *ends, 1.0)
@@ -112,7 +113,7 @@ def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
 def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
     """Of each number of the points, evenly spaced."""
     given = self._geometry
-    ends = None if range is None else [float(x) for x in range]
+    ends = None if range is None else arguments.reals(op, "range", range)
     if ends is not None and len(ends) != 2 * len(bins):
         raise errors.must(op, "range", f"hold {2 * len(bins)} numbers", range)
     found = []

@@ -69,7 +69,7 @@ def nll_loss_forward(
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     _check("nll_loss", self, target, weight, reduction)
-    arguments.int64("nll_loss", "ignore_index", ignore_index)
+    arguments.integer("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     if reduction == NONE and given.ndim == 1:
         reduction = SUM  # of one row; the total weight is that row's
@@ -98,7 +98,7 @@ def nll_loss_backward(
 ) -> Tensor:  # fmt: skip
     op = "nll_loss_backward"
     _check(op, self, target, weight, reduction)
-    arguments.int64(op, "ignore_index", ignore_index)
+    arguments.integer(op, "ignore_index", ignore_index)
     given = self._geometry
     each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
     for arg, x, sizes in (("grad_output", grad_output, each), ("total_weight", total_weight, ())):

@@ -77,7 +77,7 @@ def nonzero_static(key_set: int, self: Tensor, size: int, fill_value: int = -1) 
     rows = arguments.integer("nonzero_static", "size", size)
     if rows < 0:
         raise errors.must("nonzero_static", "size", "not be negative", size)
-    fill = arguments.int64("nonzero_static", "fill_value", fill_value)
+    fill = arguments.integer("nonzero_static", "fill_value", fill_value)
     made = allocate(contiguous_geometry((rows, self._geometry.ndim), int64), self._device)
     ask(operators.fill__Scalar, made, made, fill)
     if self._device.type == "meta":

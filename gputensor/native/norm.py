@@ -201,6 +201,8 @@ def native_group_norm(
 ) -> Three:  # fmt: skip
     op = "group_norm"
     check_floating(op, input=input, weight=weight, bias=bias)
+    for arg, value in (("N", N), ("C", C), ("HxW", HxW), ("num_groups", group)):
+        arguments.integer(op, arg, value)
     if group < 1 or C % group:
         raise errors.must(op, "num_groups", f"divide the {C} channels", group)
     if input._geometry.numel != N * C * HxW:

@@ -119,7 +119,9 @@ def rand_generator(
     key_set: int, size: Any, generator: Any, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    made = calls.empty_memory_format(tuple(size), dtype, layout, device, pin_memory, None)
+    made = calls.empty_memory_format(
+        arguments.sizes("randn", size), dtype, layout, device, pin_memory, None
+    )
     _check_floating("rand", made._geometry.dtype, "dtype")
     return _into(uniform_, made, 0.0, 1.0, generator)
 
@@ -166,7 +168,7 @@ def normal_(
 
 
 def _check_std(op: str, std: float) -> None:
-    if not std >= 0:
+    if not real(op, "std", std) >= 0:
         raise errors.must(op, "std", "not be negative", std)
 
 
@@ -181,7 +183,9 @@ def randn_generator(
     key_set: int, size: Any, generator: Any, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    made = calls.empty_memory_format(tuple(size), dtype, layout, device, pin_memory, None)
+    made = calls.empty_memory_format(
+        arguments.sizes("randn", size), dtype, layout, device, pin_memory, None
+    )
     _check_floating("randn", made._geometry.dtype, "dtype")
     return _into(normal_, made, 0.0, 1.0, generator)
 
@@ -245,6 +249,8 @@ def normal_tensors(
             raise errors.must("normal", "std", "hold no negative number", std)
     else:
         _check_std("normal", std)
+    mean = mean if isinstance(mean, Tensor) else real("normal", "mean", mean)
+    std = std if isinstance(std, Tensor) else float(std)
     sizes: Any = like._geometry.sizes
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         sizes = broadcast_sizes(mean._geometry.sizes, std._geometry.sizes)

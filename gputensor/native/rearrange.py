@@ -120,7 +120,7 @@ def pixel_shuffle(key_set: int, self: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor:
-    r = downscale_factor
+    r = arguments.integer("pixel_unshuffle", "downscale_factor", downscale_factor)
     batch, c, h, w = _plane("pixel_unshuffle", self, r, "downscale_factor")
     if h % r or w % r:
         rule = f"have a height and a width that {r} divides"

@@ -239,6 +239,9 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
 
 # Source of what follows: TensorShape.cpp, tensor_split and hsplit.
 
+# More tensors than this are no wish of anyone; they would be made for minutes.
+_MOST_SECTIONS = 1 << 20
+
 
 def tensor_split_sections(
     key_set: int, self: Tensor, sections: int, dim: int = 0
@@ -250,8 +253,9 @@ def tensor_split_sections(
         if given._geometry.ndim:
             return tensor_split_indices(key_set, self, given.tolist(), dim)
     count = arguments.integer("tensor_split", "sections", given)
-    if count <= 0:
-        raise errors.must("tensor_split", "sections", "be positive", sections)
+    if not 0 < count <= _MOST_SECTIONS:
+        rule = f"be in [1, {_MOST_SECTIONS}]"
+        raise errors.must("tensor_split", "sections", rule, sections)
     least, more = divmod(size, count)
     ends = [k * least + min(k, more) for k in range(1, count)]
     return tensor_split_indices(key_set, self, ends, dim)

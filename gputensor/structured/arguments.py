@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core import errors
+from ..core.arguments import real
 from ..core.geometry import Geometry
 from ..tensor.storage import Storage
 
@@ -42,7 +43,14 @@ def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
 
 
 def integer(op: str, arg: str, value: Any) -> int:
-    """One int; bools are not taken for one."""
+    """One int of 64 bits, as kernels take it; bools are not taken for one."""
+    number = _integer(op, arg, value)
+    if not -(2**63) <= number < 2**63:
+        raise errors.must(op, arg, "fit into 64 bits", number)
+    return number
+
+
+def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
@@ -53,12 +61,11 @@ def integer(op: str, arg: str, value: Any) -> int:
     raise errors.wrong_type(op, arg, "be an int", value)
 
 
-def int64(op: str, arg: str, value: Any) -> int:
-    """An int as kernels take it."""
-    number = integer(op, arg, value)
-    if not -(2**63) <= number < 2**63:
-        raise errors.must(op, arg, "fit into 64 bits", number)
-    return number
+def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
+    """A tuple of floats from a sequence of numbers."""
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise errors.wrong_type(op, arg, "be a tuple of numbers", value)
+    return tuple([real(op, arg, x) for x in value])
 
 
 def boolean(op: str, arg: str, value: Any) -> bool:
@@ -70,7 +77,7 @@ def boolean(op: str, arg: str, value: Any) -> bool:
 
 def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
     """A dimension number, counted from the front; a 0-d tensor has dimension 0 and -1."""
-    number = integer(op, arg, value)
+    number = _integer(op, arg, value)
     bound = ndim or 1
     if not -bound <= number < bound:
         raise errors.dim_out_of_range(op, number, ndim, arg)

@@ -177,10 +177,14 @@ class TensorBase:
             if geometry.numel == 0:  # may begin past the end of its storage
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
                 return array
-            array = self._array = np.ndarray(
-                geometry.sizes, geometry.dtype.np, data,
-                self._offset * geometry.dtype.itemsize, geometry.stride_bytes,
-            )  # fmt: skip
+            begin = self._offset * geometry.dtype.itemsize
+            strides = geometry.stride_bytes
+            try:
+                array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
+            except ValueError:  # of sizes 1 they may be beyond 64 bits
+                strides = [s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)]
+                array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
+            self._array = array
         return array
 
     def _get_storage(self) -> Storage:
