@@ -8,7 +8,7 @@ from typing import Any
 
 from .._generated import calls, functions
 from ..core import errors
-from ..core.arguments import number
+from ..core.arguments import number, real
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY
 from ..structured import elementwise, pointwise
@@ -164,6 +164,7 @@ def rrelu_with_noise(
     key_set: int, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool,
     generator: Any,
 ) -> Tensor:  # fmt: skip
+    lower, upper = real("rrelu", "lower", lower), real("rrelu", "upper", upper)
     if not lower <= upper:
         raise errors.must("rrelu_with_noise", "lower", f"be at most upper={upper}", lower)
     if not training:
@@ -178,6 +179,7 @@ def rrelu_with_noise_backward(
     key_set: int, grad_output: Tensor, self: Tensor, noise: Tensor, lower: Any, upper: Any,
     training: bool, self_is_result: bool,
 ) -> Tensor:  # fmt: skip
+    lower, upper = real("rrelu", "lower", lower), real("rrelu", "upper", upper)
     if training and upper - lower > 1e-6:
         return calls.mul_Tensor(grad_output, noise)
     slope = (lower + upper) / 2

@@ -232,6 +232,8 @@ def _trilinear(
     for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for place in sorted(arguments.ints("_trilinear", "expand", places)):
             x = calls.unsqueeze(x, place)
+        if x._geometry.ndim != ndim:
+            raise errors.wrong_shape("_trilinear", "i1, i2, i3", f"have {ndim} dimensions each", x)
         operands.append(x)
     summed = list(arguments.dims("_trilinear", sumdim, ndim, "sumdim"))
     a, b, c = operands

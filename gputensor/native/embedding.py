@@ -60,6 +60,10 @@ def embedding_dense_backward(
     scale_grad_by_freq: bool,
 ) -> Tensor:  # fmt: skip
     index_dtype("embedding_dense_backward", indices, int64, int32, arg="indices")
+    if not grad_output._geometry.ndim:
+        raise errors.wrong_shape(
+            "embedding_dense_backward", "grad_output", "have a dimension", grad_output
+        )
     at, width = _flat(indices), grad_output._geometry.sizes[-1]
     grad = calls.reshape(grad_output, (at._geometry.numel, width))
     if scale_grad_by_freq:

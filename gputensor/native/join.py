@@ -282,7 +282,7 @@ def meshgrid(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
 
 def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor, ...]:
     """Source: TensorShape.cpp, meshgrid."""
-    if indexing not in ("ij", "xy"):
+    if type(indexing) is not str or indexing not in ("ij", "xy"):
         raise errors.must("meshgrid", "indexing", "be 'ij' or 'xy'", indexing)
     found = _tensors("meshgrid", tensors)
     for number, x in enumerate(found):
@@ -403,8 +403,8 @@ def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool 
     """Which elements are chosen is reckoned on the host, as it depends on sizes alone."""
     if self._geometry.ndim != 1:
         raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
-    if arguments.integer("combinations", "r", r) < 0:
-        raise errors.must("combinations", "r", "not be negative", r)
+    if not 0 <= arguments.integer("combinations", "r", r) < 1 << 31:
+        raise errors.must("combinations", "r", "be in [0, 2**31)", r)
     if r == 0:
         return calls.new_empty(self, (0,), None, None, None, None)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.arguments import real
 from ..core.dtype import FLOATING, dtype
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
@@ -59,6 +60,7 @@ def _check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> 
 
 def _statistics(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """x less its mean, the mean, and one by the root of the variance; dimensions are kept."""
+    eps = real("norm", "eps", eps)
     mean = calls.mean_dim(x, dims, True, None)
     centered = calls.sub_Tensor(x, mean)
     variance = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, True, None)
@@ -185,7 +187,7 @@ def rms_norm(
     _check_sizes(op, wanted, weight=weight)
     if eps is None:
         eps = float(np.finfo(wide(input)._geometry.dtype.to_real.np).eps)
-    x = wide(input)
+    eps, x = real(op, "eps", eps), wide(input)
     squares = calls.mean_dim(calls.mul_Tensor(x, x), tuple(range(-len(wanted), 0)), True, None)
     made = calls.mul_Tensor(x, 1 / calls.sqrt(squares + eps))
     made = _affine(made, weight, None)

@@ -554,7 +554,7 @@ def native_dropout(
     key_set: int, input: Tensor, p: float, train: bool | None
 ) -> tuple[Tensor, Tensor]:
     """(input with each element zero with probability p, the others scaled; which were kept)."""
-    _check_p("native_dropout", p)
+    p = _checked_p("native_dropout", p)
     if train is not None and not train:
         kept = calls.ones_like(input, bool_, None, None, None, None)
         return calls.clone(input, memory_format=None), kept
@@ -567,12 +567,15 @@ def native_dropout(
 def native_dropout_backward(
     key_set: int, grad_output: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
+    scale = real("native_dropout_backward", "scale", scale)
     return calls.mul_Tensor(calls.mul_Tensor(grad_output, mask), scale)
 
 
-def _check_p(op: str, p: Any) -> None:
-    if not 0 <= real(op, "p", p) <= 1:
+def _checked_p(op: str, p: Any) -> float:
+    found = real(op, "p", p)
+    if not 0 <= found <= 1:
         raise errors.must(op, "p", "be in [0, 1]", p)
+    return found
 
 
 def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
@@ -594,7 +597,7 @@ def _dropped(
     is_alpha: bool = False, inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     """Source: _dropout_impl of ATen/native/Dropout.cpp."""
-    _check_p(op, p)
+    p = _checked_p(op, p)
     multiply = calls.mul__Tensor if inplace else calls.mul_Tensor
     if p == 0 or not train or not input._geometry.numel:
         return input
@@ -615,7 +618,7 @@ def _dropped(
 
 
 def dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
-    _check_p("dropout", p)
+    p = _checked_p("dropout", p)
     if input._device.type == "cuda" and train and 0 < p < 1 and input._geometry.numel:
         return calls.native_dropout(input, p, True)[0]
     return _dropped("dropout", input, p, train)

@@ -105,7 +105,7 @@ def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, in
 
 
 def pixel_shuffle(key_set: int, self: Tensor, upscale_factor: int) -> Tensor:
-    r = upscale_factor
+    r = arguments.integer("pixel_shuffle", "upscale_factor", upscale_factor)
     batch, c, h, w = _plane("pixel_shuffle", self, r, "upscale_factor")
     if c % (r * r):
         rule = f"have a multiple of {r * r} channels"

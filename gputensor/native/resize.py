@@ -45,6 +45,7 @@ def set_storage_(key_set: int, self: Tensor, source: Storage) -> Tensor:
 def set_storage_offset_(
     key_set: int, self: Tensor, source: Storage, storage_offset: int, size: Any, stride: Any = ()
 ) -> Tensor:
+    storage_offset = arguments.integer("set_", "storage_offset", storage_offset)
     sizes = arguments.sizes("set_", size)
     strides = arguments.ints("set_", "stride", stride) or formats.contiguous_strides(sizes)
     if len(strides) != len(sizes):

@@ -37,6 +37,8 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
     if found is None:
         found = shape.views["select", dim] = _select_rule(shape, dim)
     wanted, size, stride = found
+    if type(index) is not int:
+        index = arguments.integer("select", "index", index)
     if not -size <= index < size:
         raise errors.wrong_index("select", "index", f"be in [{-size}, {size - 1}]", index)
     return view_of(self, wanted, self._offset + (index + size if index < 0 else index) * stride)

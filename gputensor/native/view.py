@@ -97,7 +97,11 @@ def _reshape_alias_rule(shape: Geometry, size: Any, stride: Any) -> Geometry:
     if len(strides) != len(sizes):
         rule = f"have {len(sizes)} entries, as size has"
         raise errors.must("_reshape_alias", "stride", rule, strides)
-    return like(shape, sizes, strides)
+    wanted = like(shape, sizes, strides)
+    if wanted.numel != shape.numel or wanted.extent > shape.extent:
+        rule = f"name the {shape.numel} elements of self"
+        raise errors.must("_reshape_alias", "size, stride", rule, (sizes, strides))
+    return wanted
 
 
 _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)

@@ -182,7 +182,7 @@ class TensorBase:
             try:
                 array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             except ValueError:  # of sizes 1 they may be beyond 64 bits
-                strides = [s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)]
+                strides = tuple([s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)])
                 array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             self._array = array
         return array

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._generated import calls, operators as _operators
 from ..core import errors
-from ..core.arguments import NUMBERS, number
+from ..core.arguments import NUMBERS, flag, number
 from ..core.number_range import check
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bool_, int64, uint8
@@ -95,7 +95,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
     as_tuple: give a tensor of indices for each dimension instead, which `input[...]` takes.
     """
-    if as_tuple:
+    if flag("nonzero", "as_tuple", as_tuple):
         if out is not None:
             raise errors.no_out("nonzero")
         return tuple(calls.nonzero_numpy(input))

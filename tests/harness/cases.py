@@ -288,9 +288,11 @@ def one_of_each_form(row: Row) -> list[Case]:
     chosen = dtypes.float32 if dtypes.float32 in of else of[0]
     found: dict[Any, Case] = {}
     for sample in row.samples:
-        case = Case(row, sample, chosen)
-        if case.expected() is not None:
-            found.setdefault((len(sample.args), tuple(sample.kwargs)), case)
+        form = len(sample.args), tuple(sample.kwargs)
+        fits = (Case(row, sample, x) for x in dict.fromkeys((chosen, *of)))
+        case = found.get(form) or next((c for c in fits if c.expected() is not None), None)
+        if case is not None:
+            found[form] = case
     return list(found.values())
 
 

@@ -39,7 +39,7 @@ ROWS = [
             S(_condition(2, 3), T(2, 3), 1j),
         ],
         _where,
-        result=lambda *_: int64,
+        result=lambda args, _, chosen: chosen if len(args) > 1 else int64,
         errors=(
             Fails(
                 S(T(2, dtype=int64), T(2), T(2)),
