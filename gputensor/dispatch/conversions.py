@@ -60,12 +60,15 @@ def _list_converter(type: Type, takes_numbers: bool) -> Converter:
     if type.has_tensor:
         return _tensors_converter(inner)
     size = type.size
+    is_exact = type.parts[0].name == "bool" and size is not None  # a std::array in PyTorch
 
     def convert(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             if size is None or value is None:
                 raise Refused
             return (value if inner is None else inner(value),) * size
+        if is_exact and len(value) != size:
+            raise Refused
         return tuple(value) if inner is None else tuple([inner(item) for item in value])
 
     return convert
