@@ -68,7 +68,10 @@ def _indices(
         if arguments.integer(op, arg, value) < 0:
             raise errors.must(op, arg, "not be negative", value)
     shift = max(-row, min(arguments.int64(op, "offset", offset), col))
-    found = np.stack(find(row, shift, col)).astype(np.int64)
+    try:
+        found = np.stack(find(row, shift, col)).astype(np.int64)
+    except ValueError as error:  # NumPy's word of sizes that it cannot count
+        raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))
     made = calls.empty_memory_format(found.shape, element, layout, place, pin_memory, None)
