@@ -37,7 +37,7 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     shape = self._geometry
     if shape.ndim < 2:
         raise errors.wrong_shape(op, "self", "have at least 2 dimensions", self)
-    shift = arguments.int64(op, "diagonal", diagonal)
+    shift = arguments.integer(op, "diagonal", diagonal)
     rows, columns = shape.sizes[-2:]
     shift = max(-rows, min(shift, columns))
     row = calls.arange_start_step(
@@ -67,7 +67,7 @@ def _indices(
     for arg, value in (("row", row), ("col", col)):
         if arguments.integer(op, arg, value) < 0:
             raise errors.must(op, arg, "not be negative", value)
-    shift = max(-row, min(arguments.int64(op, "offset", offset), col))
+    shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
     except ValueError as error:  # NumPy's word of sizes that it cannot count
@@ -104,7 +104,7 @@ def diag_embed(
     b = arguments.dim("diag_embed", dim2, ndim, "dim2")
     if a == b:
         raise errors.must("diag_embed", "dim2", "differ from dim1", (dim1, dim2))
-    length = shape.sizes[-1] + abs(arguments.int64("diag_embed", "offset", offset))
+    length = shape.sizes[-1] + abs(arguments.integer("diag_embed", "offset", offset))
     sizes = list(shape.sizes[:-1])
     for d in sorted((a, b)):
         sizes.insert(d, length)
