@@ -79,7 +79,8 @@ def shape_of(op: Op) -> str:
         elif a.type.required.is_list:
             letters += "L"
         elif a.name not in inputs:
-            letters += "O" if a.type.is_optional else "C"
+            plain = "M" if a.name in op.kernel_numbers else "C"
+            letters += "O" if a.type.is_optional else plain
         else:
             is_number = a.name in op.kernel_numbers
             plain, optional = ("N", "Q") if is_number else ("T", "P")
@@ -179,12 +180,16 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
+# Letters of what has no derivative -> what must be asked before its history is.
+_CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}
+
+
 def _records(shape: str) -> list[str]:
     n = len(shape)
     body = []
     for number, (letter, name) in enumerate(zip(shape, NAMES)):
-        if letter in "CO":
-            is_there = f"{name} is not None and " if letter == "O" else ""
+        if letter in _CONSTANT:
+            is_there = _CONSTANT[letter].format(name)
             body += [
                 f"if {is_there}{name}._autograd is not None:",
                 f"    check_constant(operator, {number}, {name})",

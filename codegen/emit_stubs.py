@@ -22,7 +22,8 @@ _TYPES = {
     "Storage": "Storage",
 }  # fmt: skip
 
-IMPORTS = """from collections.abc import Sequence
+IMPORTS = """import builtins
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias, overload
 
 from ..core.device import device
@@ -33,7 +34,7 @@ from ..structured.generator import Generator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 
-_Number: TypeAlias = int | float | complex
+_Number: TypeAlias = int | float | builtins.complex
 """
 
 _RESULTS = {"Tensor": "Tensor", "bool": "bool"}

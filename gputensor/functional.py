@@ -7,6 +7,7 @@ from typing import Any
 
 from ._generated import calls
 from .core import errors
+from .core.returns import named
 from .structured import arguments
 from .tensor.tensor import Tensor
 
@@ -145,6 +146,66 @@ def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 
 def _is_one(tensors: tuple[Any, ...]) -> bool:
     return len(tensors) == 1 and isinstance(tensors[0], Tensor)
+
+
+_Histogramdd = named("histogramdd", "hist bin_edges")
+
+
+# --- lists of numbers or of tensors ---------------------------------------------------------------
+
+
+def gradient(
+    input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
+) -> tuple[Tensor, ...]:
+    """The slope along each dimension, or those of dim, by differences of neighbours.
+
+    Args:
+        spacing: the distance of neighbours, one for each dimension, or tensors of coordinates.
+        edge_order: 1, or 2 for parabolas at the borders.
+
+    >>> gt.gradient(gt.tensor([1.0, 4.0, 9.0, 16.0]))
+    (tensor([3., 4., 6., 7.]),)
+    """
+    (x,) = _all_tensors("gradient", "input", (input,))
+    dims = tuple(dim) if isinstance(dim, (list, tuple)) else None
+    if not isinstance(spacing, (list, tuple)):
+        if dims is None:
+            return tuple(calls.gradient_scalarint(x, spacing, dim, edge_order))
+        return tuple(
+            calls.gradient_scalararray(x, 1 if spacing is None else spacing, dims, edge_order)
+        )
+    if any(isinstance(part, Tensor) for part in spacing):
+        given = _all_tensors("gradient", "spacing", spacing)
+        if dims is None:
+            return tuple(calls.gradient_tensorarrayint(x, given, dim, edge_order))
+        return tuple(calls.gradient_tensorarray(x, given, dims, edge_order))
+    if dims is None:
+        return tuple(calls.gradient_scalarrayint(x, tuple(spacing), dim, edge_order))
+    return tuple(calls.gradient_scalarrayarray(x, tuple(spacing), dims, edge_order))
+
+
+def histogramdd(
+    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> Any:  # fmt: skip
+    """Counts or weights of points in bins of several dimensions, and the edges of the bins.
+
+    Args:
+        bins: how many, for each dimension or for all, or tensors of their edges.
+
+    >>> gt.histogramdd(gt.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), 2).hist
+    tensor([[0., 1.],
+            [1., 1.]])
+    """
+    (x,) = _all_tensors("histogramdd", "input", (input,))
+    if not isinstance(bins, (list, tuple)):
+        found = calls.histogramdd_int_bins(x, bins, range, weight, density)
+    elif any(isinstance(part, Tensor) for part in bins):
+        edges = _all_tensors("histogramdd", "bins", bins)
+        found = calls.histogramdd_TensorList_bins(x, edges, range, weight, density)
+    else:
+        found = calls.histogramdd(x, tuple(bins), range, weight, density)
+    return _Histogramdd(found)
 
 
 # --- as many results as are asked for -------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys as _sys
 from typing import TYPE_CHECKING
 
+from .core.errors.linalg import LinAlgError as LinAlgError
 from .dispatch.families import lazy_module as _lazy
 
 if TYPE_CHECKING:

@@ -30,34 +30,35 @@ unsqueeze_copy view_copy sampling: affine_grid_generator grid_sampler grid_sampl
 grid_sampler_3d reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
 allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
 logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout normal
-rand rand_like randint randint_like randn randn_like randperm argreduce: aminmax argmax argmin max
-min range: arange eye linspace logspace sort: argsort msort sort topk nonzero: argwhere
-nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter chunk diagonal
-diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy slice slice_copy
-split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind unbind_copy unfold_copy
-unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm group_norm instance_norm
-layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm criterion:
-binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
-margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram
-histogramdd join: block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat
-concatenate dstack hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize
-isin searchsorted distance: cdist cosine_similarity dist norm pairwise_distance pdist renorm
-activation: celu hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud
-pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det
-inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve
-copy: clone flip resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ multinomial
+native_dropout normal rand rand_like randint randint_like randn randn_like randperm argreduce:
+aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort msort sort topk
+nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter
+chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy
+slice slice_copy split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind
+unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
+criterion: binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
+margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
+block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat concatenate dstack
+hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
+distance: cdist cosine_similarity dist norm pairwise_distance pdist renorm activation: celu
+hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle
+pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet
+lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone
+copy flip resolve_conj resolve_neg complex_view: complex conj imag is_conj is_neg polar real
 view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv:
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
 corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp
 calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
 tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma logit
 mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones
-ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ gather: gather index_select take
-take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill index_put
-index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order: kthvalue
-median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
-masked_scatter masked_select resize: resize_as_ unique: unique_dim where: where
+ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather:
+gather index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy
+index_fill index_put index_reduce put scatter scatter_add scatter_reduce select_scatter
+slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
+softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ segment: segment_reduce
+unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -91,87 +92,91 @@ aminmax argmax argmin max min sort: argsort msort sort topk nonzero: argwhere no
 nonzero_static slicing: as_strided as_strided_ as_strided_scatter chunk diagonal diagonal_scatter
 dsplit hsplit narrow narrow_copy select slice split split_with_sizes tensor_split unbind unfold
 unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_
-exponential_ geometric_ log_normal_ normal_ random_ uniform_ histogram: bincount histc histogram
-activation: celu_ hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse cholesky_solve
-cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd
-triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to complex_view:
-conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax cummin cumprod
-cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_
-calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_
-lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma xlogy xlogy_ distance: dist norm renorm
-renorm_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 gather: gather index index_select take
-take_along_dim factor: geqrf scatter: index_add index_add_ index_copy index_copy_ index_fill
-index_fill_ index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add
-scatter_add_ scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode
-nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
-masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
-new_zeros join: repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
+exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount histc
+histogram activation: celu_ hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse
+cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr
+slogdet svd triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
+complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax
+cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_
+triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_
+igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy xlogy_
+distance: dist norm renorm renorm_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 bits: frexp
+hash_tensor gather: gather index index_select take take_along_dim factor: geqrf scatter: index_add
+index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
+index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
+select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax:
+log_softmax softmax masked: masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select
+factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat repeat_interleave tile
+resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
 atleast_3d_Sequence detach expand mT movedim_int permute reshape squeeze squeeze_dim squeeze_dims t
-transpose_ transpose_int unsqueeze view slicing: as_strided diagonal diagonal_copy narrow select_int
-slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
-unsafe_split_with_sizes complex_view: _conj _neg_view imag real view_as_real factory: empty_like
-empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones_like
-scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace logspace
-random: bernoulli__float dropout exponential_ native_dropout native_dropout_backward uniform_ copy:
-_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype join: block_diag
-broadcast_tensors cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor
-repeat_interleave_self_int stack rearrange: channel_shuffle col2im im2col pixel_shuffle
-pixel_unshuffle roll triangle: diag_embed triu pad: constant_pad_nd pad reflection_pad1d
-reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
-reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
-replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable
-search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
-unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor
-bitwise_and_Tensor bitwise_or_Tensor div_Tensor div_Tensor_mode div__Tensor maximum minimum
-mul_Tensor mul__Tensor pow_Scalar remainder_Scalar sub_Tensor threshold_backward activation:
-_prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward
-hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh
-hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid
-log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu
-rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_ silu_backward
-softplus softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
-_conj_physical abs ceil exp floor log log1p neg reciprocal relu round sigmoid sqrt tanh special: i0
-lgamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor
-gt_Tensor isclose le_Tensor logical_and logical_xor lt_Tensor ne_Tensor where: where_self ternary:
-clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
-index_Tensor index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate
-index_add index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_src scatter_value
-slice_scatter unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding
-embedding_backward embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot
-nonzero: nonzero nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar
-masked_scatter masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax
-amin any any_dim logsumexp mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm
-batched: bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear
-bilinear einsum tensordot tensordot_out conv: convolution convolution_backward pool:
-_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
-adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
-avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices max_pool2d_with_indices_backward
-max_pool3d_with_indices max_pool3d_with_indices_backward upsample: _upsample_bicubic2d_aa
-_upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec _upsample_bilinear2d_aa
-_upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec _upsample_lanczos2d_aa
-_upsample_lanczos2d_aa_backward _upsample_lanczos2d_aa_vec _upsample_nearest_exact1d
-_upsample_nearest_exact1d_backward _upsample_nearest_exact1d_vec _upsample_nearest_exact2d
-_upsample_nearest_exact2d_backward _upsample_nearest_exact2d_vec _upsample_nearest_exact3d
-_upsample_nearest_exact3d_backward _upsample_nearest_exact3d_vec upsample_bicubic2d
-upsample_bicubic2d_backward upsample_bicubic2d_vec upsample_bilinear2d upsample_bilinear2d_backward
-upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward upsample_linear1d_vec
-upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec upsample_nearest2d
-upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d upsample_nearest3d_backward
-upsample_nearest3d_vec upsample_trilinear3d upsample_trilinear3d_backward upsample_trilinear3d_vec
-sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d_backward
-grid_sampler_3d grid_sampler_3d_backward fft: _fft_c2c _fft_c2r _fft_r2c factor:
-_linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd
-linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_lu_solve
-linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv
-linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim pairwise_distance
-calculus: diff histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts softmax: _log_softmax
+transpose_ transpose_int unsqueeze view view_dtype slicing: as_strided diagonal diagonal_copy narrow
+select_int slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
+unsafe_split_with_sizes complex_view: _conj _neg_view complex imag real view_as_real factory:
+empty_like empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros
+ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace
+logspace random: bernoulli__float dropout exponential_ native_dropout native_dropout_backward
+uniform_ copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype
+join: block_diag broadcast_tensors cartesian_prod cat meshgrid_indexing repeat
+repeat_interleave_Tensor repeat_interleave_self_int stack rearrange: channel_shuffle col2im im2col
+pixel_shuffle pixel_unshuffle roll triangle: diag_embed triu pad: constant_pad_nd pad
+reflection_pad1d reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward
+reflection_pad3d reflection_pad3d_backward replication_pad1d replication_pad1d_backward
+replication_pad2d replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort
+sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2
+unique_consecutive unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor
+add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor div_Tensor_mode
+div__Tensor maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar sub_Tensor
+threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu
+hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
+hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
+log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
+rrelu rrelu_with_noise rrelu_with_noise_backward selu selu_ sigmoid_backward silu silu_
+silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward threshold
+threshold_ unary: _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu round sigmoid
+sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py xlogy_Tensor
+comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_and logical_xor lt_Tensor
+ne_Tensor where: where_self ternary: clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
+_unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
+_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter_add
+scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
+_embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
+masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+masked_select_backward reduce: all all_dim amax amin any any_dim logsumexp mean mean_dim nansum sum
+sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out
+dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
+convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
+adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
+avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward upsample:
+_upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec
+_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec
+_upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward _upsample_lanczos2d_aa_vec
+_upsample_nearest_exact1d _upsample_nearest_exact1d_backward _upsample_nearest_exact1d_vec
+_upsample_nearest_exact2d _upsample_nearest_exact2d_backward _upsample_nearest_exact2d_vec
+_upsample_nearest_exact3d _upsample_nearest_exact3d_backward _upsample_nearest_exact3d_vec
+upsample_bicubic2d upsample_bicubic2d_backward upsample_bicubic2d_vec upsample_bilinear2d
+upsample_bilinear2d_backward upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward
+upsample_linear1d_vec upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec
+upsample_nearest2d upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d
+upsample_nearest3d_backward upsample_nearest3d_vec upsample_trilinear3d
+upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: affine_grid_generator grid_sampler
+grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward fft: _fft_c2c
+_fft_c2r _fft_r2c factor: _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet
+_linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex
+linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack
+linalg: linalg_cross linalg_inv linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max scan:
+cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar
+norm_ScalarOpt_dim pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
+gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
+histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors
+histogramdd histogramdd_TensorList_bins histogramdd_int_bins softmax: _log_softmax
 _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
 loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward
 nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward
@@ -201,28 +206,30 @@ select_copy.int_out slice.Tensor slice_copy.Tensor slice_copy.Tensor_out split.T
 split_copy.Tensor split_with_sizes split_with_sizes_copy tensor_split.indices tensor_split.sections
 unbind.int unbind_copy.int unfold unfold_copy unfold_copy.out unsafe_chunk unsafe_split.Tensor
 unsafe_split_with_sizes vsplit.array vsplit.int complex_view: _conj _conj_copy _conj_copy.out
-_is_zerotensor _neg_view _neg_view_copy _neg_view_copy.out conj imag is_conj is_neg real
-view_as_complex view_as_complex_copy view_as_complex_copy.out view_as_real view_as_real_copy
-view_as_real_copy.out factory: _efficientzerotensor empty.memory_format empty_like empty_permuted
-empty_strided full full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like
-scalar_tensor zeros zeros_like range: arange arange.out arange.start arange.start_out
-arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
-linspace.Scalar_Tensor_out linspace.Tensor_Scalar linspace.Tensor_Scalar_out linspace.Tensor_Tensor
-linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Scalar_Tensor_out
-logspace.Tensor_Scalar logspace.Tensor_Scalar_out logspace.Tensor_Tensor logspace.Tensor_Tensor_out
-logspace.out random: alpha_dropout alpha_dropout_ bernoulli bernoulli.float_out bernoulli.out
-bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ dropout dropout_ exponential_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ geometric_ log_normal_
-native_dropout native_dropout_backward normal.Tensor_Tensor normal.Tensor_Tensor_out
-normal.Tensor_float normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out
-normal.float_float normal.float_float_out normal_ rand rand.generator rand.generator_out rand.out
-rand_like rand_like.generator randint randint.generator randint.generator_out randint.low
+_is_zerotensor _neg_view _neg_view_copy _neg_view_copy.out complex complex.out conj imag is_conj
+is_neg polar polar.out real view_as_complex view_as_complex_copy view_as_complex_copy.out
+view_as_real view_as_real_copy view_as_real_copy.out factory: _efficientzerotensor
+empty.memory_format empty_like empty_permuted empty_strided full full_like new_empty
+new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range:
+arange arange.out arange.start arange.start_out arange.start_step eye eye.m eye.m_out eye.out
+linspace linspace.Scalar_Tensor linspace.Scalar_Tensor_out linspace.Tensor_Scalar
+linspace.Tensor_Scalar_out linspace.Tensor_Tensor linspace.Tensor_Tensor_out linspace.out logspace
+logspace.Scalar_Tensor logspace.Scalar_Tensor_out logspace.Tensor_Scalar logspace.Tensor_Scalar_out
+logspace.Tensor_Tensor logspace.Tensor_Tensor_out logspace.out random: alpha_dropout alpha_dropout_
+bernoulli bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_
+dropout dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout
+feature_dropout_ geometric_ log_normal_ multinomial multinomial.out native_dropout
+native_dropout_backward normal.Tensor_Tensor normal.Tensor_Tensor_out normal.Tensor_float
+normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out normal.float_float
+normal.float_float_out normal_ rand rand.generator rand.generator_out rand.out rand_like
+rand_like.generator randint randint.generator randint.generator_out randint.low
 randint.low_generator randint.low_generator_out randint.low_out randint.out randint_like
-randint_like.generator randint_like.low_dtype randint_like.low_generator_dtype randn randn.generator
-randn.generator_out randn.out randn_like randn_like.generator random_ random_.from random_.to
-randperm randperm.generator randperm.generator_out randperm.out uniform_ copy: _copy_from
-_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy_ flip item resolve_conj
-resolve_neg to.device to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag
+randint_like.Tensor randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
+randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
+randn_like.generator random_ random_.from random_.to randperm randperm.generator
+randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
+_local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item resolve_conj resolve_neg
+to.device to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag
 broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out combinations concat
 concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out meshgrid
 meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
@@ -302,7 +309,7 @@ special_expit special_expit.out special_expm1 special_expm1.out special_log1p sp
 special_sinc special_sinc.out sqrt sqrt.out sqrt_ square square.out square_ tan tan.out tan_ tanh
 tanh.out tanh_ trunc trunc.out trunc_ special: digamma digamma.out digamma_ erfinv erfinv.out
 erfinv_ i0 i0.out i0_ igamma igamma.out igamma_ igammac igammac.out igammac_ lgamma lgamma.out
-lgamma_ logit logit.out logit_ mvlgamma mvlgamma.out mvlgamma_ polygamma polygamma.out
+lgamma_ logit logit.out logit_ mvlgamma mvlgamma.out mvlgamma_ polygamma polygamma.out polygamma_
 special_airy_ai special_airy_ai.out special_bessel_j0 special_bessel_j0.out special_bessel_j1
 special_bessel_j1.out special_bessel_y0 special_bessel_y0.out special_bessel_y1
 special_bessel_y1.out special_chebyshev_polynomial_t special_chebyshev_polynomial_t.n_scalar
@@ -357,59 +364,59 @@ special_xlog1py.other_scalar special_xlog1py.other_scalar_out special_xlog1py.ou
 special_xlog1py.self_scalar special_xlog1py.self_scalar_out special_xlogy.OutScalar_Other
 special_xlogy.OutScalar_Self special_xlogy.OutTensor special_xlogy.Scalar_Other
 special_xlogy.Scalar_Self special_xlogy.Tensor special_zeta special_zeta.other_scalar
-special_zeta.other_scalar_out special_zeta.out xlogy.OutScalar_Other xlogy.OutScalar_Self
-xlogy.OutTensor xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor xlogy_.Scalar_Other xlogy_.Tensor
-comparison: allclose eq.Scalar eq.Scalar_out eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor equal
-ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out ge_.Scalar ge_.Tensor greater.Scalar
-greater.Scalar_out greater.Tensor greater.Tensor_out greater_.Scalar greater_.Tensor
-greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor greater_equal.Tensor_out
-greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out gt.Tensor gt.Tensor_out
-gt_.Scalar gt_.Tensor isclose le.Scalar le.Scalar_out le.Tensor le.Tensor_out le_.Scalar le_.Tensor
-less.Scalar less.Scalar_out less.Tensor less.Tensor_out less_.Scalar less_.Tensor less_equal.Scalar
-less_equal.Scalar_out less_equal.Tensor less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor
-logical_and logical_and.out logical_and_ logical_or logical_or.out logical_or_ logical_xor
-logical_xor.out logical_xor_ lt.Scalar lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor
-ne.Scalar ne.Scalar_out ne.Tensor ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar
-not_equal.Scalar_out not_equal.Tensor not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor
-where: where where.Scalar where.ScalarOther where.ScalarSelf where.self where.self_out ternary:
-addcdiv addcdiv.out addcdiv_ addcmul addcmul.out addcmul_ clamp clamp.Tensor clamp.Tensor_out
-clamp.out clamp_ clamp_.Tensor clamp_max clamp_max.Tensor clamp_max.Tensor_out clamp_max.out
-clamp_max_ clamp_max_.Tensor clamp_min clamp_min.Tensor clamp_min.Tensor_out clamp_min.out
-clamp_min_ clamp_min_.Tensor clip clip.Tensor clip.Tensor_out clip.out clip_ clip_.Tensor
-lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out lerp_.Scalar lerp_.Tensor nan_to_num
-nan_to_num.out nan_to_num_ gather: _unsafe_index.Tensor _unsafe_masked_index gather gather.out
-index.Tensor index.Tensor_out index_select index_select.out take take.out take_along_dim
-take_along_dim.out scatter: _index_put_impl_ _unsafe_index_put _unsafe_masked_index_put_accumulate
-index_add index_add.out index_add_ index_copy index_copy.out index_copy_ index_fill.int_Scalar
-index_fill.int_Scalar_out index_fill.int_Tensor index_fill.int_Tensor_out index_fill_.int_Scalar
-index_fill_.int_Tensor index_put index_put.out index_put_ index_reduce index_reduce.out
-index_reduce_ put put.out put_ scatter.reduce scatter.reduce_out scatter.src scatter.src_out
-scatter.value scatter.value_out scatter.value_reduce scatter.value_reduce_out scatter_.reduce
-scatter_.src scatter_.value scatter_.value_reduce scatter_add scatter_add.out scatter_add_
-scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two select_scatter select_scatter.out
-slice_scatter slice_scatter.out unfold_backward unfold_backward.out embedding: _embedding_bag
-_embedding_bag_forward_only embedding embedding.out embedding_backward embedding_bag
-embedding_bag.padding_idx embedding_dense_backward embedding_dense_backward.out embedding_renorm_
-one_hot nonzero: argwhere nonzero nonzero.out nonzero_numpy nonzero_static nonzero_static.out
-masked: masked_fill.Scalar masked_fill.Scalar_out masked_fill.Tensor masked_fill.Tensor_out
-masked_fill_.Scalar masked_fill_.Tensor masked_scatter masked_scatter.out masked_scatter_
-masked_scatter_backward masked_select masked_select.out masked_select_backward reduce: all
-all.all_out all.dim all.dims all.dims_out all.out amax amax.out amin amin.out any any.all_out
-any.dim any.dims any.dims_out any.out count_nonzero count_nonzero.dim_IntList
-count_nonzero.dim_IntList_out count_nonzero.out logsumexp logsumexp.out mean mean.dim mean.dtype_out
-mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum sum.IntList_out
-sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm mm.out batched:
-addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv addmv.out addmv_
-addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner inner.out kron
-kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out linalg_vecdot
-linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear _trilinear.out bilinear
-einsum tensordot tensordot.out conv: conv1d conv1d.padding conv2d conv2d.padding conv3d
-conv3d.padding conv_transpose1d conv_transpose2d.input conv_transpose3d.input convolution
-convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
-adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
-avg_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
+special_zeta.other_scalar_out special_zeta.out special_zeta.self_scalar special_zeta.self_scalar_out
+xlogy.OutScalar_Other xlogy.OutScalar_Self xlogy.OutTensor xlogy.Scalar_Other xlogy.Scalar_Self
+xlogy.Tensor xlogy_.Scalar_Other xlogy_.Tensor comparison: allclose eq.Scalar eq.Scalar_out
+eq.Tensor eq.Tensor_out eq_.Scalar eq_.Tensor equal ge.Scalar ge.Scalar_out ge.Tensor ge.Tensor_out
+ge_.Scalar ge_.Tensor greater.Scalar greater.Scalar_out greater.Tensor greater.Tensor_out
+greater_.Scalar greater_.Tensor greater_equal.Scalar greater_equal.Scalar_out greater_equal.Tensor
+greater_equal.Tensor_out greater_equal_.Scalar greater_equal_.Tensor gt.Scalar gt.Scalar_out
+gt.Tensor gt.Tensor_out gt_.Scalar gt_.Tensor isclose le.Scalar le.Scalar_out le.Tensor
+le.Tensor_out le_.Scalar le_.Tensor less.Scalar less.Scalar_out less.Tensor less.Tensor_out
+less_.Scalar less_.Tensor less_equal.Scalar less_equal.Scalar_out less_equal.Tensor
+less_equal.Tensor_out less_equal_.Scalar less_equal_.Tensor logical_and logical_and.out logical_and_
+logical_or logical_or.out logical_or_ logical_xor logical_xor.out logical_xor_ lt.Scalar
+lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor
+ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
+not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where where.Scalar where.ScalarOther
+where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
+addcmul_ clamp clamp.Tensor clamp.Tensor_out clamp.out clamp_ clamp_.Tensor clamp_max
+clamp_max.Tensor clamp_max.Tensor_out clamp_max.out clamp_max_ clamp_max_.Tensor clamp_min
+clamp_min.Tensor clamp_min.Tensor_out clamp_min.out clamp_min_ clamp_min_.Tensor clip clip.Tensor
+clip.Tensor_out clip.out clip_ clip_.Tensor lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out
+lerp_.Scalar lerp_.Tensor nan_to_num nan_to_num.out nan_to_num_ gather: _unsafe_index.Tensor
+_unsafe_masked_index gather gather.out index.Tensor index.Tensor_out index_select index_select.out
+take take.out take_along_dim take_along_dim.out scatter: _index_put_impl_ _unsafe_index_put
+_unsafe_masked_index_put_accumulate index_add index_add.out index_add_ index_copy index_copy.out
+index_copy_ index_fill.int_Scalar index_fill.int_Scalar_out index_fill.int_Tensor
+index_fill.int_Tensor_out index_fill_.int_Scalar index_fill_.int_Tensor index_put index_put.out
+index_put_ index_reduce index_reduce.out index_reduce_ put put.out put_ scatter.reduce
+scatter.reduce_out scatter.src scatter.src_out scatter.value scatter.value_out scatter.value_reduce
+scatter.value_reduce_out scatter_.reduce scatter_.src scatter_.value scatter_.value_reduce
+scatter_add scatter_add.out scatter_add_ scatter_reduce.two scatter_reduce.two_out
+scatter_reduce_.two select_scatter select_scatter.out slice_scatter slice_scatter.out
+unfold_backward unfold_backward.out embedding: _embedding_bag _embedding_bag_forward_only embedding
+embedding.out embedding_backward embedding_bag embedding_bag.padding_idx embedding_dense_backward
+embedding_dense_backward.out embedding_renorm_ one_hot nonzero: argwhere nonzero nonzero.out
+nonzero_numpy nonzero_static nonzero_static.out masked: masked_fill.Scalar masked_fill.Scalar_out
+masked_fill.Tensor masked_fill.Tensor_out masked_fill_.Scalar masked_fill_.Tensor masked_scatter
+masked_scatter.out masked_scatter_ masked_scatter_backward masked_select masked_select.out
+masked_select_backward reduce: all all.all_out all.dim all.dims all.dims_out all.out amax amax.out
+amin amin.out any any.all_out any.dim any.dims any.dims_out any.out count_nonzero
+count_nonzero.dim_IntList count_nonzero.dim_IntList_out count_nonzero.out logsumexp logsumexp.out
+mean mean.dim mean.dtype_out mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum
+sum.IntList_out sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm
+mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv
+addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner
+inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out
+linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear
+_trilinear.out bilinear einsum tensordot tensordot.out conv: conv1d conv1d.padding conv2d
+conv2d.padding conv3d conv3d.padding conv_transpose1d conv_transpose2d.input conv_transpose3d.input
+convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
+adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
+avg_pool3d avg_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
 max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
 upsample: _upsample_bicubic2d_aa _upsample_bicubic2d_aa.out _upsample_bicubic2d_aa.vec
 _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa _upsample_bilinear2d_aa.out
@@ -451,36 +458,40 @@ linalg_lu_factor.out linalg_matrix_norm linalg_matrix_norm.out linalg_matrix_nor
 linalg_matrix_norm.str_ord_out linalg_matrix_power linalg_matrix_power.out linalg_matrix_rank
 linalg_matrix_rank.atol_rtol_float linalg_matrix_rank.atol_rtol_float_out
 linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.atol_rtol_tensor_out linalg_matrix_rank.out
-linalg_matrix_rank.out_tol_tensor linalg_matrix_rank.tol_tensor linalg_pinv
-linalg_pinv.atol_rtol_float linalg_pinv.atol_rtol_float_out linalg_pinv.atol_rtol_tensor
-linalg_pinv.atol_rtol_tensor_out linalg_pinv.out linalg_pinv.out_rcond_tensor
-linalg_pinv.rcond_tensor linalg_slogdet linalg_slogdet.out linalg_solve linalg_solve.out
-linalg_solve_ex linalg_solve_ex.out linalg_svd linalg_svd.U linalg_svdvals linalg_svdvals.out
-linalg_tensorinv linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet
-lu_solve lu_solve.out matrix_exp matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out
-pinverse qr qr.Q slogdet slogdet.out svd svd.U triangular_solve triangular_solve.X argreduce:
-aminmax aminmax.out argmax argmax.out argmin argmin.out max max.dim max.dim_max max.other max.out
-max.unary_out min min.dim min.dim_min min.other min.out min.unary_out scan: cummax cummax.out cummin
-cummin.out cumprod cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out
-moments: corrcoef cov nanmean nanmean.out std std.correction std.correction_out std.dim std.out
-std_mean std_mean.correction std_mean.correction_out std_mean.dim var var.correction
-var.correction_out var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim
-distance: _cdist_forward _cdist_forward.out _pdist_forward _pdist_forward.out cdist
-cosine_similarity dist dist.out linalg_vector_norm linalg_vector_norm.out norm.Scalar
-norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out
-norm.Scalar_out norm.dtype_out norm.out pairwise_distance pdist renorm renorm.out renorm_ calculus:
-cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out trace trace.out trapezoid.dx
-trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values
-median.out mode mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile
-nanquantile.out nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar
-quantile.scalar_out histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
-_histogramdd_from_bin_cts.out _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out
-bincount bincount.out histc histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor
-histogram.bins_tensor_out histogramdd softmax: _log_softmax _log_softmax.out
-_log_softmax_backward_data _safe_softmax _softmax _softmax.out _softmax_backward_data
-log_softmax.int softmax.int loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward
-nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss
-multi_margin_loss.out multi_margin_loss_backward multilabel_margin_loss
+linalg_matrix_rank.out_tol_tensor linalg_matrix_rank.tol_tensor linalg_norm linalg_norm.ord_str
+linalg_norm.ord_str_out linalg_norm.out linalg_pinv linalg_pinv.atol_rtol_float
+linalg_pinv.atol_rtol_float_out linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_tensor_out
+linalg_pinv.out linalg_pinv.out_rcond_tensor linalg_pinv.rcond_tensor linalg_slogdet
+linalg_slogdet.out linalg_solve linalg_solve.out linalg_solve_ex linalg_solve_ex.out linalg_svd
+linalg_svd.U linalg_svdvals linalg_svdvals.out linalg_tensorinv linalg_tensorinv.out
+linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet lu_solve lu_solve.out matrix_exp
+matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out pinverse qr qr.Q slogdet slogdet.out
+svd svd.U triangular_solve triangular_solve.X argreduce: aminmax aminmax.out argmax argmax.out
+argmin argmin.out max max.dim max.dim_max max.other max.out max.unary_out min min.dim min.dim_min
+min.other min.out min.unary_out scan: cummax cummax.out cummin cummin.out cumprod cumprod.out
+cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean
+nanmean.out std std.correction std.correction_out std.dim std.out std_mean std_mean.correction
+std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
+var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
+_euclidean_dist _euclidean_dist.out _pdist_forward _pdist_forward.out cdist cosine_similarity dist
+dist.out linalg_vector_norm linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim
+norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out norm.Scalar_out
+norm.dtype_out norm.out pairwise_distance pdist renorm renorm.out renorm_ calculus:
+cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out gradient.array gradient.scalararray
+gradient.scalarint gradient.scalarrayarray gradient.scalarrayint gradient.tensorarray
+gradient.tensorarrayint trace trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue
+kthvalue.values median median.dim median.dim_values median.out mode mode.values nanmedian
+nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
+nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
+_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
+_histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
+histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
+histogramdd histogramdd.TensorList_bins histogramdd.int_bins bits: frexp.Tensor frexp.Tensor_out
+hash_tensor hash_tensor.out segment: segment_reduce segment_reduce.out softmax: _log_softmax
+_log_softmax.out _log_softmax_backward_data _safe_softmax _softmax _softmax.out
+_softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss nll_loss nll_loss2d
+nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin:
+multi_margin_loss multi_margin_loss.out multi_margin_loss_backward multilabel_margin_loss
 multilabel_margin_loss_backward multilabel_margin_loss_forward criterion: binary_cross_entropy
 binary_cross_entropy.out binary_cross_entropy_backward binary_cross_entropy_with_logits
 binary_cross_entropy_with_logits.out cosine_embedding_loss hinge_embedding_loss huber_loss
@@ -503,20 +514,21 @@ set_grad_enabled core.promotion: can_cast promote_types devices.backend: backend
 fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
 set_default_dtype exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack
 exchange.numpy_bridge: from_numpy exchange.serialization: load save functional: atleast_1d
-atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum meshgrid
-tensordot unique unique_consecutive interpose.modes: DispatchMode no_dispatch runtime.cpu:
-get_num_threads set_num_threads structured.generator: Generator get_rng_state initial_seed
-manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig
-tensor.indexing: nonzero tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
-audit_copies
+atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum gradient
+histogramdd meshgrid tensordot unique unique_consecutive interpose.modes: DispatchMode no_dispatch
+runtime.cpu: get_num_threads set_num_threads structured.generator: Generator get_rng_state
+initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.indexing: nonzero tensor.printing: get_printoptions printoptions
+set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler
+watch.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
     linalg: cholesky cond cross det diagonal eigh eigvals eigvalsh householder_product inv ldl_factor lu
-    lu_factor matrix_norm matrix_power matrix_rank pinv slogdet solve solve_ex svd svdvals tensorinv
-    tensorsolve vander factor: cholesky_ex eig inv_ex ldl_factor_ex ldl_solve lstsq lu_factor_ex
-    lu_solve matrix_exp qr solve_triangular products: matmul multi_dot vecdot distance: vector_norm
+    lu_factor matrix_norm matrix_power matrix_rank norm pinv slogdet solve solve_ex svd svdvals
+    tensorinv tensorsolve vander factor: cholesky_ex eig inv_ex ldl_factor_ex ldl_solve lstsq
+    lu_factor_ex lu_solve matrix_exp qr solve_triangular products: matmul multi_dot vecdot distance:
+    vector_norm
     """),
     "fft": _read("""
     fft: fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn

@@ -672,6 +672,20 @@ def refuses_TV(operator, check):
         return operator.redispatch_table[key_set](key_set, a, b)
     return kernel
 
+def refuses_TVPPPVVVT(operator, check):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if not (
+            a._autograd is None
+            and (c is None or c._autograd is None)
+            and (d is None or d._autograd is None)
+            and (e is None or e._autograd is None)
+            and i._autograd is None
+        ):
+            check(operator.short_name, a, c, d, e, i)
+        key_set &= BELOW_AUTOGRAD
+        return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+    return kernel
+
 def refuses_TVT(operator, check):
     def kernel(key_set, a, b, c):
         if not (a._autograd is None and c._autograd is None):

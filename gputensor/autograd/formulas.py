@@ -615,6 +615,11 @@ def _distance_slope(apart: Tensor, p: float, size: Tensor) -> Tensor:
     return _share(_power_slope(apart, p), size ** (p - 1))
 
 
+def euclidean_dist_backward(grad: Tensor, x1: Tensor, x2: Tensor, result: Tensor) -> Tensor:
+    ratio = _share(grad, result)
+    return x1 * calls.sum_dim_IntList(ratio, (-1,), True) - calls.matmul(ratio, x2)
+
+
 def pdist_backward(grad: Tensor, self: Tensor, p: float, result: Tensor) -> Tensor:
     made = functions.zeros_like(self)
     rows, start = self._geometry.sizes[0], 0

@@ -168,9 +168,14 @@ def lazy_functions(module: dict[str, Any]) -> Any:
 
 
 def lazy_module(module: dict[str, Any]) -> Any:
-    """What `gputensor.linalg` is: the functions `linalg_...` under their short names."""
+    """What `gputensor.linalg` is: the functions `linalg_...` under their short names, and the
+    classes that the module imports."""
     name = module["__name__"].rpartition(".")[2]
-    return _face(module, f"{name}_", index.MODULES[name], ModuleType)
+    found = _face(module, f"{name}_", index.MODULES[name], ModuleType)
+    classes = {key: value for key, value in module.items() if isinstance(value, type)}
+    vars(found).update(classes)
+    vars(found)["__all__"] = [*found.__all__, *classes]
+    return found
 
 
 def lazy_calls(module: dict[str, Any]) -> Any:

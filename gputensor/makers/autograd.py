@@ -5,8 +5,9 @@ schema and from the node's class, which keeps what the derivative needs.
 
 Note [Shapes]
 A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, Q one of
-the three, L a list of tensors; C a tensor that has no derivative, O the same where it may be left
-out; V anything else, a list of indices among it, which may have gaps and is never differentiated.
+the three, L a list of tensors; C a tensor that has no derivative, M the same where it may be a
+number, O where it may be left out; V anything else, a list of indices among it, which may have
+gaps and is never differentiated.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[s
     if argument.type.required.is_list:
         return "L"
     if inputs is not None and argument.name not in inputs:
-        return "O" if argument.type.is_optional else "C"
+        plain = "M" if argument.name in numbers else "C"
+        return "O" if argument.type.is_optional else plain
     plain, optional = ("N", "Q") if argument.name in numbers else ("T", "P")
     return optional if argument.type.is_optional else plain
 

@@ -103,3 +103,80 @@ def cumulative_trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) ->
 def cumulative_trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1) -> Tensor:
     areas, axis = _trapezoid("cumulative_trapezoid", y, dx, dim)
     return calls.cumsum(areas, axis, dtype=None)
+
+
+# --- gradient -------------------------------------------------------------------------------------
+
+
+def gradient(
+    key_set: int, self: Tensor, spacing: Any = None, dim: Any = None, edge_order: int = 1
+) -> list[Tensor]:
+    """spacing: one number, or numbers or tensors of coordinates for each dimension.
+
+    Source: aten/src/ATen/native/ReduceOps.cpp, gradient.
+    """
+    op, ndim = "gradient", self._geometry.ndim
+    if self._geometry.dtype.category == BOOL:
+        raise errors.wrong_dtype(op, "self", "not be bool", self)
+    dims = tuple(range(ndim)) if dim is None else arguments.dims(op, dim, ndim)
+    if edge_order not in (1, 2):
+        raise errors.must(op, "edge_order", "be 1 or 2", edge_order)
+    if isinstance(spacing, (list, tuple)):
+        if len(spacing) != len(dims):
+            raise errors.must(op, "spacing", f"hold {len(dims)} spacings", spacing)
+    else:
+        spacing = (1 if spacing is None else spacing,) * len(dims)
+    for d in dims:
+        if self._geometry.sizes[d] <= edge_order:
+            rule = f"have more than {edge_order} elements along dim {d}"
+            raise errors.wrong_shape(op, "self", rule, self)
+    return [_slope(self, h, d, edge_order) for h, d in zip(spacing, dims)]
+
+
+def gradient_array(key_set: int, self: Tensor, dim: Any, edge_order: int = 1) -> list[Tensor]:
+    return gradient(key_set, self, None, dim, edge_order)
+
+
+def _slope(f: Tensor, spacing: Any, d: int, order: int) -> Tensor:
+    """Along one dimension: three neighbours inside, `order` + 1 at each border."""
+    n = f._geometry.sizes[d]
+
+    def at(first: int, count: int = 1) -> Tensor:
+        return calls.narrow(f, d, first, count)
+
+    if not isinstance(spacing, Tensor):
+        inner = calls.narrow(f, d, 2, n - 2) - calls.narrow(f, d, 0, n - 2)
+        if order == 1:
+            edges = at(1) - at(0), at(n - 1) - at(n - 2)
+        else:
+            edges = (
+                -1.5 * at(0) + 2.0 * at(1) - 0.5 * at(2),
+                1.5 * at(n - 1) - 2.0 * at(n - 2) + 0.5 * at(n - 3),
+            )
+        return calls.cat((edges[0] / spacing, inner / spacing / 2, edges[1] / spacing), d)
+    if spacing._geometry.sizes != (n,):
+        raise errors.wrong_shape("gradient", "spacing", f"hold {n} coordinates", spacing)
+    sizes = [1] * f._geometry.ndim
+    sizes[d] = -1
+    ahead, behind = _between(spacing, 0)
+    apart = calls.reshape(ahead - behind, tuple(sizes))
+    h1, h2 = calls.narrow(apart, d, 0, n - 2), calls.narrow(apart, d, 1, n - 2)
+    a, b = -h2 / (h1 * (h1 + h2)), (h2 - h1) / (h1 * h2)
+    c = h1 / (h2 * (h1 + h2))
+    inner = a * at(0, n - 2) + b * at(1, n - 2) + c * at(2, n - 2)
+    first, last = calls.narrow(apart, d, 0, 1), calls.narrow(apart, d, n - 2, 1)
+    if order == 1:
+        edges = (at(1) - at(0)) / first, (at(n - 1) - at(n - 2)) / last
+    else:
+        second, before = calls.narrow(apart, d, 1, 1), calls.narrow(apart, d, n - 3, 1)
+        edges = (
+            _parabola(at(0), at(1), at(2), first, second),
+            -_parabola(at(n - 1), at(n - 2), at(n - 3), last, before),
+        )
+    return calls.cat((edges[0], inner, edges[1]), d)
+
+
+def _parabola(f0: Tensor, f1: Tensor, f2: Tensor, h1: Tensor, h2: Tensor) -> Tensor:
+    """The slope at f0 of the parabola through three points at these distances."""
+    whole = h1 + h2
+    return -(h1 + whole) / (h1 * whole) * f0 + whole / (h1 * h2) * f1 - h1 / (h2 * whole) * f2

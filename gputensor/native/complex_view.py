@@ -6,13 +6,18 @@ Source of the semantics: aten/src/ATen/native/ComplexHelper.h and UnaryOps.cpp.
 
 from __future__ import annotations
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import CONJUGATE, NEGATIVE, ZERO
-from ..tensor.make import view_of
+from ..iterator.config import BINARY
+from ..iterator.plan import build
+from ..tensor.make import allocate, view_of
 from ..tensor.tensor import Tensor
+from ..structured import missing
 from ..structured.view_kernel import remember
+
+_PAIR = BINARY.replace(arg_names=("real", "imag"))
 
 # --- lazy: elements that are turned when they are read. See Note [Lazy views], lazy_views.py ------
 
@@ -108,3 +113,34 @@ def imag(key_set: int, self: Tensor) -> Tensor:
     if self._keys & CONJUGATE:
         return calls._neg_view(calls.imag(calls._conj(self)))
     return calls.select_int(calls.view_as_real(self), -1, 1)
+
+
+# --- complex of reals -----------------------------------------------------------------------------
+
+
+def _parts(op: str, names: tuple[str, str], first: Tensor, second: Tensor) -> None:
+    of = first._geometry.dtype
+    if of not in (dtypes.float32, dtypes.float64):
+        raise errors.wrong_dtype(op, names[0], "be float32 or float64", first)
+    if second._geometry.dtype is not of:
+        raise errors.wrong_dtype(op, names[1], f"be {of.short}, as '{names[0]}' is", second)
+
+
+def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
+    _parts("complex", ("real", "imag"), real, imag)
+    given = ((real._geometry, real._device), (imag._geometry, imag._device))
+    plan = build("complex", _PAIR, (None,), given, default_dtype=None)
+    shape = plan.outputs[0].geometry
+    of = shape.dtype.to_complex
+    made = allocate(geometry(shape.sizes, shape.strides, of), plan.device)
+    pairs = calls.view_as_real(made)
+    for number, part in enumerate((real, imag)):
+        place = calls.select_int(pairs, -1, number)
+        missing.ask(operators.copy_, place, place, part, False)  # which counts as no write
+    return made
+
+
+def polar(key_set: int, abs: Tensor, angle: Tensor) -> Tensor:
+    _parts("polar", ("abs", "angle"), abs, angle)
+    x = calls.mul_Tensor(abs, calls.cos(angle))
+    return calls.complex(x, calls.mul_Tensor(abs, calls.sin(angle)))

@@ -213,6 +213,20 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 # --- clone and contiguous -------------------------------------------------------------------------
 
 
+def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Source: ATen/native/Copy.cpp, copy; what lies between elements is kept too."""
+    given = self._geometry
+    if overlap.internal_overlap(given) == overlap.YES:
+        made = calls.empty_like(self)
+    else:
+        made = calls.empty_strided(given.sizes, given.strides, given.dtype, None, self._device)
+    if given.numel < given.extent == made._geometry.extent:
+        flat = calls.as_strided(self, (given.extent,), (1,), self._offset)
+        whole = calls.as_strided(made, (given.extent,), (1,), 0)
+        missing.ask(operators.copy_, whole, whole, flat, False)
+    return missing.ask(operators.copy_, made, made, src, non_blocking)
+
+
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
     # The calls of empty_like and copy_ written out (bench/overhead.py): every layout copy is a
     # clone.

@@ -174,6 +174,17 @@ def _cdist_forward(
     return _norm("cdist", apart, float(p), (apart._geometry.ndim - 1,), False)
 
 
+def _euclidean_dist(key_set: int, x1: Tensor, x2: Tensor) -> Tensor:
+    """Roots of |a|^2 - 2 ab + |b|^2, the whole sum one product of matrices."""
+    padded = []
+    for x, factor in ((x1, -2), (x2, 1)):
+        squares = calls.sum_dim_IntList(x * x, (-1,), True)
+        ones = calls.ones_like(squares)
+        padded.append([x * factor, *((squares, ones) if factor < 0 else (ones, squares))])
+    first, second = (calls.cat(parts, -1) for parts in padded)
+    return calls.sqrt(calls.clamp_min(calls.matmul(first, second.mT), 0))
+
+
 def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)

@@ -242,3 +242,19 @@ def histogramdd(
     edges = calls._histogramdd_bin_edges(self, bins, range=range, weight=weight, density=density)
     found = calls._histogramdd_from_bin_cts(self, bins, range=range, weight=weight, density=density)
     return found, edges
+
+
+def histogramdd_int_bins(
+    key_set: int, self: Tensor, bins: int, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> Found:  # fmt: skip
+    dims = self._geometry.sizes[-1] if self._geometry.ndim else 0
+    return histogramdd(key_set, self, (bins,) * dims, range, weight, density)
+
+
+def histogramdd_TensorList_bins(
+    key_set: int, self: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> Found:  # fmt: skip
+    made = calls._histogramdd_from_bin_tensors(self, bins, weight=weight, density=density)
+    return made, list(bins)

@@ -375,6 +375,31 @@ def linalg_matrix_norm(
 linalg_matrix_norm_str_ord = linalg_matrix_norm
 
 
+def linalg_norm(
+    key_set: int, self: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False,
+    dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """Source: linalg_norm of ATen/native/LinearAlgebra.cpp."""
+    ndim = self._geometry.ndim
+    if ord is None and dim is None:
+        return calls.linalg_vector_norm(self, 2, None, keepdim, dtype=dtype)
+    if dim is None and ndim not in (1, 2):
+        raise errors.wrong_shape(
+            "norm", "self", "be a vector or a matrix where no dim is given", self
+        )
+    dims = tuple(range(ndim)) if dim is None else arguments.dims("norm", dim, ndim)
+    if len(dims) not in (1, 2):
+        raise errors.must("norm", "dim", "name one dimension or two", dims)
+    if ord is None or len(dims) == 1:
+        if isinstance(ord, str):
+            raise errors.must("norm", "dim", f"name two dimensions for the norm '{ord}'", dims)
+        return calls.linalg_vector_norm(self, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
+    return linalg_matrix_norm(0, self, ord, dims, keepdim, dtype)
+
+
+linalg_norm_ord_str = linalg_norm
+
+
 def linalg_cond(key_set: int, self: Tensor, p: Any = None) -> Tensor:
     check_matrix("cond", "self", self)
     if p is None or p in (2, -2):

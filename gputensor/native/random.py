@@ -452,6 +452,25 @@ def randint_like_low_generator_dtype(
     return _drawn("randint_like", made, low, high, generator)
 
 
+def randint_like_Tensor(
+    key_set: int, self: Tensor, high: Tensor, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    args = (dtype, layout, device, pin_memory, memory_format)
+    return randint_like_Tensor_generator(key_set, self, high, None, *args)
+
+
+def randint_like_Tensor_generator(
+    key_set: int, self: Tensor, high: Tensor, generator: Any, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    if high._geometry.ndim or high._device is not CPU:
+        raise errors.must("randint_like", "high", "be on the CPU and have no dimensions", high)
+    args = (dtype, layout, device, pin_memory, memory_format)
+    limit = int(high.item())
+    return randint_like_low_generator_dtype(key_set, self, 0, limit, generator, *args)
+
+
 # --- permutations ---------------------------------------------------------------------------------
 
 
@@ -545,6 +564,56 @@ def bernoulli(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
 def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> Tensor:
     made = calls.empty_like(self, None, None, None, None, None)
     return _into(bernoulli__float, made, p, generator)
+
+
+# --- multinomial ----------------------------------------------------------------------------------
+
+
+def multinomial(
+    key_set: int, self: Tensor, num_samples: Any, replacement: bool = False, generator: Any = None
+) -> Tensor:
+    """Without replacement by exponential numbers that race; else by places in the running sums.
+
+    Source: ATen/native/Distributions.cpp, multinomial_out; native/cpu/MultinomialKernel.cpp.
+    """
+    op, given = "multinomial", self._geometry
+    count = arguments.integer(op, "num_samples", num_samples)
+    _check_floating(op, given.dtype, "self", may_be_complex=False)
+    if given.ndim not in (1, 2):
+        raise errors.wrong_shape(op, "self", "have one or two dimensions", self)
+    if count <= 0:
+        raise errors.must(op, "num_samples", "be positive", count)
+    if not replacement and count > given.sizes[-1]:
+        rule = f"be at most {given.sizes[-1]}, where nothing is replaced"
+        raise errors.must(op, "num_samples", rule, count)
+    if given.numel == 0:
+        return calls.new_empty(self, (*given.sizes[:-1], count), int64, None, None, None)
+    weights = calls.to_dtype(self, float32) if given.dtype.itemsize == 2 else self
+    if self._device is CPU:
+        _check_weights(op, weights)
+    if replacement and count > 1:
+        sums = calls.cumsum(weights, -1, None)
+        total = calls.slice_Tensor(sums, -1, given.sizes[-1] - 1, given.sizes[-1], 1)
+        sizes = (*given.sizes[:-1], count)
+        drawn = calls.new_empty(weights, sizes, None, None, None, None)
+        drawn = calls.mul_Tensor(_into(uniform_, drawn, 0.0, 1.0, generator), total)
+        places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
+        # a product that is rounded up to the total falls behind the last one that can be drawn
+        last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
+        return calls.minimum(places, last)
+    race = _into(exponential_, calls.empty_like(weights), 1.0, generator)
+    race = calls.div_Tensor(weights, race)
+    if count == 1:
+        return calls.argmax(race, -1, True)
+    return calls.topk(race, count, -1, True, True)[1]
+
+
+def _check_weights(op: str, weights: Tensor) -> None:
+    least, most = calls.aminmax(weights, dim=None, keepdim=False)
+    if not (least >= 0 and most < math.inf):
+        raise errors.must(op, "self", "hold finite numbers, none below 0", weights)
+    if not calls.all(calls.gt_Tensor(calls.sum_dim_IntList(weights, (-1,), False), 0)):
+        raise errors.must(op, "self", "have a sum above 0 in each row", weights)
 
 
 # --- dropout --------------------------------------------------------------------------------------

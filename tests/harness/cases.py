@@ -25,10 +25,16 @@ from .operands import LAYOUTS, T
 OPS = tuple(op for op in load().ops if not op.is_forward)
 
 
+# In-place operators whose arguments mean something else than those of what they are named as.
+_OF_OTHER_ARGUMENTS = ("copy_", "polygamma_")
+
+
 def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> str:
     """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_, and normal_, as
     what fills with random numbers is no form of what makes them."""
     if op.kind == "inplace" and any(a.name == "generator" for a in op.arguments):
+        return op.base
+    if op.base in _OF_OTHER_ARGUMENTS:
         return op.base
     plain = op.base.rstrip("_")
     return plain if plain in bases else op.base

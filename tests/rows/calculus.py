@@ -62,6 +62,16 @@ def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = 
     return np.diff(np.concatenate(parts, dim), n, dim)
 
 
+_POINTS = T(3, values="positive", dtype=float32, layout="contiguous")
+
+
+def _slopes(x: Any, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
+    dims = tuple(range(x.ndim)) if dim is None else tuple(np.atleast_1d(dim))
+    steps = spacing if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    return [np.gradient(wide, h, axis=d, edge_order=edge_order) for h, d in zip(steps, dims)]
+
+
 ROWS = [
     _row("cumulative_trapezoid", _running),
     Row(
@@ -73,6 +83,31 @@ ROWS = [
         errors=(
             Fails(S(T()), errors.ShapeError, "diff: 'self' must have at least one dimension"),
             Fails(S(T(3), -1), errors.ArgumentError, "diff: 'n' must not be negative"),
+        ),
+    ),
+    Row(
+        "gradient",
+        [
+            S(T(3, 4)),
+            S(T(3, 4), spacing=2.0, dim=1),
+            S(T(5), edge_order=2),
+            S(T(3, 4), spacing=[2.0, 0.5]),
+            S(T(3, 4), dim=[1], spacing=[0.5]),
+            S(T(3, 4), dim=[0, 1]),
+            S(T(3, 4), spacing=2.0, dim=[0, 1]),
+            S(T(3), spacing=[_POINTS]),
+            S(T(2, 3), dim=[1], spacing=[_POINTS]),
+        ],
+        _slopes,
+        ulp={float32: 32, float64: 32},
+        device_ulp=32,
+        dtypes=(float32, float64),
+        why="differences, which cancel, quotients and a sum of three",
+        errors=(
+            Fails(S(T(3)), errors.DtypeError, "gradient: 'self' must not be bool", bool_),
+            Fails(S(T(3), edge_order=3), errors.ArgumentError, "'edge_order' must be 1 or 2"),
+            Fails(S(T(2), edge_order=2), errors.ShapeError, "'self' must have more than 2"),
+            Fails(S(T(3, 3), spacing=[1.0]), errors.ArgumentError, "'spacing' must hold 2"),
         ),
     ),
     Row(

@@ -19,6 +19,12 @@ _COMPLEX = [
 ]
 
 
+_PAIRS = [
+    S(T(2, 3), T(2, 3)), S(T(2, 1), T(3)), S(T(), T(2)), S(T(0, 3), T(3)),
+    S(T(2, 3, layout="transposed"), T(2, 3, layout="transposed")),
+]  # fmt: skip
+
+
 def _never(self: np.ndarray) -> np.ndarray:
     return np.asarray(False)
 
@@ -37,6 +43,23 @@ ROWS = [
         errors=(Fails(S(T(2)), errors.DtypeError, "_conj: 'self' must be complex", float32),),
     ),
     Row(
+        "complex",
+        _PAIRS,
+        lambda real, imag: real + 1j * imag,
+        dtypes=(float32, float64),
+        out="same",
+        result=lambda args, kwargs, of: of.to_complex,
+        errors=(
+            Fails(S(T(2), T(2)), errors.DtypeError, "complex: 'real' must be", int32),
+            Fails(
+                S(T(2), T(2, dtype=float64)),
+                errors.DtypeError,
+                "complex: 'imag' must be f32",
+                float32,
+            ),
+        ),
+    ),
+    Row(
         "imag",
         grid(),
         np.imag,
@@ -48,6 +71,18 @@ ROWS = [
     Row("is_neg", [S(T(2))], _never),
     Row("_is_zerotensor", [S(T(2))], _never),
     Row("_neg_view", _COMPLEX, np.negative, dtypes=(int32, float32, complex64)),
+    Row(
+        "polar",
+        _PAIRS,
+        lambda size, angle: size * np.exp(1j * angle),
+        dtypes=(float32, float64),
+        out="same",
+        result=lambda args, kwargs, of: of.to_complex,
+        ulp=4,
+        device_ulp=4,
+        why="a sine, a cosine and a product",
+        errors=(Fails(S(T(2), T(2)), errors.DtypeError, "polar: 'abs' must be", int32),),
+    ),
     Row(
         "real",
         grid(),

@@ -107,6 +107,18 @@ ROWS = [
         ),
     ),
     Row(
+        "copy",
+        [
+            S(T(2, 3), T(3, dtype=gt.float64)),
+            S(T(0, 3), T(3)),
+            S(T(), T()),
+            S(T(2, 3, layout="transposed"), T()),
+        ],
+        _copied,
+        out="same",
+        errors=(Fails(S(T(2, 3), T(2)), errors.ShapeError, "copy: "),),
+    ),
+    Row(
         "copy_",
         [S(T(4, 6, values="any"), T(4, 6, values="any", dtype=d)) for d in ALL]
         + [

@@ -136,6 +136,16 @@ ROWS = [
         result=_real,
     ),
     Row(
+        "_euclidean_dist",
+        [S(T(3, 4), T(2, 4)), S(T(2, 3, 2), T(2, 4, 2))],
+        lambda a, b: _cdist(a, b),
+        ulp={**_LOOSE, float32: 4096, float64: 4096, float16: 64, bfloat16: 64},
+        why="squares of distances are differences of products, which cancel",
+        device_ulp=4096,
+        out="same",
+        dtypes=(float32, float64),
+    ),
+    Row(
         "linalg_vector_norm",
         [
             S(T(2, 3)),

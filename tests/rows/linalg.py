@@ -126,6 +126,12 @@ def _matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = 
     return np.linalg.norm(x if dtype is None else x.astype(dtype.np), ord, dim, keepdim)
 
 
+def _norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None):
+    dim = dim[0] if isinstance(dim, list) and len(dim) == 1 else dim
+    dim = tuple(dim) if isinstance(dim, list) else dim
+    return np.linalg.norm(x if dtype is None else x.astype(dtype.np), ord, dim, keepdim)
+
+
 def _vander(x: Any, N: Any = None) -> Any:
     count = x.shape[-1] if N is None else N
     x = x.astype(np.int64) if x.dtype.kind in "iub" else x
@@ -213,6 +219,14 @@ ROWS = [
     row("linalg_matrix_rank",
         [S(_A), S(_A, 0.4), S(_A, T(dtype=float64, values="positive")), S(_A, atol=0.5, rtol=0.1),
          S(_A, rtol=T(dtype=float64, values="positive"))], _rank, "l"),
+    row("linalg_norm",
+        [S(T(3, 4)), S(T(3, 4), 1), S(T(3, 4), "nuc"),
+         S(T(3, 4), None, 0), S(T(3, 4), 3, [1], True),
+         S(T(3, 4), "fro", [0, 1]), S(T(3, dtype=float32), dtype=float64, ord=1)],
+        _norm, "r", result=lambda args, kwargs, of: kwargs.get("dtype", of).to_real
+        if kwargs.get("dtype", of).is_complex else kwargs.get("dtype", of), errors=(
+            Fails(S(_A, "nuc", 0), errors.ArgumentError, "'dim' must name two dimensions"),
+            Fails(S(T(2, 3, 2), 1), errors.ShapeError, "'self' must be a vector or a matrix"))),
     row("linalg_pinv",
         [S(_TALL), S(_TALL, 1e-3), S(_TALL, T(dtype=float32, values="zeros")),
          S(_TALL, atol=T(2, dtype=float32, values="zeros")), S(_TALL, atol=1e-3, rtol=1e-3)],

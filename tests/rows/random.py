@@ -177,6 +177,7 @@ _ALIKE = [
     S(T(2, 3), dtype=gt.float64),
 ]
 _ALIKE += [S(T(2, 3, 4, 5), memory_format=gt.channels_last)]
+_HIGH = gt.tensor(2)  # which is on the CPU, whatever the device
 _FILLED = [T(2, 3), T(), T(0, 3), T(2, 3, 4, 5)]
 
 
@@ -187,6 +188,21 @@ def _fills(*args: Any) -> list[S]:
 
 def _refused(op: str, *args: Any, message: str, of: Any = None) -> Fails:
     return Fails(S(T(2), *args), errors.GpuTensorError, f"{op}: {message}", of)
+
+
+def _multinomial(
+    self: np.ndarray, num_samples: int, replacement: bool = False, generator: Any = None
+) -> np.ndarray:
+    """By exponential numbers that race; with replacement by places in the running sums."""
+    wide = self.astype(np.float64)
+    if replacement and num_samples > 1:
+        sizes = (*self.shape[:-1], num_samples)
+        of = float64 if self.dtype == np.float64 else float32
+        sums = np.cumsum(wide, -1)
+        drawn = _uniform(sizes, of) * sums[..., -1:]
+        return (drawn[..., None] >= sums[..., None, :]).sum(-1)
+    rate = _filled(self.shape, from_numpy(self.dtype), lambda n, of: -np.log(_inside(n, of)))
+    return np.argsort(-wide / rate, -1, kind="stable")[..., :num_samples]
 
 
 ROWS = [
@@ -281,6 +297,25 @@ ROWS = [
         errors=(_refused("log_normal_", 0.0, 0.0, message="'std' must be above 0"),),
     ),
     Row(
+        "multinomial",
+        [
+            S(T(3, 4, values="positive"), 2),
+            S(T(5, values="positive"), 1),
+            S(T(2, 3, values="positive"), 7, replacement=True),
+            S(T(3, values="positive"), 1, True, generator=None),
+        ],
+        _multinomial,
+        dtypes=(float32, float64),
+        out="same",
+        result=lambda args, kwargs, of: int64,
+        errors=(
+            _refused("multinomial", 3, message="'num_samples' must be at most 2"),
+            _refused("multinomial", 0, message="'num_samples' must be positive"),
+            Fails(S(T(2), 1), errors.DtypeError, "multinomial: 'self' must be floating", int64),
+            Fails(S(T(), 1), errors.ShapeError, "multinomial: 'self' must have one or two"),
+        ),
+    ),
+    Row(
         "native_dropout",
         [S(T(2, 3), 0.5, True), S(T(2, 3), 0.25, None), S(T(2), 0.5, False)],
         _native,
@@ -353,6 +388,8 @@ ROWS = [
             S(T(2, 3), 1, 7, dtype=gt.int32),
             S(T(5), 2, generator=None),
             S(T(5), 1, 2, generator=None),
+            S(T(2, 3), _HIGH),
+            S(T(2, 3), _HIGH, generator=None),
         ],
         _like(_randint),
         dtypes=_REAL,

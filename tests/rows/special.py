@@ -87,6 +87,11 @@ ROWS = [
         [S(1, T(2, 3, values="positive")), S(2, T(2, values="positive")), S(0, T())],
         errors=(Fails(S(-1, T(2)), errors.ArgumentError, "polygamma: 'n' must not be negative"),),
     ),
+    _row(
+        "polygamma_", lambda x, n: special.polygamma(n, x), [S(T(2, 3, values="positive"), 1)],
+        errors=(Fails(S(T(2), -1), errors.ArgumentError, "polygamma_: 'n' must not be negative"),),
+        dtypes=(float32, float64), refuses_expanded=True,
+    ),
     _row("special_airy_ai", lambda x: special.airy(x)[0]),
     _row("special_bessel_j0", special.j0),
     _row("special_bessel_j1", special.j1),
@@ -122,7 +127,10 @@ ROWS = [
     _row("special_xlog1py", special.xlog1py, _TWO),
     _row(
         "special_zeta", special.zeta,
-        [S(T(2, 3, values="positive"), T(3, values="positive")), S(T(2, values="positive"), 1.5)],
+        [
+            S(T(2, 3, values="positive"), T(3, values="positive")),
+            S(T(2, values="positive"), 1.5), S(2.5, T(2, values="positive")),
+        ],
         domain=(1.1, 2.9),
     ),
     _row("xlogy", special.xlogy, _TWO),

@@ -1973,6 +1973,12 @@ def Tensor___xor__(self, other):
     except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
 Tensor___rxor__ = Tensor___xor__
 
+def call_bitwise_xor_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_bitwise_xor_Tensor.table[key_set](key_set, self, other)
+
 op_bitwise_xor__Tensor = _define(
     "aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

@@ -3,6 +3,7 @@
 
 from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import keys_of_list as _keys_of_list
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -87,6 +88,60 @@ def call_diff(self, n=1, dim=-1, prepend=None, append=None):
         | include
     ) & keep
     return op_diff.table[key_set](key_set, self, n, dim, prepend, append)
+
+op_gradient_scalarint = _define(
+    "aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]")
+op_gradient_scalararray = _define(
+    "aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]")
+op_gradient_array = _define(
+    "aten::gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]")
+op_gradient_scalarrayint = _define(
+    "aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]")
+op_gradient_scalarrayarray = _define(
+    "aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]")
+op_gradient_tensorarrayint = _define(
+    "aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]")
+op_gradient_tensorarray = _define(
+    "aten::gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]")
+def call_gradient_scalarint(self, spacing=None, dim=None, edge_order=1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_gradient_scalarint.table[key_set](key_set, self, spacing, dim, edge_order)
+
+def call_gradient_scalararray(self, spacing, dim, edge_order=1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_gradient_scalararray.table[key_set](
+        key_set, self, spacing, dim, edge_order,
+    )
+
+def call_gradient_scalarrayint(self, spacing, dim=None, edge_order=1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_gradient_scalarrayint.table[key_set](
+        key_set, self, spacing, dim, edge_order,
+    )
+
+def call_gradient_scalarrayarray(self, spacing, dim, edge_order=1):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_gradient_scalarrayarray.table[key_set](
+        key_set, self, spacing, dim, edge_order,
+    )
+
+def call_gradient_tensorarrayint(self, spacing, dim=None, edge_order=1):
+    include, keep = _state.get()
+    key_set = (self._keys | _keys_of_list(spacing) | include) & keep
+    return op_gradient_tensorarrayint.table[key_set](
+        key_set, self, spacing, dim, edge_order,
+    )
+
+def call_gradient_tensorarray(self, spacing, dim, edge_order=1):
+    include, keep = _state.get()
+    key_set = (self._keys | _keys_of_list(spacing) | include) & keep
+    return op_gradient_tensorarray.table[key_set](
+        key_set, self, spacing, dim, edge_order,
+    )
 
 op_trapezoid_x = _define("aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_trapezoid_dx = _define("aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")

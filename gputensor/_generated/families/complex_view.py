@@ -87,6 +87,57 @@ def view_as_complex_copy(input, *, out=None):
         return op_view_as_complex_copy.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "view_as_complex_copy", locals()); raise
 
+op_complex = _define("aten::complex(Tensor real, Tensor imag) -> Tensor")
+op_complex_out = _define(
+    "aten::complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)")
+def complex(real, imag, *, out=None):
+    """Complex numbers of their real and their imaginary parts.
+
+    Args:
+        real: (*).
+        imag: (*).
+        out: Tensor that takes the result, optional.
+    Gradient: real: grad.real; imag: grad.imag
+    Native: native/complex_view.py. Matches torch.complex.
+
+    >>> gt.complex(gt.tensor([1.0, 2.0]), gt.tensor([3.0, 4.0]))
+    tensor([1.+3.j, 2.+4.j])"""
+    try:
+        include, keep = _state.get()
+        key_set = (real._keys | imag._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("complex", out)._keys & keep
+            return op_complex_out.table[key_set](key_set, real, imag, out)
+        return op_complex.table[key_set](key_set, real, imag)
+    except Exception as error: _refuse(error, "complex", locals()); raise
+
+def call_complex(real, imag):
+    include, keep = _state.get()
+    key_set = (real._keys | imag._keys | include) & keep
+    return op_complex.table[key_set](key_set, real, imag)
+
+op_polar = _define("aten::polar(Tensor abs, Tensor angle) -> Tensor")
+op_polar_out = _define("aten::polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)")
+def polar(abs, angle, *, out=None):
+    """Complex numbers of their absolute values and angles.
+
+    Args:
+        abs: (*).
+        angle: (*).
+        out: Tensor that takes the result, optional.
+    Gradient:
+        abs: real(conj(grad) * polar(ones_like(angle), angle))
+        angle: real(conj(grad) * result * 1j)
+    Native: native/complex_view.py. Matches torch.polar."""
+    try:
+        include, keep = _state.get()
+        key_set = (abs._keys | angle._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("polar", out)._keys & keep
+            return op_polar_out.table[key_set](key_set, abs, angle, out)
+        return op_polar.table[key_set](key_set, abs, angle)
+    except Exception as error: _refuse(error, "polar", locals()); raise
+
 op_real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
 def real(input):
     """The real parts; input where it is real.

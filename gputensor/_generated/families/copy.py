@@ -2,6 +2,7 @@
 """What is called of family copy; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -10,6 +11,30 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
+
+op_copy = _define(
+    "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+    ("core",))
+op_copy_out = _define(
+    "aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)")
+def copy(input, src, non_blocking=False, *, out=None):
+    """The elements of src, broadcast and cast, with the dtype, device and strides of input.
+
+    Args:
+        input: (*).
+        src: (*).
+        non_blocking: bool, default False.
+        out: Tensor that takes the result, optional.
+    Gradient: input: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
+    Native: native/copy.py. Matches torch.copy."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | src._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("copy", out)._keys & keep
+            return op_copy_out.table[key_set](key_set, input, src, non_blocking, out)
+        return op_copy.table[key_set](key_set, input, src, non_blocking)
+    except Exception as error: _refuse(error, "copy", locals()); raise
 
 op_copy_ = _define(
     "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")

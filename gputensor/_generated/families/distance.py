@@ -216,6 +216,10 @@ def Tensor_renorm_(self, p, dim, maxnorm):
         return op_renorm_.table[key_set](key_set, self, p, dim, maxnorm)
     except Exception as error: _refuse(error, "renorm_", locals()); raise
 
+op__euclidean_dist = _define("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor")
+op__euclidean_dist_out = _define(
+    "aten::_euclidean_dist.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)")
+
 op_cdist = _define("aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor")
 def cdist(x1, x2, p=2.0, compute_mode=None):
     """Distances by the p-norm between each row of x1 and each of x2.

@@ -3,6 +3,7 @@
 
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -181,25 +182,44 @@ op__histogramdd_from_bin_tensors = _define(
     "aten::_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor")
 op__histogramdd_from_bin_tensors_out = _define(
     "aten::_histogramdd_from_bin_tensors.out(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)")
+def call__histogramdd_from_bin_tensors(self, bins, weight=None, density=False):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | _keys_of_list(bins)
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return op__histogramdd_from_bin_tensors.table[key_set](
+        key_set, self, bins, weight, density,
+    )
 
+op_histogramdd_int_bins = _define(
+    "aten::histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)")
+op_histogramdd_TensorList_bins = _define(
+    "aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)")
 op_histogramdd = _define(
     "aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)")
-Results_histogramdd = _named("histogramdd", "hist bin_edges")
-def histogramdd(input, bins, range=None, weight=None, density=False):
-    """Counts or weights of points in bins of several dimensions, and the edges of the bins.
+def call_histogramdd_int_bins(self, bins, range=None, weight=None, density=False):
+    include, keep = _state.get()
+    key_set = (self._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op_histogramdd_int_bins.table[key_set](
+        key_set, self, bins, range, weight, density,
+    )
 
-    Args:
-        input: (*).
-        bins: ints.
-        range: floats, optional.
-        weight: (*), optional.
-        density: bool, default False.
-    Returns: hist, bin_edges, by place or by name.
-    Native: native/histogram.py. Matches torch.histogramdd."""
-    try:
-        include, keep = _state.get()
-        key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
-        return Results_histogramdd(op_histogramdd.table[key_set](
-            key_set, input, bins, range, weight, density,
-        ))
-    except Exception as error: _refuse(error, "histogramdd", locals()); raise
+def call_histogramdd_TensorList_bins(self, bins, range=None, weight=None, density=False):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | _keys_of_list(bins)
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return op_histogramdd_TensorList_bins.table[key_set](
+        key_set, self, bins, range, weight, density,
+    )
+
+def call_histogramdd(self, bins, range=None, weight=None, density=False):
+    include, keep = _state.get()
+    key_set = (self._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op_histogramdd.table[key_set](key_set, self, bins, range, weight, density)

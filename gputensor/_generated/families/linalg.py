@@ -985,6 +985,49 @@ def linalg_matrix_norm(
         return op_linalg_matrix_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "linalg_matrix_norm", locals()); raise
 
+op_linalg_norm = _define(
+    "aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+op_linalg_norm_out = _define(
+    "aten::linalg_norm.out(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
+op_linalg_norm_ord_str = _define(
+    "aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+op_linalg_norm_ord_str_out = _define(
+    "aten::linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
+def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None, out=None):
+    """A norm of vectors or of matrices; without ord and dim the 2-norm of all elements.
+
+    Args:
+        input: (*).
+        ord: number or str, optional.
+        dim: int or ints, optional.
+        keepdim: bool, default False.
+        dtype: dtype, optional.
+        out: Tensor that takes the result, optional.
+    Native: native/linalg.py. Matches torch.linalg.norm.
+
+    >>> gt.linalg.norm(gt.tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc")
+    tensor(7.)"""
+    try:
+        if dtype is not None and type(dtype) is not _dtype:
+            raise _errors.not_a_dtype("linalg_norm", dtype)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("linalg_norm", out)._keys & keep
+            if type(ord) is str:
+                return op_linalg_norm_ord_str_out.table[key_set](
+                    key_set, input, ord, dim, keepdim, dtype, out,
+                )
+            return op_linalg_norm_out.table[key_set](
+                key_set, input, ord, dim, keepdim, dtype, out,
+            )
+        if type(ord) is str:
+            return op_linalg_norm_ord_str.table[key_set](
+                key_set, input, ord, dim, keepdim, dtype,
+            )
+        return op_linalg_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
+    except Exception as error: _refuse(error, "linalg_norm", locals()); raise
+
 op_linalg_cond = _define("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
 op_linalg_cond_out = _define(
     "aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)")

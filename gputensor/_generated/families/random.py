@@ -621,6 +621,12 @@ op_randint_like = _define(
 op_randint_like_generator = _define(
     "aten::randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))
+op_randint_like_Tensor = _define(
+    "aten::randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_randint_like_Tensor_generator = _define(
+    "aten::randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+    ("nondeterministic_seeded",))
 op_randint_like_low_dtype = _define(
     "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))
@@ -637,7 +643,7 @@ def randint_like(
     Args:
         input: (*).
         low: int, optional.
-        high: int, optional.
+        high: int or Tensor, optional.
         memory_format: memory format, optional.
         generator: generator, optional.
         dtype: dtype, optional.
@@ -652,27 +658,53 @@ def randint_like(
                 input=input, low=low, high=high, memory_format=memory_format, generator=generator,
                 dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
             ).requires_grad_()
-        if high is None:
+        if hasattr(low, "_keys"):
+            low, high = None, low
+        elif high is None:
             low, high = None, low
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("randint_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
-        if low is None and generator is None:
+        if low is None and generator is None and hasattr(high, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | high._keys | include) & keep
+            return op_randint_like_Tensor.table[key_set](
+                key_set, input, high, dtype, layout, device, pin_memory, memory_format,
+            )
+        if (
+            low is None
+            and generator is None
+            and high is not None
+            and not hasattr(high, "_keys")
+        ):
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_randint_like.table[key_set](
                 key_set, input, high, dtype, layout, device, pin_memory, memory_format,
             )
+        if low is None and hasattr(high, "_keys"):
+            include, keep = _state.get()
+            key_set = (input._keys | high._keys | include) & keep
+            return op_randint_like_Tensor_generator.table[key_set](
+                key_set, input, high, generator, dtype, layout, device, pin_memory,
+                memory_format,
+            )
         if low is not None and generator is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_randint_like_low_dtype.table[key_set](
                 key_set, input, low, high, dtype, layout, device, pin_memory, memory_format,
             )
         if low is None:
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_randint_like_generator.table[key_set](
                 key_set, input, high, generator, dtype, layout, device, pin_memory,
                 memory_format,
             )
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_randint_like_low_generator_dtype.table[key_set](
             key_set, input, low, high, generator, dtype, layout, device, pin_memory,
             memory_format,
@@ -733,6 +765,49 @@ def randperm(
             key_set, n, generator, dtype, layout, device, pin_memory,
         )
     except Exception as error: _refuse(error, "randperm", locals()); raise
+
+op_multinomial = _define(
+    "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded",))
+op_multinomial_out = _define(
+    "aten::multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
+    ("nondeterministic_seeded",))
+def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
+    """Indices drawn with the probabilities that a row's elements are proportional to.
+
+    Args:
+        input: (*).
+        num_samples: int.
+        replacement: bool, default False.
+        generator: generator, optional.
+        out: Tensor that takes the result, optional.
+    Native: native/random.py. Matches torch.multinomial.
+
+    >>> gt.multinomial(gt.tensor([0.0, 3.0, 0.0]), 2, replacement=True)
+    tensor([1, 1])"""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("multinomial", out)._keys & keep
+            return op_multinomial_out.table[key_set](
+                key_set, input, num_samples, replacement, generator, out,
+            )
+        return op_multinomial.table[key_set](
+            key_set, input, num_samples, replacement, generator,
+        )
+    except Exception as error: _refuse(error, "multinomial", locals()); raise
+
+def Tensor_multinomial(self, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with the probabilities that a row's elements are proportional to. See
+    gt.multinomial."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_multinomial.table[key_set](
+            key_set, self, num_samples, replacement, generator,
+        )
+    except Exception as error: _refuse(error, "multinomial", locals()); raise
 
 op_bernoulli = _define(
     "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",

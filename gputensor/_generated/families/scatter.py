@@ -376,6 +376,13 @@ def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
         )
     except Exception as error: _refuse(error, "scatter_reduce", locals()); raise
 
+def call_scatter_reduce_two(self, dim, index, src, reduce, include_self=True):
+    include, keep = _state.get()
+    key_set = (self._keys | index._keys | src._keys | include) & keep
+    return op_scatter_reduce_two.table[key_set](
+        key_set, self, dim, index, src, reduce, include_self,
+    )
+
 op_scatter_reduce__two = _define(
     "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)")
 def Tensor_scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):

@@ -187,3 +187,8 @@ def Tensor_topk(self, k, dim=-1, largest=True, sorted=True):
         key_set = (self._keys | include) & keep
         return Results_topk(op_topk.table[key_set](key_set, self, k, dim, largest, sorted))
     except Exception as error: _refuse(error, "topk", locals()); raise
+
+def call_topk(self, k, dim=-1, largest=True, sorted=True):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_topk.table[key_set](key_set, self, k, dim, largest, sorted)

@@ -188,6 +188,11 @@ def Tensor_polygamma(self, n):
         return op_polygamma.table[key_set](key_set, n, self)
     except Exception as error: _refuse(error, "polygamma", locals()); raise
 
+def call_polygamma(n, self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_polygamma.table[key_set](key_set, n, self)
+
 op_special_polygamma = _define(
     "aten::special_polygamma(int n, Tensor self) -> Tensor",
     ("pointwise",))
@@ -552,10 +557,16 @@ def call_special_xlog1py(self, other):
 
 op_special_zeta = _define(
     "aten::special_zeta(Tensor self, Tensor other) -> Tensor",
-    ("pointwise",), numbers=("other",))
+    ("pointwise",), numbers=("self", "other",))
 op_special_zeta_out = _define(
     "aten::special_zeta.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
+op_special_zeta_self_scalar = _define(
+    "aten::special_zeta.self_scalar(Scalar self, Tensor other) -> Tensor",
+    ("pointwise",))
+op_special_zeta_self_scalar_out = _define(
+    "aten::special_zeta.self_scalar_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 op_special_zeta_other_scalar = _define(
     "aten::special_zeta.other_scalar(Tensor self, Scalar other) -> Tensor",
     ("pointwise",))
@@ -566,8 +577,7 @@ def special_zeta(input, other, *, out=None):
     """Hurwitz's zeta function of input and other.
 
     Args:
-        input: (*), promoted to a common dtype, integers and bool to the default float; not
-            complex.
+        input: (*) or number, broadcast with the others.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
@@ -576,9 +586,12 @@ def special_zeta(input, other, *, out=None):
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.zeta."""
     try:
         try:
-            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+            key_set = (
+                (0 if type(input) in NUMBERS else input._keys)
+                | (0 if type(other) in NUMBERS else other._keys)
+            )
         except AttributeError:
-            key_set, input, other = _coerced(input, other)
+            key_set, input, other = _coerced_either(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         if out is not None:
@@ -1585,6 +1598,21 @@ op_special_multigammaln = _define("aten::special_multigammaln(Tensor self, int p
 op_special_multigammaln_out = _define(
     "aten::special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)")
 special_multigammaln = mvlgamma
+
+op_polygamma_ = _define("aten::polygamma_(Tensor(a!) self, int n) -> Tensor(a!)")
+def Tensor_polygamma_(self, n):
+    """The n-th derivative of digamma, in place.
+
+    Args:
+        self: (*).
+        n: int.
+    Returns: self.
+    Native: native/special.py. Matches torch.Tensor.polygamma_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_polygamma_.table[key_set](key_set, self, n)
+    except Exception as error: _refuse(error, "polygamma_", locals()); raise
 
 op_mvlgamma_ = _define("aten::mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)")
 def Tensor_mvlgamma_(self, p):

@@ -679,6 +679,11 @@ def Tensor_cos(self):
         return op_cos.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "cos", locals()); raise
 
+def call_cos(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_cos.table[key_set](key_set, self)
+
 op_cos_ = _define("aten::cos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_cos_(self):
     """In place: Cosine of each element. See gt.cos."""
@@ -1618,6 +1623,11 @@ def Tensor_sin(self):
         key_set = (self._keys | include) & keep
         return op_sin.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "sin", locals()); raise
+
+def call_sin(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sin.table[key_set](key_set, self)
 
 op_sin_ = _define("aten::sin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sin_(self):

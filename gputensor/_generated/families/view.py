@@ -52,6 +52,11 @@ def call_view(self, size):
     key_set = (self._keys | include) & keep
     return op_view.table[key_set](key_set, self, size)
 
+def call_view_dtype(self, dtype):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_view_dtype.table[key_set](key_set, self, dtype)
+
 op_view_copy = _define("aten::view_copy(Tensor self, SymInt[] size) -> Tensor", ("view_copy",))
 op_view_copy_out = _define(
     "aten::view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",

@@ -23,6 +23,13 @@ def install() -> None:
         _operators.diff_out, "CompositeExplicitAutograd", _forms.out(_operators.diff), counts,
         refuses_out,
     )
+    impl(_operators.gradient_scalarint, "CompositeImplicitAutograd", native.gradient)
+    impl(_operators.gradient_scalararray, "CompositeImplicitAutograd", native.gradient)
+    impl(_operators.gradient_array, "CompositeImplicitAutograd", native.gradient_array)
+    impl(_operators.gradient_scalarrayint, "CompositeImplicitAutograd", native.gradient)
+    impl(_operators.gradient_scalarrayarray, "CompositeImplicitAutograd", native.gradient)
+    impl(_operators.gradient_tensorarrayint, "CompositeImplicitAutograd", native.gradient)
+    impl(_operators.gradient_tensorarray, "CompositeImplicitAutograd", native.gradient)
     impl(_operators.trapezoid_x, "CompositeImplicitAutograd", native.trapezoid_x)
     impl(_operators.trapezoid_dx, "CompositeImplicitAutograd", native.trapezoid_dx)
     impl(

@@ -3,12 +3,18 @@
 
 from ...autograd.formulas import copy_backward, zeros_like
 from ...autograd.node import Node as _Node
-from ...makers.rows import counts, impl, passes
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, passes, refuses_out
 from ...native import copy as native
 from .. import operators as _operators
 
 
 def install() -> None:
+    impl(_operators.copy, "CompositeExplicitAutograd", native.copy, CopyBackward0)
+    impl(
+        _operators.copy_out, "CompositeExplicitAutograd", _forms.out(_operators.copy), counts,
+        refuses_out,
+    )
     impl(_operators.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
     impl(_operators._copy_from, "", None, passes)
     impl(_operators._copy_from_and_resize, "", None, passes)
@@ -26,8 +32,8 @@ def install() -> None:
     impl(_operators.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
 
 
-class CopyBackwards(_Node):
-    """Of copy_."""
+class CopyBackward0(_Node):
+    """Of copy."""
     __slots__ = ("saved_src_dtype", "saved_src_device")
 
     def keep(node, self, src, non_blocking):
@@ -42,6 +48,11 @@ class CopyBackwards(_Node):
         if to_src is not None:
             grad_src = copy_backward(grad, node.saved_src_dtype, node.saved_src_device)
         return grad_self, grad_src
+
+
+class CopyBackwards(CopyBackward0):
+    """Of copy_."""
+    __slots__ = ()
 
 
 class CloneBackward0(_Node):

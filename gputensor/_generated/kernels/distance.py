@@ -2,7 +2,7 @@
 """What is registered for the operators of native/distance.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    cdist_backward, norm_backward, pdist_backward, renorm_backward,
+    cdist_backward, euclidean_dist_backward, norm_backward, pdist_backward, renorm_backward,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -74,6 +74,14 @@ def install() -> None:
     impl(
         _operators.renorm_out, "CompositeExplicitAutograd", _forms.out(_operators.renorm), counts,
         refuses_out,
+    )
+    impl(
+        _operators._euclidean_dist, "CompositeExplicitAutograd", native._euclidean_dist,
+        EuclideanDistBackward0,
+    )
+    impl(
+        _operators._euclidean_dist_out, "CompositeExplicitAutograd",
+        _forms.out(_operators._euclidean_dist), counts, refuses_out,
     )
     impl(
         _operators.cdist, "CompositeImplicitAutograd", native.cdist, casts(CPU="fp32", CUDA="fp32"),
@@ -248,6 +256,34 @@ class RenormBackward0(_Node):
 
     def release(node):
         node.saved_self = _FREED
+
+
+class EuclideanDistBackward0(_Node):
+    """Of _euclidean_dist."""
+    __slots__ = ("saved_x1", "saved_x2", "saved_result")
+    saved = ("saved_x1", "saved_x2", "saved_result")
+
+    def keep(node, x1, x2):
+        node.saved_x1 = _save(x1)
+        node.saved_x2 = _save(x2)
+
+    def backward(node, grad):
+        to_x1, to_x2 = node.edges
+        grad_x1 = grad_x2 = None
+        if to_x1 is not None:
+            x1 = node.saved_x1.unpack(node)
+            x2 = node.saved_x2.unpack(node)
+            result = node.saved_result.unpack(node)
+            grad_x1 = euclidean_dist_backward(grad, x1, x2, result)
+        if to_x2 is not None:
+            x1 = node.saved_x1.unpack(node)
+            x2 = node.saved_x2.unpack(node)
+            result = node.saved_result.unpack(node)
+            grad_x2 = euclidean_dist_backward(grad.mT, x2, x1, result.mT)
+        return grad_x1, grad_x2
+
+    def release(node):
+        node.saved_x1 = node.saved_x2 = node.saved_result = _FREED
 
 
 class CdistForwardBackward0(_Node):

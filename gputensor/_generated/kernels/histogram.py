@@ -47,4 +47,9 @@ def install() -> None:
         _operators._histogramdd_from_bin_tensors_out, "CompositeExplicitAutograd",
         _forms.out(_operators._histogramdd_from_bin_tensors), counts, refuses_out,
     )
+    impl(_operators.histogramdd_int_bins, "CompositeImplicitAutograd", native.histogramdd_int_bins)
+    impl(
+        _operators.histogramdd_TensorList_bins, "CompositeImplicitAutograd",
+        native.histogramdd_TensorList_bins,
+    )
     impl(_operators.histogramdd, "CompositeImplicitAutograd", native.histogramdd)

@@ -219,6 +219,16 @@ def install() -> None:
         _operators.linalg_matrix_norm_str_ord_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_matrix_norm_str_ord), counts, refuses_out,
     )
+    impl(_operators.linalg_norm, "CompositeImplicitAutograd", native.linalg_norm)
+    impl(
+        _operators.linalg_norm_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_norm),
+        counts, refuses_out,
+    )
+    impl(_operators.linalg_norm_ord_str, "CompositeImplicitAutograd", native.linalg_norm_ord_str)
+    impl(
+        _operators.linalg_norm_ord_str_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_norm_ord_str), counts, refuses_out,
+    )
     impl(_operators.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond)
     impl(
         _operators.linalg_cond_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_cond),

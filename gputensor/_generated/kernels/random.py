@@ -127,6 +127,14 @@ def install() -> None:
         native.randint_like_generator, passes,
     )
     impl(
+        _operators.randint_like_Tensor, "CompositeExplicitAutograd", native.randint_like_Tensor,
+        passes,
+    )
+    impl(
+        _operators.randint_like_Tensor_generator, "CompositeExplicitAutograd",
+        native.randint_like_Tensor_generator, passes,
+    )
+    impl(
         _operators.randint_like_low_dtype, "CompositeExplicitAutograd",
         native.randint_like_low_dtype, passes,
     )
@@ -146,6 +154,11 @@ def install() -> None:
     impl(
         _operators.randperm_generator_out, "CompositeExplicitAutograd",
         native.randperm_generator_out, counts, refuses_out,
+    )
+    impl(_operators.multinomial, "CompositeExplicitAutograd", native.multinomial, passes)
+    impl(
+        _operators.multinomial_out, "CompositeExplicitAutograd", _forms.out(_operators.multinomial),
+        counts, refuses_out,
     )
     impl(_operators.bernoulli, "CompositeExplicitAutograd", native.bernoulli, BernoulliBackward0)
     impl(

@@ -80,6 +80,8 @@ def install() -> None:
     forwards(_operators.special_xlog1py_other_scalar_out, _operators.special_xlog1py_out)
     bind(_operators.special_zeta, native.functional, "zeta", SpecialZetaBackward0)
     bind(_operators.special_zeta_out, native.out, "zeta", counts, refuses_out)
+    forwards(_operators.special_zeta_self_scalar, _operators.special_zeta)
+    forwards(_operators.special_zeta_self_scalar_out, _operators.special_zeta_out)
     forwards(_operators.special_zeta_other_scalar, _operators.special_zeta)
     forwards(_operators.special_zeta_other_scalar_out, _operators.special_zeta_out)
     bind(_operators.special_entr, native.functional, "entr", SpecialEntrBackward0)
@@ -427,6 +429,7 @@ def install() -> None:
     )
     forwards(_operators.special_multigammaln, _operators.mvlgamma)
     forwards(_operators.special_multigammaln_out, _operators.mvlgamma_out)
+    impl(_operators.polygamma_, "CompositeImplicitAutograd", native.polygamma_)
     impl(_operators.mvlgamma_, "CompositeImplicitAutograd", native.mvlgamma_)
 
 
