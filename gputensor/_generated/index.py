@@ -117,9 +117,10 @@ select_int slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_s
 unsafe_split_with_sizes complex_view: _conj _neg_view complex imag real view_as_real factory:
 empty_like empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros
 ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace
-logspace random: bernoulli__float dropout exponential_ native_dropout native_dropout_backward
-uniform_ copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype
-join: block_diag broadcast_tensors cartesian_prod cat meshgrid_indexing repeat
+logspace random: alpha_dropout alpha_dropout_ bernoulli__float dropout dropout_ exponential_
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout
+native_dropout_backward uniform_ copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item
+to_device to_dtype join: block_diag broadcast_tensors cartesian_prod cat meshgrid_indexing repeat
 repeat_interleave_Tensor repeat_interleave_self_int stack rearrange: channel_shuffle col2im im2col
 pixel_shuffle pixel_unshuffle roll triangle: diag_embed triu pad: constant_pad_nd pad
 reflection_pad1d reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward

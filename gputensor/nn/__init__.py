@@ -20,14 +20,16 @@ from .modules.norm import (
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
     InstanceNorm3d, LayerNorm, RMSNorm,
 )  # fmt: skip
+from .modules.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from .parameter import Buffer, Parameter
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "Conv1d", "Conv2d",
     "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
-    "EmbeddingBag", "GroupNorm", "Identity", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
-    "LayerNorm", "Linear", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "PReLU",
-    "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "Sequential", "Transformer",
-    "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer", "functional", "init", "utils", *_of_functions,
+    "EmbeddingBag", "GRU", "GRUCell", "GroupNorm", "Identity", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "LSTM", "LSTMCell", "LayerNorm", "Linear", "Module", "ModuleDict",
+    "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "ParameterDict", "ParameterList",
+    "RMSNorm", "RNN", "RNNCell", "Sequential", "Transformer", "TransformerDecoder",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "functional",
+    "init", "utils", *_of_functions,
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from .cases import Case, Recorded
 def function(name: str) -> Any:
     """`gt.linalg.det` of `linalg.det`; a method where there is no function; None if neither."""
     found: Any = gt
-    for part in name.split("."):
+    for part in name.removeprefix("torch.").split("."):
         found = getattr(found, part, None)
     if found is None or isinstance(found, type) or not callable(found):
         found = getattr(gt.Tensor, name, None)

@@ -239,6 +239,60 @@ def test_multihead_attention(options: dict[str, Any], batches: str) -> None:
                 near(found[1], wanted[1])
 
 
+LAYERS = [
+    ("RNN", {"nonlinearity": "relu"}),
+    ("RNN", {"bias": False, "batch_first": True}),
+    ("LSTM", {"num_layers": 2, "bidirectional": True}),
+    ("LSTM", {"proj_size": 2, "num_layers": 2, "batch_first": True}),
+    ("GRU", {"num_layers": 2, "bidirectional": True, "batch_first": True}),
+    ("RNNCell", {"nonlinearity": "relu"}),
+    ("LSTMCell", {"bias": False}),
+    ("GRUCell", {}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize(("name", "options"), LAYERS, ids=str)
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("begun", [False, True])
+def test_recurrent(name: str, options: dict[str, Any], alone: bool, begun: bool) -> None:
+    """Results, last states and gradients, from states of one's own too."""
+    torch.manual_seed(0)
+    theirs, ours = (getattr(m, name)(3, 4, **options) for m in (torch.nn, gt.nn))
+    assert repr(ours) == repr(theirs)
+    state = {key: value.numpy().copy() for key, value in theirs.state_dict().items()}
+    assert list(ours.state_dict()) == list(state)
+    ours.load_state_dict(state)
+    given = torch.randn(5, 3) if alone else torch.randn(2, 5, 3)
+    if "Cell" in name:
+        given = given[0]
+    hx: Any = None
+    if begun:
+        found = theirs(given)
+        last = found if "Cell" in name else found[1]
+        hx = [torch.randn(x.shape) for x in (last if isinstance(last, tuple) else [last])]
+    x, y = given.clone().requires_grad_(), gt.from_numpy(given.numpy()).requires_grad_()
+    also = [] if hx is None else [tuple(hx) if "LSTM" in name else hx[0]]
+    of_ours = [] if hx is None else [[gt.from_numpy(h.numpy()) for h in hx]]
+    wanted = flat(theirs(x, *also))
+    found = flat(ours(y, *[tuple(h) if "LSTM" in name else h[0] for h in of_ours]))
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        near(a, b)
+    sum((a * a).sum() for a in wanted).backward()
+    sum((a * a).sum() for a in found).backward()
+    near(y.grad, x.grad)
+    for (key, p), (other, q) in zip(ours.named_parameters(), theirs.named_parameters()):
+        assert key == other
+        near(p.grad, q.grad)
+
+
+def flat(results: Any) -> list[Any]:
+    if not isinstance(results, tuple):
+        return [results]
+    return [x for result in results for x in flat(result)]
+
+
 def test_an_embedding_bag() -> None:
     theirs, ours = (m.EmbeddingBag(10, 3, mode="sum", padding_idx=2) for m in (torch.nn, gt.nn))
     ours.load_state_dict({"weight": theirs.weight.detach().numpy()})

@@ -207,7 +207,7 @@ ROWS = [
         ),
         **_KIND,
     ),
-    Row(
+    Row(  # PyTorch's reads grad_out as if it lay as input does, whatever its strides
         "native_group_norm_backward",
         [
             S(T(2, 4, 2), T(2, 4, 2), T(2, 2), T(2, 2), _WEIGHT, 2, 4, 2, 2, _ALL),

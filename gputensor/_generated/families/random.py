@@ -959,6 +959,11 @@ def dropout_(input, p, train):
         return op_dropout_.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "dropout_", locals()); raise
 
+def call_dropout_(self, p, train):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_dropout_.table[key_set](key_set, self, p, train)
+
 op_feature_dropout = _define(
     "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
     ("nondeterministic_seeded",))
@@ -975,6 +980,11 @@ def feature_dropout(input, p, train):
         key_set = (input._keys | include) & keep
         return op_feature_dropout.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "feature_dropout", locals()); raise
+
+def call_feature_dropout(input, p, train):
+    include, keep = _state.get()
+    key_set = (input._keys | include) & keep
+    return op_feature_dropout.table[key_set](key_set, input, p, train)
 
 op_feature_dropout_ = _define(
     "aten::feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
@@ -994,6 +1004,11 @@ def feature_dropout_(input, p, train):
         return op_feature_dropout_.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "feature_dropout_", locals()); raise
 
+def call_feature_dropout_(self, p, train):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_feature_dropout_.table[key_set](key_set, self, p, train)
+
 op_alpha_dropout = _define(
     "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
     ("nondeterministic_seeded",))
@@ -1010,6 +1025,11 @@ def alpha_dropout(input, p, train):
         key_set = (input._keys | include) & keep
         return op_alpha_dropout.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "alpha_dropout", locals()); raise
+
+def call_alpha_dropout(input, p, train):
+    include, keep = _state.get()
+    key_set = (input._keys | include) & keep
+    return op_alpha_dropout.table[key_set](key_set, input, p, train)
 
 op_alpha_dropout_ = _define(
     "aten::alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
@@ -1029,6 +1049,11 @@ def alpha_dropout_(input, p, train):
         return op_alpha_dropout_.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "alpha_dropout_", locals()); raise
 
+def call_alpha_dropout_(self, p, train):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_alpha_dropout_.table[key_set](key_set, self, p, train)
+
 op_feature_alpha_dropout = _define(
     "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
     ("nondeterministic_seeded",))
@@ -1045,6 +1070,11 @@ def feature_alpha_dropout(input, p, train):
         key_set = (input._keys | include) & keep
         return op_feature_alpha_dropout.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "feature_alpha_dropout", locals()); raise
+
+def call_feature_alpha_dropout(input, p, train):
+    include, keep = _state.get()
+    key_set = (input._keys | include) & keep
+    return op_feature_alpha_dropout.table[key_set](key_set, input, p, train)
 
 op_feature_alpha_dropout_ = _define(
     "aten::feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
@@ -1063,3 +1093,8 @@ def feature_alpha_dropout_(input, p, train):
         key_set = (input._keys | include) & keep
         return op_feature_alpha_dropout_.table[key_set](key_set, input, p, train)
     except Exception as error: _refuse(error, "feature_alpha_dropout_", locals()); raise
+
+def call_feature_alpha_dropout_(self, p, train):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_feature_alpha_dropout_.table[key_set](key_set, self, p, train)

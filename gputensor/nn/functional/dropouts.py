@@ -14,6 +14,21 @@ __all__ = [
 ]  # fmt: skip
 
 
+# By name: what gives a new tensor, and what writes to its input.
+_FORMS: dict[str, tuple[Any, Any]] = {
+    "dropout": (lambda *a: calls.dropout(*a), lambda *a: calls.dropout_(*a)),
+    "alpha_dropout": (lambda *a: calls.alpha_dropout(*a), lambda *a: calls.alpha_dropout_(*a)),
+    "feature_dropout": (
+        lambda *a: calls.feature_dropout(*a),
+        lambda *a: calls.feature_dropout_(*a),
+    ),
+    "feature_alpha_dropout": (
+        lambda *a: calls.feature_alpha_dropout(*a),
+        lambda *a: calls.feature_alpha_dropout_(*a),
+    ),
+}
+
+
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Each element zero with probability p, the others divided by 1 - p; input without training."""
     return _dropped("dropout", input, p, training, inplace)
@@ -57,8 +72,7 @@ def feature_alpha_dropout(
 def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     if not isinstance(input, Tensor):
         raise errors.not_a_tensor(op, "input", "a Tensor", input)
-    form = f"{op}_" if flag(op, "inplace", inplace) else op
-    drop: Any = getattr(calls, form)
+    drop = _FORMS[op][flag(op, "inplace", inplace)]
     made: Tensor = drop(input, p, flag(op, "training", training))
     return made
 

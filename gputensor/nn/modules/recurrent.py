@@ -1,0 +1,297 @@
+"""RNN, LSTM and GRU, and a step of each: RNNCell, LSTMCell, GRUCell.
+
+A layer projects all of its input at once; what is left for each step is made of operators, so that
+every device has it and derivatives of any order follow. There are no packed sequences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..._generated.functions import cat, empty, stack, zeros
+from ...core import errors
+from ...tensor.tensor import Tensor
+from .. import functional as F, init
+from ..parameter import Parameter
+from .module import Module
+
+# What goes from one step to the next: the hidden state, and the cell's of an LSTM.
+State = tuple[Tensor, ...]
+
+
+def _rnn_tanh(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
+    return ((of_input + of_hidden).tanh(),)
+
+
+def _rnn_relu(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
+    return ((of_input + of_hidden).relu(),)
+
+
+def _lstm(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
+    i, f, g, o = (of_input + of_hidden).chunk(4, -1)
+    cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
+def _gru(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
+    (r, z, n), (hidden_r, hidden_z, hidden_n) = of_input.chunk(3, -1), of_hidden.chunk(3, -1)
+    new = (n + (r + hidden_r).sigmoid() * hidden_n).tanh()
+    return (new + (z + hidden_z).sigmoid() * (state[0] - new),)
+
+
+class _Kind(Module):
+    """What layers and cells share. gates: rows of the weights for each hidden number."""
+
+    gates: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        raise NotImplementedError
+
+    def _learnt(self, name: str, *sizes: int, device: Any, dtype: Any) -> None:
+        self.register_parameter(name, Parameter(empty(sizes, device=device, dtype=dtype)))
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _nonlinear(self) -> Callable[[Tensor, Tensor, State], State]:
+        if self.nonlinearity not in ("tanh", "relu"):
+            rule = "be 'tanh' or 'relu'"
+            raise errors.must(type(self).__name__, "nonlinearity", rule, self.nonlinearity)
+        return _rnn_tanh if self.nonlinearity == "tanh" else _rnn_relu
+
+    def _checked(self, input: Tensor, ndims: tuple[int, ...]) -> None:
+        name = type(self).__name__
+        if not isinstance(input, Tensor):
+            raise errors.not_a_tensor(name, "input", "a Tensor", input)
+        if input.ndim not in ndims or input.shape[-1] != self.input_size:
+            rule = f"have {' or '.join(map(str, ndims))} dimensions, the last of {self.input_size}"
+            raise errors.wrong_shape(name, "input", rule, input)
+
+    def _begin(self, hx: Any, sizes: list[tuple[int, ...]], like: Tensor) -> State:
+        """The first states: as given, or zeros."""
+        if hx is None:
+            return tuple([zeros(s, dtype=like.dtype, device=like.device) for s in sizes])
+        given = (hx,) if self.states == 1 else tuple(hx)
+        for x, wanted in zip(given, sizes, strict=True):
+            if tuple(x.shape) != wanted:
+                raise errors.wrong_shape(type(self).__name__, "hx", f"have sizes {wanted}", x)
+        return given
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+class _Layers(_Kind):
+    """Layers one above the other, each over all steps, in both directions if bidirectional.
+
+    weight_ih_l0 (gates * hidden, input), weight_hh_l0 (gates * hidden, hidden), bias_ih_l0 and
+    bias_hh_l0; with `_reverse` for the other direction; weight_hr_l0 (proj_size, hidden).
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
+        proj_size: int = 0, device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        name = type(self).__name__
+        for arg, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if value < 1:
+                raise errors.must(name, arg, "be positive", value)
+        if not 0 <= dropout <= 1:
+            raise errors.must(name, "dropout", "be in [0, 1]", dropout)
+        if not 0 <= proj_size < hidden_size or proj_size and self.states == 1:
+            rule = "be less than hidden_size, and 0 but for an LSTM"
+            raise errors.must(name, "proj_size", rule, proj_size)
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        rows, out = self.gates * hidden_size, proj_size or hidden_size
+        made: Any = {"device": device, "dtype": dtype}
+        for layer, end in self._directions():
+            inside = out * (1 + bidirectional) if layer else input_size
+            self._learnt(f"weight_ih_l{layer}{end}", rows, inside, **made)
+            self._learnt(f"weight_hh_l{layer}{end}", rows, out, **made)
+            for kind in ("ih", "hh") if bias else ():
+                self._learnt(f"bias_{kind}_l{layer}{end}", rows, **made)
+            if proj_size:
+                self._learnt(f"weight_hr_l{layer}{end}", out, hidden_size, **made)
+        self.reset_parameters()
+
+    def _directions(self) -> list[tuple[int, str]]:
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        return [(layer, end) for layer in range(self.num_layers) for end in ends]
+
+    def flatten_parameters(self) -> None:
+        """Nothing: the weights need not lie behind one another."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        """The last layer's hidden state of each step, and the last states of all layers.
+
+        Args: input: (L, N, H), (N, L, H) with batch_first, or (L, H). hx: (layers, N, hidden),
+            zeros unless given; of an LSTM a pair of them.
+        """
+        self._checked(input, (2, 3))
+        is_alone, swaps = input.ndim == 2, self.batch_first and input.ndim == 3
+        x = input.unsqueeze(1) if is_alone else input.transpose(0, 1) if swaps else input
+        if is_alone and hx is not None:
+            hx = hx.unsqueeze(1) if self.states == 1 else tuple([s.unsqueeze(1) for s in hx])
+        count, batch = len(self._directions()), x.shape[1]
+        out = self.proj_size or self.hidden_size
+        sizes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
+        begun, last = self._begin(hx, sizes, x), []
+        for at, (layer, end) in enumerate(self._directions()):
+            if not end:
+                below, found = x, []
+            made, state = self._over(below, tuple([s[at] for s in begun]), f"_l{layer}{end}")
+            found.append(made)
+            last.append(state)
+            if end or not self.bidirectional:
+                x = found[0] if len(found) == 1 else cat(found, -1)
+                if self.dropout and layer < self.num_layers - 1:
+                    x = F.dropout(x, self.dropout, self.training)
+        states = [stack(of) for of in zip(*last)]
+        if is_alone:
+            x, states = x.squeeze(1), [s.squeeze(1) for s in states]
+        x = x.transpose(0, 1) if swaps else x
+        return x, states[0] if self.states == 1 else tuple(states)
+
+    def _over(self, x: Tensor, state: State, name: str) -> tuple[Tensor, State]:
+        """One layer in one direction: its hidden states, and the last state."""
+        weight, project = getattr(self, f"weight_hh{name}"), None
+        shifts = [
+            getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
+        ]
+        if self.proj_size:
+            project = getattr(self, f"weight_hr{name}")
+        steps = F.linear(x, getattr(self, f"weight_ih{name}"), shifts[0]).unbind(0)
+        step, made = self._step(), []
+        is_reverse = name.endswith("_reverse")
+        for of_input in reversed(steps) if is_reverse else steps:
+            state = step(of_input, F.linear(state[0], weight, shifts[1]), state)
+            if project is not None:
+                state = (F.linear(state[0], project), *state[1:])
+            made.append(state[0])
+        if not made:
+            raise errors.wrong_shape(type(self).__name__, "input", "have a step", x)
+        return stack(made[::-1] if is_reverse else made), state
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False,
+                 "dropout": 0.0, "bidirectional": False}  # fmt: skip
+        for name, default in usual.items():
+            value = getattr(self, name)
+            text += f", {name}={value}" if value != default else ""
+        return text
+
+
+class RNN(_Layers):
+    """h = tanh(W x + b + U h + c), or relu."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
+        *args: Any, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
+        self.nonlinearity = nonlinearity
+        self._nonlinear()
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        return self._nonlinear()
+
+
+class LSTM(_Layers):
+    """Long short-term memory: gates decide what a cell takes, keeps and shows."""
+
+    gates, states = 4, 2
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        return _lstm
+
+
+class GRU(_Layers):
+    """Gated recurrent unit: gates decide what of the state stays."""
+
+    gates = 3
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        return _gru
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+class _Cell(_Kind):
+    """One step: weight_ih, weight_hh, bias_ih, bias_hh as a layer has them."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = self.gates * hidden_size
+        made: Any = {"device": device, "dtype": dtype}
+        self._learnt("weight_ih", rows, input_size, **made)
+        self._learnt("weight_hh", rows, hidden_size, **made)
+        for name in ("bias_ih", "bias_hh"):
+            if bias:
+                self._learnt(name, rows, **made)
+            else:
+                self.register_parameter(name, None)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """The next state, of (N, H) or (H)."""
+        self._checked(input, (1, 2))
+        sizes = [(*tuple(input.shape)[:-1], self.hidden_size)] * self.states
+        state = self._begin(hx, sizes, input)
+        of_input = F.linear(input, self.weight_ih, self.bias_ih)
+        made = self._step()(of_input, F.linear(state[0], self.weight_hh, self.bias_hh), state)
+        return made[0] if self.states == 1 else made
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        text += "" if self.bias else ", bias=False"
+        kind = getattr(self, "nonlinearity", "tanh")
+        return text if kind == "tanh" else f"{text}, nonlinearity={kind}"
+
+
+class RNNCell(_Cell):
+    """A step of RNN."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+        self._nonlinear()
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        return self._nonlinear()
+
+
+class LSTMCell(_Cell):
+    """A step of LSTM."""
+
+    gates, states = 4, 2
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        return _lstm
+
+
+class GRUCell(_Cell):
+    """A step of GRU."""
+
+    gates = 3
+
+    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+        return _gru
