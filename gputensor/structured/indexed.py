@@ -107,7 +107,8 @@ class Places:
         if high >= size or low < (-size if self.wraps else 0):
             got = high if high >= size else low
             raise errors.index_out_of_range(self.op, got, dim, size, self.wraps)
-        return index + size * (index < 0)
+        found: np.ndarray[Any, Any] = index + size * (index < 0)
+        return found
 
 
 class Walk:

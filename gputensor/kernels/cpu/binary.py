@@ -248,7 +248,7 @@ def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[.
     return of
 
 
-_logaddexp_of = {
+_logaddexp_of: dict[Any, Callable[..., Any]] = {
     np.logaddexp: _from_the_larger(np.logaddexp, np.exp, 1.0),
     np.logaddexp2: _from_the_larger(np.logaddexp2, np.exp2, 1 / np.log(2.0)),
 }
@@ -325,7 +325,7 @@ def _threshold(
     def loop(grad: Any, x: Any, threshold: Any, out: np.ndarray | None = None) -> np.ndarray:
         grad, x = _entered(grad, common, compute), _entered(x, common, compute)
         at = cast.number(threshold, compute.np)
-        kept = where(ufunc(x.astype(compute.np, copy=False), at), zero, grad)
+        kept: np.ndarray = where(ufunc(x.astype(compute.np, copy=False), at), zero, grad)
         if out is None:
             return kept
         np.copyto(out, kept, casting="unsafe")

@@ -188,7 +188,7 @@ def _products_of_lanes(array: np.ndarray, compute: np.dtype) -> np.ndarray:
     lanes = 1 << (n.bit_length() // 2 + 1)
     whole = n // lanes * lanes
     rows = array[..., :whole].reshape(*array.shape[:-1], n // lanes, lanes)
-    found = np.multiply.reduce(rows, -2, compute)
+    found: np.ndarray = np.multiply.reduce(rows, -2, compute)
     if whole < n:
         head = found[..., : n - whole]
         np.multiply(head, array[..., whole:], head, casting="unsafe")

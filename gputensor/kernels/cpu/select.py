@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_LANES = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_LANES: dict[int, np.dtype[Any]] = {n: np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
 # Below this many elements np.where is the quicker one.
 _FROM = 2048
 
