@@ -75,6 +75,10 @@ def masked_fill__Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) ->
 def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     given = _value(self, value)
     self, mask = _broadcast("masked_fill", self, mask)
+    of = self._geometry
+    if of.is_contiguous and mask._geometry.is_contiguous and of.dtype is given._geometry.dtype:
+        if mask._geometry.dtype is bool_ and not given._geometry.ndim and of.ndim:
+            return calls.where_self(mask, given, self)
     return _filled("masked_fill", calls.clone(self, formats.contiguous_format), mask, given)
 
 

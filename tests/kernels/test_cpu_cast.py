@@ -106,3 +106,11 @@ def test_numbers_follow_the_rules_for_arrays(dst):
 def test_an_array_of_the_right_dtype_is_itself():
     given = np.arange(3)
     assert cast.convert(given, int64.np) is given
+
+
+def test_f16_by_its_bits_is_numpys_cast():
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for x in (every, every[::-1], every.reshape(256, 256).T, every[np.isfinite(every)], every[:9]):
+        found, expected = cast.widened(x), x.astype(np.float32)
+        assert found.dtype == np.float32
+        assert (found.view(np.uint32) == expected.view(np.uint32)).all()

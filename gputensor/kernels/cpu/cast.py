@@ -31,6 +31,9 @@ _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
+# Of f16: elements from which on bits are quicker; what stays of a shifted word; 2 to the difference
+# of the biases; twice the bits of infinity.
+_MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
 def converter(src: dtype, dst: dtype) -> Converter | None:
@@ -80,6 +83,23 @@ def _truncate(value: float, to: np.dtype) -> int:
     if value >= _TWO_63:
         return _LAST
     return max(int(value), -_LAST - 1) if value > -_TWO_63 else -_LAST - 1
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """An f16 array as f32, by its bits: NumPy casts one element at a time, at twice the cost."""
+    if array.size < _MANY:
+        return array.astype(_float32)
+    bits = array.view(np.int16)
+    # sign, exponent and fraction in f32's places; then the exponent's bias, by an exact product
+    wide = bits.astype(_int32)
+    np.left_shift(wide, 13, wide)
+    np.bitwise_and(wide, _KEPT, wide)
+    found: np.ndarray = wide.view(_float32)
+    np.multiply(found, _BIAS, found)
+    if np.left_shift(bits, 1).view(np.uint16).max() >= _INFINITE:
+        outside = (bits & 0x7C00) == 0x7C00  # infinity and NaN
+        found[outside] = array[outside].astype(_float32)
+    return found
 
 
 # --- arrays -------------------------------------------------------------------------------------

@@ -169,7 +169,10 @@ def entered_in(x: Any, common: np.dtype, compute: np.dtype) -> Any:
     """An input as what is computed in; an array of another dtype is rounded to the common one."""
     if not isinstance(x, np.ndarray):
         return cast.number(x, compute)
-    return cast.convert(cast.convert(x, common), compute)
+    entered = cast.convert(x, common)
+    if entered.dtype == float16.np and compute == float32.np:
+        return cast.widened(entered)
+    return cast.convert(entered, compute)
 
 
 def _param(x: Any, compute: np.dtype) -> Any:

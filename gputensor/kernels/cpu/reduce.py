@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype
+from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype, float16, float32
 from ...runtime import cpu
 from . import cast, quiet
 
@@ -49,6 +49,13 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         return _in_blocks(one, one, loop, out.np)
     ends = {"nansum": "sum"}.get(op, op)
     whole = bind_whole(ends, compute, compute, out)
+    if given is float16 and compute is float32:
+        kept = bind_whole(op, compute, compute, out, numel)
+        loop = lambda array, *args: kept(cast.widened(array), *args)  # noqa: E731
+        wide = bind_whole("sum" if op == "mean" else op, compute, compute, compute)
+        block = lambda array, *args: wide(cast.widened(array), *args)  # noqa: E731
+        last = _divided(compute.np, numel) if op == "mean" else whole
+        return _in_blocks(loop, block, last, compute.np)
     if op == "mean":
         sums = bind_whole("sum", given, compute, compute)
         return _in_blocks(loop, sums, _divided(compute.np, numel), compute.np)
@@ -113,7 +120,8 @@ def _widened(loop: Loop) -> Loop:
     def wide(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        out[...] = loop(array.astype(np.float32), axes, None, None, keepdims)
+        wide = cast.widened(array) if array.dtype == np.float16 else array.astype(np.float32)
+        out[...] = loop(wide, axes, None, None, keepdims)
         return out
 
     return wide
