@@ -249,6 +249,11 @@ def Tensor_relu_(self):
         return op_relu_.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "relu_", locals()); raise
 
+def call_relu_(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_relu_.table[key_set](key_set, self)
+
 op_acos = _define("aten::acos(Tensor self) -> Tensor", ("core", "pointwise",))
 op_acos_out = _define(
     "aten::acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",

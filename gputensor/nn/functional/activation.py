@@ -11,7 +11,9 @@ from ...tensor.tensor import Tensor
 
 __all__ = [
     "celu",
+    "celu_",
     "elu",
+    "elu_",
     "gelu",
     "glu",
     "gumbel_softmax",
@@ -19,13 +21,18 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "leaky_relu",
+    "leaky_relu_",
     "logsigmoid",
     "mish",
     "prelu",
     "relu6",
+    "relu_",
     "rrelu",
+    "rrelu_",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "softplus",
@@ -34,6 +41,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
 ]
 
 
@@ -161,8 +169,8 @@ def rrelu(
     """Each element; times a slope between lower and upper where it is negative."""
     _tensor("rrelu", input)
     if flag("rrelu", "inplace", inplace):
-        made = calls.rrelu(input, lower, upper, training, None)
-        return calls.copy_(input, made, False)
+        made = calls.rrelu(calls.clone(input), lower, upper, training, None)
+        return calls.copy_(input, made, False)  # its derivative reads what input was
     return calls.rrelu(input, lower, upper, training, None)
 
 
@@ -224,6 +232,53 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     if flag("threshold", "inplace", inplace):
         return calls.threshold_(input, threshold, value)
     return calls.threshold(input, threshold, value)
+
+
+# --- in place -------------------------------------------------------------------------------------
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu in place."""
+    return celu(input, alpha, True)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu in place."""
+    return elu(input, alpha, True)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """hardtanh in place."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """leaky_relu in place."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """relu in place."""
+    _tensor("relu_", input)
+    return calls.relu_(input)
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Tensor:
+    """rrelu in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """selu in place."""
+    return selu(input, True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """threshold in place."""
+    _tensor("threshold_", input)
+    return calls.threshold_(input, threshold, value)
 
 
 def _tensor(op: str, input: Any) -> None:
