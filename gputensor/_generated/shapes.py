@@ -1607,6 +1607,24 @@ def records_TTVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTVVC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e):
+        if e._autograd is not None:
+            check_constant(operator, 4, e)
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        keep(node, a, b, c, d, e)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
@@ -1866,6 +1884,24 @@ def records_TVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TVVC(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if d._autograd is not None:
+            check_constant(operator, 3, d)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
         if a._autograd is None or (node := record(kind, a)) is None:
@@ -2065,6 +2101,21 @@ def casts_TCVVOV(operator, fixed, is_widest):
             a = cast(a, to, device)
             key_set = (a._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TCVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
         finally:
             put(before)
     return kernel
@@ -2446,6 +2497,21 @@ def casts_TVV(operator, fixed, is_widest):
             a = cast(a, to, device)
             key_set = (a._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVC(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel

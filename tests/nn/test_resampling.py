@@ -71,3 +71,27 @@ def test_places_that_are_no_numbers_lie_outside() -> None:
 def test_words_of_grid_sample(options: Any) -> None:
     with pytest.raises(errors.ArgumentValueError, match="must be one of"):
         F.grid_sample(gt.ones(1, 1, 3, 3), gt.zeros(1, 1, 1, 2), **options)
+
+
+def test_unpooling_takes_back_what_pooling_took() -> None:
+    x = gt.tensor([[[3.0, 1.0, 2.0, 5.0, 4.0, 0.0]]])
+    kept, at = F.max_pool1d(x, 2, return_indices=True)
+    assert F.max_unpool1d(kept, at, 2).tolist() == [[[3.0, 0.0, 0.0, 5.0, 4.0, 0.0]]]
+    assert F.max_unpool1d(kept, at, 2, output_size=(7,)).shape == (1, 1, 7)
+    with pytest.raises(errors.ArgumentValueError, match="must be 1 sizes nearer to"):
+        F.max_unpool1d(kept, at, 2, output_size=(9,))
+    with pytest.raises(errors.IndexRangeError):
+        F.max_unpool1d(kept, at + 100, 2)
+
+
+def test_fractional_pooling_draws_where_its_windows_are() -> None:
+    x = gt.arange(64.0).view(1, 8, 8)
+    gt.manual_seed(0)
+    pooled = [F.fractional_max_pool2d(x, 2, output_ratio=0.7) for _ in range(8)]
+    assert {tuple(made.shape) for made in pooled} == {(1, 5, 5)}
+    assert any(not gt.equal(pooled[0], other) for other in pooled[1:])
+    for options in ({}, {"output_size": 2, "output_ratio": 0.5}):
+        with pytest.raises(errors.ArgumentValueError, match="'output_size' must be given, or"):
+            F.fractional_max_pool2d(x, 2, **options)
+    with pytest.raises(errors.ArgumentValueError, match="'output_ratio' must be between"):
+        F.fractional_max_pool2d(x, 2, output_ratio=1.5)

@@ -147,3 +147,50 @@ def test_affine_grid(sizes: tuple[int, ...], align: bool) -> None:
     found = gt.nn.functional.affine_grid(gt.from_numpy(theta), sizes, align)
     np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-12, 1e-12)
     assert found.stride() == wanted.stride()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 3, 2.5, float("inf"), -float("inf")])
+def test_lp_pool(count: int, p: float) -> None:
+    for stride, is_positive in ((None, True), (1, True), (None, False)):
+        given = np.random.default_rng(count).normal(size=(2, 3, *(6,) * count))
+        given = abs(given) if is_positive else given
+        given[0] = 0
+        x, y = (
+            torch.from_numpy(given.copy()).requires_grad_(),
+            gt.from_numpy(given).requires_grad_(),
+        )
+        wanted = getattr(torch.nn.functional, f"lp_pool{count}d")(x, p, 2, stride, True)
+        found = getattr(gt.nn.functional, f"lp_pool{count}d")(y, p, 2, stride, True)
+        wanted.sum().backward()
+        found.sum().backward()
+        np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), 1e-12)
+        np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_windows_and_places_that_are_given(count: int, dtype: str) -> None:
+    """fractional_max_pool and its gradient, and what max_unpool makes of their places."""
+    random, name = np.random.default_rng(count), f"fractional_max_pool{count}d"
+    theirs, our = torch.ops.aten, gt.ops.aten
+    for _ in range(10):
+        sizes = [*random.integers(1, 4, 2).tolist(), *random.integers(3, 9, count).tolist()]
+        kernel = random.integers(1, 3, count).tolist()
+        out = [int(random.integers(1, n - k + 1)) for n, k in zip(sizes[2:], kernel)]
+        x = torch.from_numpy(random.normal(size=sizes)).to(getattr(torch, dtype))
+        at = torch.from_numpy(random.uniform(0, 0.99, (*sizes[:2], count))).to(x.dtype)
+        wanted = getattr(theirs, name)(x, kernel, out, at)
+        found = getattr(our, name)(ours(x), kernel, out, ours(at))
+        near(found[0], wanted[0])
+        assert np.array_equal(found[1].numpy(), wanted[1].numpy())
+        indices = gt.from_numpy(wanted[1].numpy())
+        grad = torch.from_numpy(random.normal(size=[*sizes[:2], *out])).to(x.dtype)
+        wanted_grad = getattr(theirs, f"{name}_backward")(grad, x, kernel, out, wanted[1])
+        given = (ours(grad), ours(x), kernel, out, indices)
+        near(getattr(our, f"{name}_backward")(*given), wanted_grad)
+        more = ((2,) * 3, (0,) * 3) if count == 3 else ()
+        unpooled = getattr(theirs, f"max_unpool{count}d")(wanted[0], wanted[1], sizes[2:], *more)
+        made = getattr(our, f"max_unpool{count}d")(found[0], indices, sizes[2:], *more)
+        if len(set(wanted[1].flatten().tolist())) == wanted[1].numel():  # else one of them wins
+            near(made, unpooled)

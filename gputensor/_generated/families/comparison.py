@@ -693,6 +693,11 @@ def Tensor_logical_or(self, other):
         return op_logical_or.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "logical_or", locals()); raise
 
+def call_logical_or(self, other):
+    include, keep = _state.get()
+    key_set = (self._keys | other._keys | include) & keep
+    return op_logical_or.table[key_set](key_set, self, other)
+
 op_logical_or_ = _define(
     "aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))

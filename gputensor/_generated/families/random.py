@@ -73,6 +73,11 @@ def rand(
         )
     except Exception as error: _refuse(error, "rand", locals()); raise
 
+def call_rand(size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+
 op_rand_like = _define(
     "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))

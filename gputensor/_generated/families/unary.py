@@ -1565,6 +1565,11 @@ def Tensor_sign(self):
         return op_sign.table[key_set](key_set, self)
     except Exception as error: _refuse(error, "sign", locals()); raise
 
+def call_sign(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sign.table[key_set](key_set, self)
+
 op_sign_ = _define("aten::sign_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sign_(self):
     """In place: -1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""

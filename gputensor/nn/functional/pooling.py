@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..._generated import calls
@@ -11,8 +12,9 @@ from ...tensor.tensor import Tensor
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "fractional_max_pool2d", "fractional_max_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d",
     "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
-    "max_pool3d_with_indices",
+    "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
 
 
@@ -157,3 +159,150 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     sizes = _sizes("adaptive_max_pool3d", input, output_size, 3)
     found = calls.adaptive_max_pool3d(input, sizes)
     return found if return_indices else found[0]
+
+
+def _numbers(op: str, arg: str, value: Any, count: int) -> list[Any]:
+    """One for each dimension."""
+    found = list(value) if isinstance(value, (list, tuple)) else [value] * count
+    if len(found) != count:
+        raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
+    return found
+
+
+def _fractional(
+    count: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any,
+    return_indices: bool, samples: Tensor | None,
+) -> Any:  # fmt: skip
+    op = f"fractional_max_pool{count}d"
+    if (output_size is None) is (output_ratio is None):
+        rule = "be given, or output_ratio instead, and not both"
+        raise errors.wrong_value(op, "output_size", rule, output_size)
+    if input.ndim not in (count + 1, count + 2):
+        raise errors.wrong_shape(op, "input", f"have {count + 1} or {count + 2} dimensions", input)
+    if output_size is None:
+        ratios = _numbers(op, "output_ratio", output_ratio, count)
+        if not all(0 < ratio < 1 for ratio in ratios):
+            raise errors.wrong_value(op, "output_ratio", "be between 0 and 1", output_ratio)
+        output_size = [int(n * ratio) for n, ratio in zip(input.shape[-count:], ratios)]
+    if samples is None:
+        planes = (1, *input.shape)[-count - 2 : -count]
+        samples = calls.rand((*planes, count), input.dtype, None, input.device, None)
+    pool = calls.fractional_max_pool2d if count == 2 else calls.fractional_max_pool3d
+    found = pool(
+        input, _numbers(op, "kernel_size", kernel_size, count),
+        _numbers(op, "output_size", output_size, count), samples,
+    )  # fmt: skip
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    return_indices: bool = False, _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """Maxima of windows at random places, as many as output_size or a ratio of the input's says."""
+    return _fractional(
+        2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+
+
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    return_indices: bool = False, _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """Maxima of windows at random places, as many as output_size or a ratio of the input's says."""
+    return _fractional(
+        3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+
+
+def _lp(count: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil: bool) -> Tensor:
+    op = f"lp_pool{count}d"
+    kernel = _numbers(op, "kernel_size", kernel_size, count)
+    if math.isinf(p):
+        pool = (max_pool1d, max_pool2d, max_pool3d)[count - 1]
+        found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
+        return found if p > 0 else -found
+    mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
+    # no other number, but the gradient of a sum of 0 is 0
+    mean = calls.sign(mean) * calls.relu(calls.abs(mean))
+    return (mean * math.prod(kernel)) ** (1 / p)
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The root of the sum of powers norm_type over each window."""
+    return _lp(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The root of the sum of powers norm_type over each window."""
+    return _lp(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The root of the sum of powers norm_type over each window."""
+    return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _unpooled(
+    count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> tuple[list[int], list[int], list[int]]:
+    """(sizes of the result, stride, padding); sizes given must be such as the pool may have had."""
+    op = f"max_unpool{count}d"
+    kernel = _numbers(op, "kernel_size", kernel_size, count)
+    steps = _numbers(op, "stride", kernel if stride in (None, []) else stride, count)
+    pads = _numbers(op, "padding", padding, count)
+    if input.ndim not in (count + 1, count + 2):
+        raise errors.wrong_shape(op, "input", f"have {count + 1} or {count + 2} dimensions", input)
+    least = [
+        (n - 1) * s + k - 2 * p for n, s, k, p in zip(input.shape[-count:], steps, kernel, pads)
+    ]
+    if output_size is None:
+        return least, steps, pads
+    sizes = list(output_size)
+    sizes = sizes[2:] if len(sizes) == count + 2 else sizes
+    if len(sizes) != count or not all(
+        m - s < n < m + s for n, m, s in zip(sizes, least, steps)
+    ):  # fmt: skip
+        rule = f"be {count} sizes nearer to {least} than the stride {steps}"
+        raise errors.wrong_value(op, "output_size", rule, tuple(output_size))
+    return sizes, steps, pads
+
+
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:  # fmt: skip
+    """Elements where indices of max_pool1d say, and zeros between."""
+    sizes, _, _ = _unpooled(1, input, kernel_size, stride, padding, output_size)
+    made = calls.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*sizes, 1])
+    return made.squeeze(-1)
+
+
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:  # fmt: skip
+    """Elements where indices of max_pool2d say, and zeros between.
+
+    >>> x, at = gt.tensor([[[5.0]]]), gt.tensor([[[3]]])
+    >>> gt.nn.functional.max_unpool2d(x, at, 2)
+    tensor([[[0., 0.],
+             [0., 5.]]])
+    """
+    sizes, _, _ = _unpooled(2, input, kernel_size, stride, padding, output_size)
+    return calls.max_unpool2d(input, indices, sizes)
+
+
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:  # fmt: skip
+    """Elements where indices of max_pool3d say, and zeros between."""
+    sizes, steps, pads = _unpooled(3, input, kernel_size, stride, padding, output_size)
+    return calls.max_unpool3d(input, indices, sizes, steps, pads)

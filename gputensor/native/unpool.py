@@ -1,0 +1,204 @@
+"""Pooling whose windows or places other tensors name: max_unpool, and fractional_max_pool.
+
+Made of gathers and scatters, which refuse what lies outside a plane.
+Source: aten/src/ATen/native/MaxUnpooling.cpp and FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors, memory_format as formats
+from ..structured import arguments
+from ..tensor.base import suggest_memory_format
+from ..tensor.tensor import Tensor
+from .norm import cast, check_floating, wide
+
+Sizes = tuple[int, ...]
+
+
+def _planes(x: Tensor, count: int) -> Tensor:
+    """With one dimension in place of the last ones."""
+    sizes = x._geometry.sizes
+    before = sizes[: len(sizes) - count]
+    return calls.reshape(x, (*before, prod(sizes[len(before) :])))
+
+
+def _check_planes(op: str, x: Tensor, count: int) -> None:
+    check_floating(op, self=x)
+    if x._geometry.ndim not in (count + 1, count + 2):
+        rule = f"have {count + 1} dimensions, or {count + 2} with samples"
+        raise errors.wrong_shape(op, "self", rule, x)
+    if 0 in x._geometry.sizes[x._geometry.ndim - count - 1 :]:
+        raise errors.wrong_shape(op, "self", "have no size 0 but of the samples", x)
+
+
+def _check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
+    if indices._geometry.dtype is not dtypes.int64:
+        raise errors.wrong_dtype(op, "indices", "be int64", indices)
+    if indices._geometry.sizes != like._geometry.sizes:
+        rule = f"have the sizes {list(like._geometry.sizes)} of {arg}"
+        raise errors.wrong_shape(op, "indices", rule, indices)
+    if indices._device is not like._device:
+        raise errors.mixed_devices(op, like, arg, indices, "indices")
+
+
+# --- unpooling ------------------------------------------------------------------------------------
+
+
+def _unpooled(op: str, count: int, self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
+    _check_planes(op, self, count)
+    _check_indices(op, indices, self, "self")
+    out = arguments.sizes(op, output_size, "output_size")
+    if len(out) != count:
+        raise errors.must(op, "output_size", f"have {count} entries", out)
+    given = self._geometry.sizes
+    before = given[: len(given) - count]
+    zeros = calls.new_zeros(self, (*before, prod(out)))
+    made = zeros
+    if 0 not in (*given, *out):
+        made = calls.scatter_src(zeros, -1, _planes(indices, count), _planes(self, count))
+    made = calls.reshape(made, (*before, *out))
+    is_kept = count == 2 and len(given) == 4
+    form = suggest_memory_format(self) if is_kept else formats.contiguous_format
+    return calls.contiguous(made, form)
+
+
+def max_unpool2d(key_set: int, self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
+    return _unpooled("max_unpool2d", 2, self, indices, output_size)
+
+
+def max_unpool3d(
+    key_set: int, self: Tensor, indices: Tensor, output_size: Any, stride: Any, padding: Any
+) -> Tensor:
+    op = "max_unpool3d"
+    for arg, value, least in (("stride", stride, 1), ("padding", padding, None)):
+        found = arguments.ints(op, arg, value)
+        if len(found) not in (1, 3):
+            raise errors.must(op, arg, "be one int or 3", found)
+        if least is not None and min(found) < least:
+            raise errors.must(op, arg, "be positive", found)
+    return _unpooled(op, 3, self, indices, output_size)
+
+
+# --- windows at random places ---------------------------------------------------------------------
+
+
+def _windows(
+    count: int, self: Tensor, kernel_size: Any, output_size: Any, samples: Tensor
+) -> tuple[Sizes, Sizes]:
+    op = f"fractional_max_pool{count}d"
+    _check_planes(op, self, count)
+    kernel = arguments.ints(op, "kernel_size", kernel_size)
+    out = arguments.sizes(op, output_size, "output_size")
+    for arg, value in (("kernel_size", kernel), ("output_size", out)):
+        if len(value) != count:
+            raise errors.must(op, arg, f"have {count} entries", value)
+    if min(kernel) < 1:
+        raise errors.must(op, "kernel_size", "be positive", kernel)
+    given = self._geometry.sizes
+    for n, k, m in zip(given[-count:], kernel, out):
+        if m + k - 1 > n - (count == 3):
+            rule = f"have room for {list(out)} windows of {list(kernel)}"
+            raise errors.wrong_shape(op, "self", rule, self)
+    if samples._geometry.dtype is not self._geometry.dtype:
+        rule = f"have self's dtype {self._geometry.dtype.short}"
+        raise errors.wrong_dtype(op, "random_samples", rule, samples)
+    if samples._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", samples, "random_samples")
+    batch, channels = (1, *given)[-count - 2 : -count]
+    wanted = samples._geometry.sizes
+    if len(wanted) != 3 or wanted[0] < batch or wanted[1:] != (channels, count):
+        rule = f"have sizes {[batch, channels, count]}"
+        raise errors.wrong_shape(op, "random_samples", rule, samples)
+    return kernel, out
+
+
+def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
+    """Where each of m windows begins, by a number from 0 to 1 for each plane; (..., m)."""
+    if m == 1:
+        return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
+    # a quotient of self's dtype, as are the products
+    step = calls.div_Tensor(calls.new_full(sample, (), n - k), m - 1)
+    sample = calls.unsqueeze(sample, -1)
+    i = calls.arange(m - 1, sample._geometry.dtype, None, sample._device, None)
+    made = cast((i + sample) * step, dtypes.int64) - cast(sample * step, dtypes.int64)
+    last = calls.new_full(made, (*made._geometry.sizes[:-1], 1), n - k)
+    return calls.cat([made, last], -1)
+
+
+def _pooled(
+    count: int, self: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor
+) -> tuple[Tensor, Tensor]:
+    kernel, out = _windows(count, self, kernel_size, output_size, random_samples)
+    given = self._geometry.sizes
+    before, inner = given[: len(given) - count], given[len(given) - count :]
+    if 0 in (*before, *out):
+        empty = calls.new_empty(self, (*before, *out))
+        return empty, calls.new_empty(self, (*before, *out), dtypes.int64)
+    samples = calls.slice_Tensor(random_samples, 0, 0, before[0] if len(before) == 2 else 1, 1)
+    first: Any = 0
+    for d, (n, k, m) in enumerate(zip(inner, kernel, out)):
+        # two dimensions have theirs in the order of width and height
+        sample = calls.select_int(samples, -1, d if count == 3 else count - 1 - d)
+        ones = [1] * (count - 1 - d)
+        first = first * n + calls.reshape(_begins(sample, n, k, m), (*before, *[1] * d, m, *ones))
+    flat = calls.reshape(first, (*before, prod(out)))
+    x = _planes(self, count)
+    values = calls.new_full(self, flat._geometry.sizes, float("-inf"))
+    indices = flat
+    for tap in product(*map(range, kernel)):
+        step = 0
+        for n, t in zip(inner, tap):
+            step = step * n + t
+        at = flat + step
+        now = calls.gather(x, -1, at)
+        better = calls.logical_or(now > values, calls.ne_Tensor(now, now))
+        values, indices = (
+            calls.where_self(better, now, values),
+            calls.where_self(better, at, indices),
+        )
+    return calls.reshape(values, (*before, *out)), calls.reshape(indices, (*before, *out))
+
+
+def _scattered(
+    count: int, grad_output: Tensor, self: Tensor, output_size: Any, indices: Tensor
+) -> Tensor:
+    op = f"fractional_max_pool{count}d_backward"
+    _check_planes(op, self, count)
+    _check_indices(op, indices, grad_output, "grad_output")
+    given = self._geometry.sizes
+    wanted = (*given[: len(given) - count], *arguments.sizes(op, output_size, "output_size"))
+    if grad_output._geometry.sizes != wanted:
+        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
+    zeros = calls.new_zeros(_planes(wide(self), count), _planes(self, count)._geometry.sizes)
+    made = zeros
+    if 0 not in wanted:
+        grads = _planes(wide(grad_output), count)
+        made = calls.scatter_add(zeros, -1, _planes(indices, count), grads)
+    return calls.reshape(cast(made, self._geometry.dtype), given)
+
+
+def fractional_max_pool2d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
+    return _pooled(2, *args)
+
+
+def fractional_max_pool3d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
+    return _pooled(3, *args)
+
+
+def fractional_max_pool2d_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
+    indices: Tensor,
+) -> Tensor:  # fmt: skip
+    return _scattered(2, grad_output, self, output_size, indices)
+
+
+def fractional_max_pool3d_backward(
+    key_set: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
+    indices: Tensor,
+) -> Tensor:  # fmt: skip
+    return _scattered(3, grad_output, self, output_size, indices)
