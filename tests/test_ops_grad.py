@@ -42,7 +42,8 @@ def _is_differentiable(op: Any) -> bool:
 DIFFERENTIABLE = [
     row
     for row in CALLABLE
-    if any(
+    if not row.checked_by
+    and any(
         _is_differentiable(op) and (op.kind == "functional" or _writes(row))
         for op in OPS_OF[row.name]
     )

@@ -30,6 +30,7 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "nll_loss2d_backward": lambda: calls.nll_loss2d_backward,
     "multi_margin_loss_backward": lambda: calls.multi_margin_loss_backward,
     "multilabel_margin_loss_backward": lambda: calls.multilabel_margin_loss_backward,
+    "_ctc_loss_backward": lambda: calls._ctc_loss_backward,
     "mse_loss_backward": lambda: calls.mse_loss_backward,
     "smooth_l1_loss_backward": lambda: calls.smooth_l1_loss_backward,
     "huber_loss_backward": lambda: calls.huber_loss_backward,

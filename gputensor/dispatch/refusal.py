@@ -50,8 +50,27 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
             continue  # left out: another overload does without it
         if not any(fit(value) for fit in fits):
             raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
+    _refuse_together(op, overloads, given)
     if not isinstance(given.get("requires_grad", False), int):
         raise errors.wrong_type(op, "requires_grad", "be a bool", given["requires_grad"]) from None
+
+
+def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any]) -> None:
+    """Name what one overload cannot take beside arguments that only that one takes."""
+    unfit = []
+    for operator in overloads:
+        places = {n: _place(n, given) for n in _arguments([operator])}
+        wrong = [
+            (name, fit.type, given[place])
+            for name, (fit,) in _arguments([operator]).items()
+            if (place := places[name]) is not None and not fit(given[place])
+        ]
+        if not wrong:
+            return
+        unfit.append(wrong)
+    if len(unfit) > 1:
+        name, kind, value = min(unfit, key=len)[-1]
+        raise errors.unfit(op, name, [kind], value) from None
 
 
 def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: dict[str, str]) -> None:

@@ -15,6 +15,8 @@ from .modules.conv import (
 from .modules.functional import *  # noqa: F403
 from .modules.functional import __all__ as _of_functions
 from .modules.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear, PReLU
+from .modules.loss import *  # noqa: F403
+from .modules.loss import __all__ as _losses
 from .modules.module import Module
 from .modules.norm import (
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
@@ -31,5 +33,5 @@ __all__ = [
     "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "ParameterDict", "ParameterList",
     "RMSNorm", "RNN", "RNNCell", "Sequential", "Transformer", "TransformerDecoder",
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "functional",
-    "init", "utils", *_of_functions,
+    "init", "utils", *_losses, *_of_functions,
 ]  # fmt: skip

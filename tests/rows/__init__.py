@@ -78,6 +78,7 @@ class Row:
     positive: it has no derivative at negative numbers. domain: sizes of the numbers at which it is
         differentiated.
     like: another row, whose loop it shares; so it needs few samples, and no long ones.
+    checked_by: the test that checks its derivative, where differences of its own would not tell.
     refuses_expanded: an expanded `self` must not be written to.
     no_meta: why it cannot be called on the meta device. needs_backend: no device of ours has it.
     dtypes: that it takes, for operators whose YAML entry does not say.
@@ -107,6 +108,7 @@ class Row:
         "like",
         "takes_expanded",
         "numbers_meet",
+        "checked_by",
     )
 
     def __init__(
@@ -117,7 +119,7 @@ class Row:
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
         zeros_equal: bool = False, refuses_expanded: bool = False, rule: Any = None,
         positive: bool = False, domain: tuple[float, float] = (0.3, 1.7), like: str = "",
-        takes_expanded: bool = False, numbers_meet: bool = False,
+        takes_expanded: bool = False, numbers_meet: bool = False, checked_by: str = "",
     ) -> None:  # fmt: skip
         assert why or not (ulp or device_ulp), f"{name}: a tolerance needs its reason"
         assert samples or needs_backend, name
@@ -128,6 +130,7 @@ class Row:
         self.zeros_equal, self.refuses_expanded, self.rule = zeros_equal, refuses_expanded, rule
         self.positive, self.domain, self.like = positive, domain, like
         self.takes_expanded, self.numbers_meet = takes_expanded, numbers_meet
+        self.checked_by = checked_by
 
     def __repr__(self) -> str:
         return self.name

@@ -20,10 +20,10 @@ from ...tensor.tensor import Tensor
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
-    "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
-    "linear_cross_entropy", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
-    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss",
-    "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss",
+    "kl_div", "l1_loss", "linear_cross_entropy", "margin_ranking_loss", "mse_loss",
+    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
+    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
@@ -115,6 +115,28 @@ def linear_cross_entropy(
         ignore_index=-100 if ignore_index is None else ignore_index,
         label_smoothing=label_smoothing,
     )  # fmt: skip
+
+
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """Minus the log-probability of all alignments of each text to its steps.
+
+    Args:
+        log_probs: (T, N, C) or (T, C), from log_softmax; float32 or float64.
+        targets: (N, S) or texts one behind another, classes but the blank.
+        input_lengths, target_lengths: (N), integers in a tensor, tuple or list.
+        reduction: "mean" is that of the losses by the lengths of their texts.
+        zero_infinity: 0, and no gradient, for texts that cannot be aligned.
+    """
+    _tensors("ctc_loss", log_probs=log_probs, targets=targets)
+    number = _reduction("ctc_loss", reduction)
+    given = (input_lengths, target_lengths)
+    if all(isinstance(x, Tensor) for x in given):
+        return calls.ctc_loss_Tensor(log_probs, targets, *given, blank, number, zero_infinity)
+    listed = [x.reshape(-1).tolist() if isinstance(x, Tensor) else x for x in given]
+    return calls.ctc_loss_IntList(log_probs, targets, *listed, blank, number, zero_infinity)
 
 
 # --- of differences -------------------------------------------------------------------------------

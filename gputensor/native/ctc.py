@@ -1,0 +1,266 @@
+"""Connectionist temporal classification: the loss of all alignments of a text to steps in time.
+
+The states of an alignment are a text's labels with blanks between and around them, 2 S + 1 in all;
+log_alpha[n, t, s] is the logarithm of the probability of all that is aligned up to the step t and
+state s. A whole batch takes each step at once; states that a shorter text lacks have probability 0.
+The gradient is that of the inputs of log_softmax, whose sum along the classes is 0, as in PyTorch;
+behind log_softmax it is the same. Where a step cannot be, its share is 0 and not NaN.
+Source: aten/src/ATen/native/LossCTC.cpp; A. Graves et al., Connectionist Temporal Classification,
+2006.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.device import CPU
+from ..core.dtype import INTEGER
+from ..core.geometry import contiguous_geometry
+from ..structured import arguments, library
+from ..tensor.make import over_array
+from ..tensor.tensor import Tensor
+from .criterion import MEAN, check_reduction, reduced
+
+Lengths = tuple[int, ...]
+
+BY_LIBRARY = True
+
+
+def _lengths(op: str, arg: str, given: Any, count: int, most: int) -> Lengths:
+    found = arguments.ints(op, arg, given)
+    if len(found) != count:
+        raise errors.must(op, arg, f"have a length for each of {count} samples", given)
+    if not all(0 <= n <= most for n in found):
+        raise errors.must(op, arg, f"hold lengths in [0, {most}]", given)
+    return found
+
+
+def _checked(
+    op: str, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int
+) -> tuple[Lengths, Lengths]:
+    given, labels = log_probs._geometry, targets._geometry
+    if given.dtype not in (dtypes.float32, dtypes.float64):
+        raise errors.wrong_dtype(op, "log_probs", "be f32 or f64", log_probs)
+    if given.ndim != 3 or not given.numel:
+        rule = "have three dimensions, (steps, samples, classes), none of size 0"
+        raise errors.wrong_shape(op, "log_probs", rule, log_probs)
+    steps, count, classes = given.sizes
+    if labels.dtype.category != INTEGER:
+        raise errors.wrong_dtype(op, "targets", "hold classes as integers", targets)
+    if targets._device is not log_probs._device:
+        raise errors.mixed_devices(op, log_probs, "log_probs", targets, "targets")
+    if labels.ndim not in (1, 2) or labels.ndim == 2 and labels.sizes[0] != count:
+        rule = f"be ({count}, longest), or texts one behind another"
+        raise errors.wrong_shape(op, "targets", rule, targets)
+    if not 0 <= blank < classes:
+        raise errors.must(op, "blank", f"be in [0, {classes - 1}]", blank)
+    spans = _lengths(op, "input_lengths", input_lengths, count, steps)
+    texts = _lengths(op, "target_lengths", target_lengths, count, labels.sizes[-1])
+    if labels.ndim == 1 and sum(texts) != labels.numel:
+        raise errors.wrong_shape(op, "targets", f"have {sum(texts)} elements in all", targets)
+    if targets._device is CPU:
+        array = targets._get_array()
+        if labels.ndim == 2:
+            array = array[np.arange(labels.sizes[1])[None] < np.array(texts)[:, None]]
+        outside = array[(array < 0) | (array >= classes)]
+        if outside.size:
+            rule, got = f"hold classes in [0, {classes - 1}]", str(outside[0])
+            raise errors.must(op, "targets", rule, errors.Got(got), kind=errors.IndexRangeError)
+    return spans, texts
+
+
+# --- over arrays ----------------------------------------------------------------------------------
+
+
+def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
+    """(label of each state, whether a text has the state, whether the one before may be left out),
+    of sizes (samples, states)."""
+    xp, longest = on.np, max(texts)
+    length = xp.asarray(np.array(texts, np.int64))[:, None]
+    places = xp.arange(longest)[None]
+    if targets.ndim == 1:
+        starts = np.concatenate([[0], np.cumsum(texts)[:-1]]).astype(np.int64)
+        at = xp.minimum(xp.asarray(starts)[:, None] + places, max(len(targets) - 1, 0))
+        picked = targets[at] if len(targets) else xp.zeros(at.shape, np.int64)
+    else:
+        picked = targets[:, :longest]
+    labels = xp.full((len(texts), 2 * longest + 1), blank, np.int64)
+    labels[:, 1::2] = xp.where(places < length, picked, blank)
+    skips = xp.zeros(labels.shape, bool)
+    skips[:, 3::2] = labels[:, 3::2] != labels[:, 1:-2:2]
+    return labels, xp.arange(labels.shape[1])[None] < 2 * length + 1, skips
+
+
+def _emitted(on: Any, logs: Any, labels: Any, is_there: Any) -> Any:
+    """(steps, samples, states): the log-probability of each state's label."""
+    index = on.np.broadcast_to(labels[None], (len(logs), *labels.shape))
+    return on.np.where(is_there[None], on.np.take_along_axis(logs, index, 2), -math.inf)
+
+
+def _added(on: Any, *logs: Any) -> Any:
+    """The logarithm of the sum of exponentials."""
+    xp = on.np
+    largest = xp.maximum(xp.maximum(logs[0], logs[1]), logs[2])
+    base = xp.where(largest == -math.inf, 0, largest)
+    return xp.log(sum([xp.exp(x - base) for x in logs])) + base
+
+
+def _shifted(on: Any, x: Any, by: int) -> Any:
+    """The states `by` before, or behind where it is negative; probability 0 beyond the ends."""
+    made = on.np.full_like(x, -math.inf)
+    if by > 0:
+        made[:, by:] = x[:, :-by]
+    else:
+        made[:, :by] = x[:, -by:]
+    return made
+
+
+def _forward(
+    on: Any, logs: Any, targets: Any, spans: Lengths, texts: Lengths, blank: int
+) -> tuple[Any, Any]:
+    xp = on.np
+    labels, is_there, skips = _states(on, targets, texts, blank)
+    emitted = _emitted(on, logs, labels, is_there)
+    alpha = xp.full(emitted.shape, -math.inf, logs.dtype)
+    alpha[0, :, :2] = emitted[0, :, :2]
+    for t in range(1, len(alpha)):
+        before = alpha[t - 1]
+        skipped = xp.where(skips, _shifted(on, before, 2), -math.inf)
+        alpha[t] = _added(on, before, _shifted(on, before, 1), skipped) + emitted[t]
+    ends = xp.asarray(np.array([max(n - 1, 0) for n in spans]))
+    final = alpha[ends, xp.arange(len(texts))]
+    likely = xp.where(_is_last(on, labels, texts), final, -math.inf)
+    largest = likely.max(1)
+    base = xp.where(largest == -math.inf, 0, largest)
+    loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
+    without = [0.0 if not m else math.inf for m in texts]  # of no steps
+    is_empty = xp.asarray(np.array(spans) == 0)
+    return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
+
+
+def _is_last(on: Any, labels: Any, texts: Lengths) -> Any:
+    """Where an alignment may end: in the last label, or the blank behind it."""
+    last = on.np.asarray(np.array(texts))[:, None] * 2
+    places = on.np.arange(labels.shape[1])[None]
+    return (places == last) | (places == last - 1)
+
+
+def _backward(
+    on: Any, grad: Any, logs: Any, targets: Any, loss: Any, alpha: Any, spans: Lengths,
+    texts: Lengths, blank: int, zero_infinity: bool,
+) -> Any:  # fmt: skip
+    xp = on.np
+    labels, is_there, skips = _states(on, targets, texts, blank)
+    emitted = _emitted(on, logs, labels, is_there)
+    ends = xp.asarray(np.array(spans) - 1)[:, None]
+    first = xp.where(_is_last(on, labels, texts), 0.0, -math.inf).astype(logs.dtype)
+    beta = xp.full(labels.shape, -math.inf, logs.dtype)
+    shares = xp.zeros(emitted.shape, logs.dtype)
+    for t in range(len(logs) - 1, -1, -1):
+        skipped = _shifted(on, xp.where(skips, beta, -math.inf), -2)
+        beta = _added(on, beta, _shifted(on, beta, -1), skipped)
+        beta = xp.where(ends == t, first, beta)  # from here on emits what is behind it
+        both = alpha[:, t] + beta
+        likely = both > -math.inf
+        shares[t] = xp.where(likely, xp.exp(xp.where(likely, both, 0) + loss[:, None]), 0)
+        beta = beta + emitted[t]
+    made = xp.exp(logs)
+    step, row = xp.arange(len(logs))[:, None, None], xp.arange(len(texts))[None, :, None]
+    xp.add.at(made, (step, row, labels[None]), -shares)
+    made = made * grad[None, :, None]
+    if_impossible = 0.0 if zero_infinity else math.nan
+    made = xp.where((loss == math.inf)[None, :, None], if_impossible, made)
+    return xp.where(step <= ends[None], made, 0)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def _ctc_loss(
+    key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any,
+    blank: int, zero_infinity: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    op = "ctc_loss"
+    spans, texts = _checked(op, log_probs, targets, input_lengths, target_lengths, blank)
+    steps, count, _ = log_probs._geometry.sizes
+    of = log_probs._geometry.dtype
+    wanted = (
+        contiguous_geometry((count,), of),
+        contiguous_geometry((count, steps, 2 * max(texts) + 1), of),
+    )
+    loss, alpha = library.call(op, _forward, wanted, log_probs, targets, spans, texts, blank)
+    return loss, alpha
+
+
+def _ctc_loss_backward(
+    key_set: int, grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Any,
+    target_lengths: Any, neg_log_likelihood: Tensor, log_alpha: Tensor, blank: int,
+    zero_infinity: bool,
+) -> Tensor:  # fmt: skip
+    op = "ctc_loss_backward"
+    spans, texts = _checked(op, log_probs, targets, input_lengths, target_lengths, blank)
+    steps, count, _ = log_probs._geometry.sizes
+    for arg, x, sizes in (
+        ("grad", grad, (count,)),
+        ("neg_log_likelihood", neg_log_likelihood, (count,)),
+        ("log_alpha", log_alpha, (count, steps, 2 * max(texts) + 1)),
+    ):
+        if x._geometry.sizes != sizes or x._device is not log_probs._device:
+            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}, beside log_probs", x)
+    wanted = contiguous_geometry(log_probs._geometry.sizes, log_probs._geometry.dtype)
+    return library.call(
+        op, _backward, (wanted,), grad, log_probs, targets, neg_log_likelihood, log_alpha, spans,
+        texts, blank, zero_infinity,
+    )[0]  # fmt: skip
+
+
+def _listed(op: str, arg: str, lengths: Tensor) -> list[int]:
+    """The values, which are waited for."""
+    if lengths._geometry.dtype.category != INTEGER:
+        raise errors.wrong_dtype(op, arg, "hold integers", lengths)
+    found: list[int] = calls.reshape(lengths, (lengths._geometry.numel,)).tolist()
+    return found
+
+
+def _ctc_loss_Tensor(
+    key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int, zero_infinity: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    op = "ctc_loss"
+    return calls._ctc_loss(
+        log_probs, targets, _listed(op, "input_lengths", input_lengths),
+        _listed(op, "target_lengths", target_lengths), blank, zero_infinity,
+    )  # fmt: skip
+
+
+def ctc_loss_IntList(
+    key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any,
+    blank: int = 0, reduction: int = MEAN, zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    check_reduction("ctc_loss", reduction)
+    is_batch = log_probs._geometry.ndim != 2
+    batch = log_probs if is_batch else calls.unsqueeze(log_probs, 1)
+    each = calls._ctc_loss(batch, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        each = calls.where_self(each == math.inf, 0, each)
+    if reduction == MEAN:
+        texts = np.maximum(np.array(target_lengths), 1).astype(each._geometry.dtype.np)
+        return calls.mean(each / over_array(texts).to(each._device))
+    each = reduced("ctc_loss", each, reduction)
+    return each if is_batch or not each._geometry.ndim else calls.squeeze_dim(each, 0)
+
+
+def ctc_loss_Tensor(
+    key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int = 0, reduction: int = MEAN, zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    op = "ctc_loss"
+    return calls.ctc_loss_IntList(
+        log_probs, targets, _listed(op, "input_lengths", input_lengths),
+        _listed(op, "target_lengths", target_lengths), blank, reduction, zero_infinity,
+    )  # fmt: skip

@@ -1,0 +1,76 @@
+"""Losses as modules: what they keep, what they hand on, and those with parameters of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor import nn
+from gputensor.core import errors
+from gputensor.nn import functional as F
+from gputensor.nn.modules import loss as losses
+
+FIXED = [getattr(nn, name) for name in losses.__all__ if hasattr(getattr(nn, name), "function")]
+
+
+def test_not_empty() -> None:
+    assert len(FIXED) > 18
+
+
+@pytest.mark.parametrize("kind", FIXED, ids=lambda kind: kind.__name__)
+def test_options_are_those_of_the_function(kind: Any) -> None:
+    import inspect
+
+    parameters = inspect.signature(getattr(F, kind.function)).parameters
+    for name, default in kind.options.items():
+        assert parameters[name].default == default, name
+    made = kind()
+    assert repr(made) == f"{kind.__name__}()" and not list(made.parameters())
+    if "reduction" in kind.options:
+        assert kind(reduction="sum").reduction == "sum"
+    with pytest.raises(errors.ArgumentTypeError):
+        kind(no_such_option=1)
+
+
+def test_weights_are_buffers() -> None:
+    weight = gt.tensor([1.0, 2.0, 3.0])
+    made = nn.CrossEntropyLoss(weight, label_smoothing=0.1)
+    assert list(made.state_dict()) == ["weight"] and made.double().weight.dtype is gt.float64
+    x, y = gt.rand(4, 3), gt.tensor([0, 2, 1, 1])
+    found = nn.CrossEntropyLoss(weight, label_smoothing=0.1)(x, y)
+    assert found.item() == F.cross_entropy(x, y, weight, label_smoothing=0.1).item()
+    assert not nn.BCEWithLogitsLoss().state_dict()
+
+
+def test_a_linear_layer_and_its_loss() -> None:
+    made = nn.LinearCrossEntropyLoss(4, 3, out_features=(2,), bias=True, reduction="sum")
+    assert list(made.state_dict()) == ["linear.weight", "linear.bias"]
+    x, y = gt.rand(5, 4), gt.from_numpy(np.arange(10).reshape(5, 2) % 3)
+    wanted = F.cross_entropy(made.linear(x).reshape(5, 3, 2), y, reduction="sum")
+    assert made(x, y).item() == pytest.approx(wanted.item(), rel=1e-6)
+    assert "num_classes=3" in repr(made)
+
+
+def test_many_classes_in_clusters() -> None:
+    gt.manual_seed(0)
+    made = nn.AdaptiveLogSoftmaxWithLoss(8, 10, [3, 6], div_value=2.0, head_bias=True)
+    x, y = gt.randn(7, 8), gt.tensor([0, 2, 3, 5, 6, 9, 1])
+    logs = made.log_prob(x)
+    assert np.allclose(logs.exp().sum(1).detach().numpy(), 1, atol=1e-6)
+    output, loss = made(x, y)
+    chosen = logs.gather(1, y.unsqueeze(1)).squeeze(1)
+    assert np.allclose(output.detach().numpy(), chosen.detach().numpy(), atol=1e-6)
+    assert loss.item() == pytest.approx(-chosen.mean().item(), rel=1e-5)
+    assert np.allclose(made(x[0], y[0]).output.item(), output[0].item())
+    loss.backward()
+    assert all(p.grad is not None for p in made.parameters())
+    best = made.predict(x).tolist()
+    for row, (place, whole) in enumerate(zip(best, logs.argmax(1).tolist())):
+        assert place == whole or made.head(x)[row].argmax().item() < 3
+    with pytest.raises(errors.IndexRangeError, match=r"'target_' must hold classes in \[0, 9\]"):
+        made(x, y + 1)
+    with pytest.raises(ValueError, match="'cutoffs' must be ascending"):
+        nn.AdaptiveLogSoftmaxWithLoss(8, 10, [6, 3])
