@@ -1046,6 +1046,24 @@ def multilabel_margin_loss_forward(
 def multilabel_margin_loss_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, is_target: Tensor,
 ) -> Tensor: ...
+def ctc_loss_Tensor(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int = 0, reduction: int = 1, zero_infinity: bool = False,
+) -> Tensor: ...
+def ctc_loss_IntList(
+    log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int],
+    target_lengths: Sequence[int], blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor: ...
+def _ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int],
+    target_lengths: Sequence[int], blank: int = 0, zero_infinity: bool = False,
+) -> tuple[Tensor, Tensor]: ...
+def _ctc_loss_backward(
+    grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int],
+    target_lengths: Sequence[int], neg_log_likelihood: Tensor, log_alpha: Tensor,
+    blank: int, zero_infinity: bool = False,
+) -> Tensor: ...
 def mse_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
 def mse_loss_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: int,

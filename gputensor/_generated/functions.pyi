@@ -378,6 +378,17 @@ def cov(
 def cross(
     input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int = 0, reduction: int = 1, zero_infinity: bool = False,
+) -> Tensor: ...
+@overload
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int],
+    target_lengths: Sequence[int], blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor: ...
 def cummax(
     input: Tensor, dim: int, *, out: Sequence[Tensor] | None = None,
 ) -> _ValuesIndices: ...

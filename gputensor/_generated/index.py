@@ -49,11 +49,11 @@ lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_
 copy flip resolve_conj resolve_neg complex_view: complex conj imag is_conj is_neg polar real
 view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv:
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
-corrcoef cov nanmean std std_mean var var_mean scan: cummax cummin cumprod cumsum logcumsumexp
-calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril
-tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma logit
-mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones
-ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather:
+corrcoef cov nanmean std std_mean var var_mean ctc: ctc_loss scan: cummax cummin cumprod cumsum
+logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed
+diagflat tril tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma
+logit mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like
+ones ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather:
 gather index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy
 index_fill index_put index_reduce put scatter scatter_add scatter_reduce select_scatter
 slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
@@ -183,13 +183,13 @@ histogramdd_int_bins softmax: _log_softmax _log_softmax_backward_data _safe_soft
 _softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss nll_loss nll_loss2d
 nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin:
 multi_margin_loss multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
-multilabel_margin_loss_forward criterion: binary_cross_entropy binary_cross_entropy_backward
-binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss
-huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss
-smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward
-triplet_margin_loss attention: scaled_dot_product_attention norm: batch_norm group_norm
-instance_norm layer_norm native_batch_norm native_group_norm native_group_norm_backward
-native_layer_norm native_layer_norm_backward rms_norm
+multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
+criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
+cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
+margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
+smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
+scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
+native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -497,7 +497,8 @@ _log_softmax.out _log_softmax_backward_data _safe_softmax _softmax _softmax.out
 _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss nll_loss nll_loss2d
 nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin:
 multi_margin_loss multi_margin_loss.out multi_margin_loss_backward multilabel_margin_loss
-multilabel_margin_loss_backward multilabel_margin_loss_forward criterion: binary_cross_entropy
+multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss.Tensor
+_ctc_loss_backward ctc_loss.IntList ctc_loss.Tensor criterion: binary_cross_entropy
 binary_cross_entropy.out binary_cross_entropy_backward binary_cross_entropy_with_logits
 binary_cross_entropy_with_logits.out cosine_embedding_loss hinge_embedding_loss huber_loss
 huber_loss.out huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss.out

@@ -1430,6 +1430,31 @@ def records_TTCOVVC(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTCVVTCVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if g._autograd is not None:
+            check_constant(operator, 6, g)
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and f._autograd is None
+            or (node := record(kind, a, b, f)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        keep(node, a, b, c, d, e, f, g, h, i)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
         if (
@@ -2306,6 +2331,24 @@ def casts_TTTPVVVV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TTTTVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            d = cast(d, to, device)
+            key_set = (a._keys | b._keys | c._keys | d._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TTTV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d):
         device = device_of[key_set & AUTOCAST]
@@ -2417,6 +2460,22 @@ def casts_TTVVVV(operator, fixed, is_widest):
             b = cast(b, to, device)
             key_set = (a._keys | b._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            key_set = (a._keys | b._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g)
         finally:
             put(before)
     return kernel

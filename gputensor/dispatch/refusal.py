@@ -59,12 +59,13 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
     """Name what one overload cannot take beside arguments that only that one takes."""
     unfit = []
     for operator in overloads:
-        places = {n: _place(n, given) for n in _arguments([operator])}
-        wrong = [
-            (name, fit.type, given[place])
-            for name, (fit,) in _arguments([operator]).items()
-            if (place := places[name]) is not None and not fit(given[place])
-        ]
+        wrong = []
+        for name, (fit,) in _arguments([operator]).items():
+            place = _place(name, given)
+            value = None if place is None else given[place]
+            meant = fit.type.has_tensor or not hasattr(value, "_keys")  # for another overload
+            if place is not None and not (meant and fit(value)):
+                wrong.append((name, fit.type, value))
         if not wrong:
             return
         unfit.append(wrong)

@@ -115,5 +115,6 @@ ROWS = [
             )
         ],
         None,
+        checked_by="tests/kernels/test_ctc.py",
     ),
 ]  # fmt: skip

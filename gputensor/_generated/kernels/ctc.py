@@ -71,11 +71,15 @@ class CtcLossBackward0(_Node):
 class CtcLossBackwardBackward0(_Node):
     """Of _ctc_loss_backward."""
     __slots__ = ()
-    inputs = ("grad", "log_probs")
+    inputs = ("grad", "log_probs", "neg_log_likelihood")
 
     def backward(node, grad):
-        to_grad, to_log_probs = node.edges
-        return (
-            None if to_grad is None else not_implemented('_ctc_loss_backward: grad'),
-            None if to_log_probs is None else not_implemented('_ctc_loss_backward: log_probs'),
-        )
+        to_grad, to_log_probs, to_neg_log_likelihood = node.edges
+        grad_grad = grad_log_probs = grad_neg_log_likelihood = None
+        if to_grad is not None:
+            grad_grad = not_implemented('_ctc_loss_backward: grad')
+        if to_log_probs is not None:
+            grad_log_probs = not_implemented('_ctc_loss_backward: log_probs')
+        if to_neg_log_likelihood is not None:
+            grad_neg_log_likelihood = not_implemented('_ctc_loss_backward: neg_log_likelihood')
+        return grad_grad, grad_log_probs, grad_neg_log_likelihood
