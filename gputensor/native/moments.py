@@ -20,8 +20,11 @@ Pair = tuple[Tensor, Tensor]
 # --- variance -------------------------------------------------------------------------------------
 
 
-def _moments(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Pair:
-    """Variance and mean in the dtype that they are computed in."""
+def _moments(
+    op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool, wants_mean: bool = False
+) -> Pair:
+    """Variance and mean in the dtype that they are computed in; the mean lies as the variance does
+    where it is wanted."""
     given = self._geometry
     if given.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
@@ -42,7 +45,9 @@ def _moments(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) ->
         rest = rest * rest
     total = calls.sum_dim_IntList(rest, dims, keepdim) if given.ndim else rest
     spread = total / max(0.0, count - (1 if correction is None else correction))
-    return spread, mean if keepdim or not given.ndim else calls.mean_dim(x, dims, False)
+    if wants_mean and not keepdim and given.ndim:
+        mean = calls.mean_dim(x, dims, False)
+    return spread, mean
 
 
 def _as(x: Tensor, of: dtype) -> Tensor:
@@ -66,14 +71,14 @@ def std_correction(
 def var_mean_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Pair:
-    spread, mean = _moments("var_mean", self, dim, correction, keepdim)
+    spread, mean = _moments("var_mean", self, dim, correction, keepdim, True)
     return _as(spread, self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
 
 
 def std_mean_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Pair:
-    spread, mean = _moments("std_mean", self, dim, correction, keepdim)
+    spread, mean = _moments("std_mean", self, dim, correction, keepdim, True)
     return _as(calls.sqrt(spread), self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
 
 

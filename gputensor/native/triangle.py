@@ -5,6 +5,7 @@ Source of the semantics: aten/src/ATen/native/TriangularOps.cpp and TensorFactor
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,33 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     shift = arguments.integer(op, "diagonal", diagonal)
     rows, columns = shape.sizes[-2:]
     shift = max(-rows, min(shift, columns))
-    row = calls.arange_start_step(
-        shift, shift + rows, 1, dtypes.int64, None, self._device, None
-    )  # fmt: skip
-    column = calls.arange_start_step(0, columns, 1, dtypes.int64, None, self._device, None)
-    mask = keeps(calls.unsqueeze(row, 1), column)
+    if self._device is CPU and rows * columns <= _KEPT:
+        mask = over_array(_mask(op, rows, columns, shift))
+    else:
+        mask = _compared(self, keeps, rows, columns, shift)
     made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     into = operators.where_self_out.redispatch_table[key_set]
     return into(key_set, mask, self, False, made)  # False has the lowest dtype
+
+
+# Elements up to which the mask of a triangle is kept, and how many masks.
+_KEPT, _MASKS = 1 << 20, 8
+
+
+@functools.lru_cache(_MASKS)
+def _mask(op: str, rows: int, columns: int, shift: int) -> np.ndarray:
+    below = np.tri(rows, columns, shift if op == "tril" else shift - 1, bool)
+    return below if op == "tril" else ~below
+
+
+def _compared(self: Tensor, keeps: Any, rows: int, columns: int, shift: int) -> Tensor:
+    row = calls.arange_start_step(
+        shift, shift + rows, 1, dtypes.int64, None, self._device, None
+    )  # fmt: skip
+    column = calls.arange_start_step(0, columns, 1, dtypes.int64, None, self._device, None)
+    found: Tensor = keeps(calls.unsqueeze(row, 1), column)
+    return found
 
 
 def tril_indices(key_set: int, row: int, col: int, offset: int = 0, *options: Any) -> Tensor:

@@ -20,6 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime import cpu
+from . import quiet
+
 # Words drawn at a time, a multiple of the four lanes; they stay in the L2 cache.
 _BLOCK = 1 << 14
 _WORD = 2**64 - 1
@@ -119,11 +122,15 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
     flat = dst.reshape(-1)
     if dst.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
-    words = words_from(seed, offset)
-    for begin in range(0, flat.size, _BLOCK):
-        part = flat[begin : begin + _BLOCK]
+
+    def work(number: int) -> None:
+        part = flat[number * _BLOCK : (number + 1) * _BLOCK]
+        words = words_from(seed, offset + number * (_BLOCK // 4))  # a counter gives four words
         made = make(words.random_raw(part.size + part.size % 2), part.dtype)
         part[...] = made[: part.size]
+
+    count = -(-flat.size // _BLOCK)
+    cpu.share(count, cpu.get_num_threads(), lambda: lambda number: quiet.run(work, number))
 
 
 def words_from(seed: int, offset: int) -> np.random.Philox:
