@@ -143,18 +143,6 @@ def counts_1_of_2(operator):
         return result
     return kernel
 
-def counts_1_of_6(operator):
-    def kernel(key_set, a, b, c, d, e, f):
-        key_set &= BELOW_ADINPLACEORVIEW
-        result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
-        storage = b._storage
-        if storage is not None and b._keys & TRACKED:
-            storage.version += 1
-        else:
-            bump_version(b)
-        return result
-    return kernel
-
 def counts_2_of_3(operator):
     def kernel(key_set, a, b, c):
         key_set &= BELOW_ADINPLACEORVIEW

@@ -64,7 +64,6 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "leaky_relu_backward": lambda: calls.leaky_relu_backward,
     "log_sigmoid_backward": lambda: calls.log_sigmoid_backward,
     "mish_backward": lambda: calls.mish_backward,
-    "rrelu_with_noise_backward": lambda: calls.rrelu_with_noise_backward,
     "sigmoid_backward": lambda: calls.sigmoid_backward,
     "silu_backward": lambda: calls.silu_backward,
     "softplus_backward": lambda: calls.softplus_backward,

@@ -164,15 +164,25 @@ def rrelu_with_noise(
     key_set: int, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool,
     generator: Any,
 ) -> Tensor:  # fmt: skip
+    if not training:
+        return rrelu(key_set, self, lower, upper, training, generator)
+    slope = _drawn(self, lower, upper, generator)
+    calls.copy_(noise, slope, False)
+    return calls.mul_Tensor(self, slope)
+
+
+def _drawn(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
+    """A slope for each element; 1 for those above zero."""
+    lower, upper = _slopes(lower, upper)
+    slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
+    return functions.where(calls.le_Tensor(calls.detach(self), 0), slope, 1)
+
+
+def _slopes(lower: Any, upper: Any) -> tuple[float, float]:
     lower, upper = real("rrelu", "lower", lower), real("rrelu", "upper", upper)
     if not lower <= upper:
         raise errors.must("rrelu_with_noise", "lower", f"be at most upper={upper}", lower)
-    if not training:
-        return calls.leaky_relu(calls.contiguous(self), (lower + upper) / 2)
-    slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
-    slope = functions.where(calls.le_Tensor(self, 0), slope, 1)
-    calls.copy_(noise, slope, False)
-    return calls.mul_Tensor(self, slope)
+    return lower, upper
 
 
 def rrelu_with_noise_backward(
@@ -189,5 +199,6 @@ def rrelu_with_noise_backward(
 def rrelu(
     key_set: int, self: Tensor, lower: Any, upper: Any, training: bool, generator: Any
 ) -> Tensor:
-    noise = calls.empty_like(self)
-    return calls.rrelu_with_noise(self, noise, lower, upper, training, generator)
+    if training:
+        return calls.mul_Tensor(self, _drawn(self, lower, upper, generator))
+    return calls.leaky_relu(calls.contiguous(self), sum(_slopes(lower, upper)) / 2)

@@ -41,7 +41,10 @@ def inplace(of: Operator) -> Kernel:
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         op = f"{of.short_name}_"
         overlap.check_itself(op, self, "self")
-        made = of.redispatch_table[key_set](key_set, self, *args)
+        read = self
+        if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
+            read = calls.clone(self)  # derivatives of what it is made of read what self was
+        made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
         if shape.sizes != self._geometry.sizes:
             raise errors.wrong_shape(op, "self", f"have the result's sizes {shape.sizes}", self)

@@ -499,25 +499,9 @@ def call_tanh_backward(grad_output, output):
 op_rrelu_with_noise = _define(
     "aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> Tensor",
     ("nondeterministic_seeded",))
-def call_rrelu_with_noise(
-    self, noise, lower=0.125, upper=0.3333333333333333, training=False, generator=None,
-):
-    include, keep = _state.get()
-    key_set = (self._keys | noise._keys | include) & keep
-    return op_rrelu_with_noise.table[key_set](
-        key_set, self, noise, lower, upper, training, generator,
-    )
 
 op_rrelu_with_noise_backward = _define(
     "aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor")
-def call_rrelu_with_noise_backward(
-    grad_output, self, noise, lower, upper, training, self_is_result,
-):
-    include, keep = _state.get()
-    key_set = (grad_output._keys | self._keys | noise._keys | include) & keep
-    return op_rrelu_with_noise_backward.table[key_set](
-        key_set, grad_output, self, noise, lower, upper, training, self_is_result,
-    )
 
 op_rrelu = _define(
     "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> Tensor",

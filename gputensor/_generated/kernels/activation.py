@@ -5,9 +5,9 @@ from ...autograd.formulas import (
     conj, elu_backward, elu_double_backward, gelu_backward, gelu_double_backward,
     hardshrink_backward, hardsigmoid_backward, hardswish_backward, hardtanh_backward,
     leaky_relu_backward, log_sigmoid_backward, mish_backward, mish_double_backward,
-    rrelu_with_noise_backward, sigmoid_backward, sigmoid_double_backward, silu_backward,
-    silu_double_backward, softplus_backward, softplus_double_backward, softshrink_backward,
-    tanh_backward, threshold_backward, where, zeros_like,
+    sigmoid_backward, sigmoid_double_backward, silu_backward, silu_double_backward,
+    softplus_backward, softplus_double_backward, softshrink_backward, tanh_backward,
+    threshold_backward, where, zeros_like,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -126,10 +126,7 @@ def install() -> None:
         SigmoidBackwardBackward0,
     )
     bind(_operators.tanh_backward, native.functional, "tanh_backward", TanhBackwardBackward0)
-    impl(
-        _operators.rrelu_with_noise, "CompositeExplicitAutograd", native.rrelu_with_noise, counts,
-        RreluWithNoiseBackward0,
-    )
+    impl(_operators.rrelu_with_noise, "CompositeImplicitAutograd", native.rrelu_with_noise)
     impl(
         _operators.rrelu_with_noise_backward, "CompositeImplicitAutograd",
         native.rrelu_with_noise_backward,
@@ -813,28 +810,3 @@ class TanhBackwardBackward0(_Node):
 
     def release(node):
         node.saved_output = node.saved_grad_output = _FREED
-
-
-class RreluWithNoiseBackward0(_Node):
-    """Of rrelu_with_noise."""
-    __slots__ = ("saved_self", "saved_noise", "saved_lower", "saved_upper", "saved_training")
-    saved = ("saved_self", "saved_noise")
-    inputs = ("self",)
-
-    def keep(node, self, noise, lower, upper, training, generator):
-        node.saved_self = _save(self)
-        node.saved_noise = _save(noise)
-        node.saved_lower = lower
-        node.saved_upper = upper
-        node.saved_training = training
-
-    def backward(node, grad):
-        lower = node.saved_lower
-        upper = node.saved_upper
-        training = node.saved_training
-        self = node.saved_self.unpack(node)
-        noise = node.saved_noise.unpack(node)
-        return (rrelu_with_noise_backward(grad, self, noise, lower, upper, training, False),)
-
-    def release(node):
-        node.saved_self = node.saved_noise = _FREED

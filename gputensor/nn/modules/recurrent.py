@@ -7,7 +7,7 @@ every device has it and derivatives of any order follow. There are no packed seq
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..._generated.functions import cat, empty, stack, zeros
@@ -73,7 +73,7 @@ class _Kind(Module):
             rule = f"have {' or '.join(map(str, ndims))} dimensions, the last of {self.input_size}"
             raise errors.wrong_shape(name, "input", rule, input)
 
-    def _begin(self, hx: Any, sizes: list[tuple[int, ...]], like: Tensor) -> State:
+    def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]], like: Tensor) -> State:
         """The first states: as given, or zeros."""
         if hx is None:
             return tuple([zeros(s, dtype=like.dtype, device=like.device) for s in sizes])
