@@ -30,7 +30,8 @@ from ..dispatch.tls import ExcludeDispatchKeys
 
 # Innermost last. Per thread and per task, like the dispatcher's state.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-_BELOW = keys.below("Python")
+# A clone keeps what its operand's elements stand for: it passes that key, and then reads it.
+_BELOW = keys.below("Python") | keys.LAZY
 # What has had its turn when a handler runs; materialising conjugates has not, as views may be made.
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
