@@ -41,10 +41,10 @@ def allowed(row: Row) -> list[Case]:
 
 def of_one(row: Row) -> list[Case]:
     """Those of them that give one result and take an `out`."""
-    return [case for case in allowed(row) if _outs(case) == 1]
+    return [case for case in allowed(row) if outs_of(case) == 1]
 
 
-def _outs(case: Case) -> int:
+def outs_of(case: Case) -> int:
     form = MODEL.out_of(case.op())
     return 0 if form is None else len(form.schema.out_arguments)
 
@@ -330,7 +330,7 @@ def _takes(row: Row, result: dtype, out: dtype) -> bool:
 def test_outs_of_several_results(row: Row) -> None:
     """They are what is returned, with their layouts where the sizes are right; another dtype is
     refused, and then none of them was written to."""
-    several = [case for case in allowed(row) if _outs(case) > 1]
+    several = [case for case in allowed(row) if outs_of(case) > 1]
     for case in several:
         wanted = case.build().run()
         for sizes in (lambda x: (0,), lambda x: tuple(x.shape)):

@@ -16,8 +16,12 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.dispatch import dispatcher
 from gputensor.iterator import overlap
+
+from .harness import cases as forms
+from .harness.cases import OPS, OPS_OF, some
+from .rows import Row
+from .test_ops_variants import CASTS_OUT as WITH_OUT, outs_of, run_into
 
 aten = gt.ops.aten
 
@@ -110,14 +114,58 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_the_table_is_whole() -> None:
-    named = {
-        operator.qualified_name.removeprefix("aten::").replace(".", "_")
-        for operator in dispatcher.operators()
-        if operator.name.startswith("aten::")
-        and any(a.name == "out" for a in operator.schema.arguments)
-    }
-    assert named == set(OUT)
+def test_every_operator_with_out_has_a_row() -> None:
+    tried = {op.name for row in WITH_OUT for op in OPS_OF[row.name] if op.kind == "out"}
+    assert (
+        not {op.name for op in OPS if op.kind == "out" and len(op.schema.out_arguments) == 1}
+        - tried
+    )
+
+
+def _over(x: Any, wanted: Any) -> dict[str, Any]:
+    """Outputs that share memory with an operand, or with themselves."""
+    found = {}
+    if x.dtype is wanted.dtype:
+        storage, sizes = x.untyped_storage(), tuple(wanted.shape)
+        if x.shape == wanted.shape:
+            found["itself"], found["its data"] = x, x.data
+        if wanted.numel() * x.element_size() <= len(storage):
+            found["the storage from its begin"] = x.data.set_(storage, 0, sizes)
+    if wanted.numel() > 1:
+        found["one element"] = wanted.new_zeros(()).expand(wanted.shape)
+    return found
+
+
+@pytest.mark.parametrize("row", some(WITH_OUT, 6), ids=str)
+def test_out_over_an_operand(row: Row, device: str) -> None:
+    """Of the rows: refused with nothing changed, or what it gives with memory of its own."""
+    for case in forms.one_of_each_form(row):
+        if outs_of(case) != 1:
+            continue
+        wanted = case.build(device).run()
+        if isinstance(wanted, (list, tuple)):
+            continue
+        for number in range(len(case.build(device).built)):
+            for kind in _over(case.build(device).built[number].tensor, wanted):
+                call = case.build(device)
+                out = _over(call.built[number].tensor, wanted)[kind]
+                of = f"{case} into {kind} of operand {number}"
+                before = [_bytes_of(x) for x in (*(b.tensor for b in call.built), out)]
+                layout = out.shape, out.stride(), out._version
+                try:
+                    found = run_into(row, call, out)
+                except errors.GpuTensorError:
+                    after = [_bytes_of(x) for x in (*(b.tensor for b in call.built), out)]
+                    assert after == before, f"{of}: was refused and has changed something"
+                    assert (out.shape, out.stride(), out._version) == layout, of
+                else:
+                    assert found is out and kind != "one element", of
+                    assert _bytes_of(out) == _bytes_of(wanted), of
+
+
+def _bytes_of(x: Any) -> bytes:
+    x = x.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return bytes(x.reshape(-1).view(gt.uint8).numpy())
 
 
 @pytest.mark.parametrize("name", OUT)

@@ -106,6 +106,11 @@ def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return table[key_set](key_set, other, self, alpha)
 
 
+def rsub_Tensor_out(key_set: int, self: Tensor, other: Any, alpha: Any, out: Tensor) -> Tensor:
+    made: Tensor = operators.sub_out.redispatch_table[key_set](key_set, other, self, alpha, out)
+    return made
+
+
 # --- powers ---------------------------------------------------------------------------------------
 
 

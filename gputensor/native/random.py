@@ -265,10 +265,15 @@ def normal_tensors(
 
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
+    """An operand that `out` is itself is read before it is written to, which PyTorch does not."""
+    operands = []
     for arg, x in (("mean", mean), ("std", std)):
-        if x is out or isinstance(x, Tensor):
+        if isinstance(x, Tensor):
             overlap.check("normal", out, x, arg)
-    return normal_tensors(key_set, mean, std, generator, out)
+            if overlap.relation(out, x) != overlap.NO:
+                x = calls.clone(x)
+        operands.append(x)
+    return normal_tensors(key_set, *operands, generator, out)
 
 
 def log_normal_(

@@ -36,7 +36,10 @@ def install() -> None:
     forwards(_operators.subtract__Scalar, _operators.sub__Tensor)
     forwards(_operators.subtract_Scalar_out, _operators.sub_out)
     impl(_operators.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
-    bind(_operators.rsub_Tensor_out, native.out, "sub", counts, refuses_out)
+    impl(
+        _operators.rsub_Tensor_out, "CPU, CUDA, Meta", native.rsub_Tensor_out, counts, refuses_out,
+        loop="sub",
+    )
     forwards(_operators.rsub_Scalar, _operators.rsub_Tensor)
     forwards(_operators.rsub_Scalar_out, _operators.rsub_Tensor_out)
     bind(_operators.mul_Tensor, native.functional, "mul", MulBackward0)
