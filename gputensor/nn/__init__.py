@@ -23,6 +23,10 @@ from .modules.norm import (
     InstanceNorm3d, LayerNorm, RMSNorm,
 )  # fmt: skip
 from .modules.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from .modules.pooling import *  # noqa: F403
+from .modules.pooling import __all__ as _of_pooling
+from .modules.resampling import *  # noqa: F403
+from .modules.resampling import __all__ as _of_resampling
 from .parameter import Buffer, Parameter
 
 __all__ = [
@@ -33,5 +37,5 @@ __all__ = [
     "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "ParameterDict", "ParameterList",
     "RMSNorm", "RNN", "RNNCell", "Sequential", "Transformer", "TransformerDecoder",
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "functional",
-    "init", "utils", *_losses, *_of_functions,
+    "init", "utils", *_losses, *_of_functions, *_of_pooling, *_of_resampling,
 ]  # fmt: skip

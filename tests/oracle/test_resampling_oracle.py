@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -194,3 +195,81 @@ def test_windows_and_places_that_are_given(count: int, dtype: str) -> None:
         made = getattr(our, f"max_unpool{count}d")(found[0], indices, sizes[2:], *more)
         if len(set(wanted[1].flatten().tolist())) == wanted[1].numel():  # else one of them wins
             near(made, unpooled)
+
+
+# name, arguments, keywords, sizes of the input
+MODULES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
+    ("MaxPool1d", (2,), {"padding": 1}, (2, 3, 7)),
+    ("MaxPool2d", ((2, 3),), {"stride": 2, "ceil_mode": True}, (2, 3, 7, 8)),
+    ("MaxPool3d", (2,), {"dilation": 2}, (1, 2, 5, 5, 5)),
+    ("AvgPool1d", (2,), {}, (2, 3, 7)),
+    ("AvgPool2d", (3,), {"padding": 1, "count_include_pad": False}, (2, 3, 7, 8)),
+    ("AvgPool3d", (2,), {"divisor_override": 3}, (1, 2, 5, 5, 5)),
+    ("AdaptiveAvgPool1d", (3,), {}, (2, 3, 7)),
+    ("AdaptiveAvgPool2d", ((2, None),), {}, (2, 3, 7, 5)),
+    ("AdaptiveAvgPool3d", (2,), {}, (1, 2, 5, 5, 5)),
+    ("AdaptiveMaxPool2d", (2,), {}, (2, 3, 7, 5)),
+    ("LPPool1d", (2, 3), {}, (2, 3, 7)),
+    ("LPPool2d", (2, 3), {"stride": 2}, (2, 3, 7, 7)),
+    ("Upsample", (), {"scale_factor": 2}, (1, 2, 3, 3)),
+    ("Upsample", ((3, 4),), {"mode": "bilinear", "align_corners": True}, (1, 2, 5, 5)),
+    ("UpsamplingNearest2d", (), {"scale_factor": (2, 3)}, (1, 2, 3, 3)),
+    ("UpsamplingBilinear2d", (5,), {}, (1, 2, 3, 3)),
+    ("PixelShuffle", (2,), {}, (1, 8, 3, 2)),
+    ("PixelUnshuffle", (2,), {}, (1, 2, 4, 6)),
+    ("ChannelShuffle", (2,), {}, (1, 6, 2, 2)),
+    ("Unfold", (2,), {"stride": 2}, (1, 2, 4, 6)),
+    ("Fold", ((4, 5), 2), {}, (1, 8, 12)),
+    *((f"ConstantPad{n}d", (1, 2.5), {}, (2, 2, *(4, 5, 6)[:n])) for n in (1, 2, 3)),
+    *(
+        (f"{kind}Pad{n}d", (tuple(range(1, 2 * n + 1)),), {}, (2, 2, *(8, 7, 8)[:n]))
+        for kind in ("Zero", "Reflection", "Replication", "Circular")
+        for n in (1, 2, 3)
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs", "sizes"), MODULES, ids=[f"{m[0]}{m[1]}{m[2]}" for m in MODULES]
+)
+def test_modules(name: str, args: Any, kwargs: Any, sizes: Any) -> None:
+    theirs, own = (getattr(of, name)(*args, **kwargs) for of in (torch.nn, gt.nn))
+    assert repr(own) == repr(theirs)
+    hidden = ("training", "name")
+    told = {key: x for key, x in vars(theirs).items() if key[0] != "_" and key not in hidden}
+    assert {key: getattr(own, key) for key in told} == told
+    given = np.random.default_rng(len(sizes)).uniform(size=sizes)
+    x, y = torch.from_numpy(given).requires_grad_(), gt.from_numpy(given).requires_grad_()
+    wanted, found = theirs(x), pickle.loads(pickle.dumps(own))(y)
+    wanted.square().sum().backward()
+    found.square().sum().backward()
+    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), 1e-12)
+    np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_unpooling_modules(count: int) -> None:
+    given = np.random.default_rng(count).uniform(size=(2, 3, *(7,) * count))
+    made = []
+    for of, x in ((torch, torch.from_numpy(given)), (gt, gt.from_numpy(given))):
+        pool = getattr(of.nn, f"MaxPool{count}d")(2, stride=2, return_indices=True)
+        unpool = getattr(of.nn, f"MaxUnpool{count}d")(2, stride=2)
+        values, indices = pool(x)
+        made.append((repr(unpool), unpool(values, indices, x.shape).numpy()))
+    assert made[0][0] == made[1][0] and np.array_equal(made[0][1], made[1][1])
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_fractional_modules(count: int) -> None:
+    given = np.random.default_rng(count).uniform(size=(2, 3, *(7,) * count))
+    samples = np.random.default_rng(0).uniform(size=(2, 3, count))
+    options = {"output_ratio": 0.5, "return_indices": True}
+    found = []
+    for of in (torch, gt):
+        module = getattr(of.nn, f"FractionalMaxPool{count}d")(
+            2, **options, _random_samples=of.from_numpy(samples)
+        )
+        assert list(module.state_dict()) == ["_random_samples"]
+        found.append([repr(module), *[r.numpy() for r in module(of.from_numpy(given))]])
+    assert found[0][0] == found[1][0]
+    assert all(np.array_equal(a, b) for a, b in zip(found[0][1:], found[1][1:]))

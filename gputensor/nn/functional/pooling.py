@@ -225,7 +225,8 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil
     mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
     # no other number, but the gradient of a sum of 0 is 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
-    return (mean * math.prod(kernel)) ** (1 / p)
+    made: Tensor = (mean * math.prod(kernel)) ** (1 / p)
+    return made
 
 
 def lp_pool1d(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ...core import errors
@@ -10,18 +11,19 @@ from ...tensor.tensor import Tensor
 from .. import functional as F
 from .module import Module
 
-_REQUIRED: Any = object()
+REQUIRED: Any = object()
 
 
 class Fixed(Module):
     """A function whose options are attributes, given by place or by name.
 
     function: its name in gt.nn.functional. options: name -> default, in the order of the module's
-    arguments; `inputs` counts what `forward` takes before them.
+    arguments. shown: those that `repr` has, where that is not all of them.
     """
 
     function: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
+    shown: ClassVar[tuple[str, ...] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -39,7 +41,7 @@ class Fixed(Module):
             given[word] = value
         for word, default in self.options.items():
             value = given.get(word, default)
-            if value is _REQUIRED:
+            if value is REQUIRED:
                 raise errors.wrong_type(name, word, "be given", None)
             setattr(self, word, value)
 
@@ -51,6 +53,8 @@ class Fixed(Module):
         return {name: getattr(self, name) for name in self.options}
 
     def extra_repr(self) -> str:
+        if self.shown is not None:
+            return ", ".join([f"{name}={getattr(self, name)!r}" for name in self.shown])
         shown = []
         for name, default in self.options.items():
             value = getattr(self, name)
@@ -61,10 +65,13 @@ class Fixed(Module):
         return ", ".join(shown)
 
 
-def _kind(name: str, function: str, doc: str, **options: Any) -> type[Fixed]:
-    """A class of this module, which pickles and reads as if it were written out."""
-    made = {"__doc__": doc, "__module__": __name__, "function": function, "options": options}
-    return type(name, (Fixed,), made)
+def kind_of(base: type[Fixed], name: str, function: str, doc: str, **options: Any) -> Any:
+    """A class of base's module, which pickles and reads as if it were written out."""
+    made = {"__doc__": doc, "__module__": base.__module__, "function": function, "options": options}
+    return type(name, (base,), made)
+
+
+_kind = partial(kind_of, Fixed)
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -102,8 +109,8 @@ Threshold = _kind(
     "Threshold",
     "threshold",
     "x, and `value` up to a threshold.",
-    threshold=_REQUIRED,
-    value=_REQUIRED,
+    threshold=REQUIRED,
+    value=REQUIRED,
     **_IN_PLACE,
 )
 GLU = _kind("GLU", "glu", "One half times the sigmoid of the other.", dim=-1)
@@ -131,77 +138,8 @@ class Softmax2d(Module):
         return F.softmax(input, -3)
 
 
-# --- pooling --------------------------------------------------------------------------------------
-
-_MAX: dict[str, Any] = {
-    "kernel_size": _REQUIRED,
-    "stride": None,
-    "padding": 0,
-    "dilation": 1,
-    "return_indices": False,
-    "ceil_mode": False,
-}
-_AVG: dict[str, Any] = {
-    "kernel_size": _REQUIRED,
-    "stride": None,
-    "padding": 0,
-    "ceil_mode": False,
-    "count_include_pad": True,
-}
-MaxPool1d = _kind("MaxPool1d", "max_pool1d", "The largest of each window of (N, C, L).", **_MAX)
-MaxPool2d = _kind("MaxPool2d", "max_pool2d", "The largest of each window of (N, C, H, W).", **_MAX)
-MaxPool3d = _kind(
-    "MaxPool3d", "max_pool3d", "The largest of each window of (N, C, D, H, W).", **_MAX
-)
-AvgPool1d = _kind("AvgPool1d", "avg_pool1d", "The mean of each window of (N, C, L).", **_AVG)
-AvgPool2d = _kind(
-    "AvgPool2d",
-    "avg_pool2d",
-    "The mean of each window of (N, C, H, W).",
-    **_AVG,
-    divisor_override=None,
-)
-AvgPool3d = _kind(
-    "AvgPool3d",
-    "avg_pool3d",
-    "The mean of each window of (N, C, D, H, W).",
-    **_AVG,
-    divisor_override=None,
-)
-_SIZE: dict[str, Any] = {"output_size": _REQUIRED}
-AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = (
-    _kind(f"AdaptiveAvgPool{n}d", f"adaptive_avg_pool{n}d", "Means, so many as asked for.", **_SIZE)
-    for n in (1, 2, 3)
-)
-AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = (
-    _kind(
-        f"AdaptiveMaxPool{n}d",
-        f"adaptive_max_pool{n}d",
-        "Maxima, so many as asked for.",
-        **_SIZE,
-        return_indices=False,
-    )
-    for n in (1, 2, 3)
-)
-
 # --- shape ----------------------------------------------------------------------------------------
 
-PixelShuffle = _kind(
-    "PixelShuffle", "pixel_shuffle", "Channels to a finer grid.", upscale_factor=_REQUIRED
-)
-PixelUnshuffle = _kind(
-    "PixelUnshuffle", "pixel_unshuffle", "A finer grid to channels.", downscale_factor=_REQUIRED
-)
-Upsample = _kind(
-    "Upsample",
-    "interpolate",
-    "Another size, by the mode.",
-    size=None,
-    scale_factor=None,
-    mode="nearest",
-    align_corners=None,
-    recompute_scale_factor=None,
-)
 CosineSimilarity = _kind(
     "CosineSimilarity", "cosine_similarity", "Cosine of the angle along dim.", dim=1, eps=1e-8
 )
@@ -218,7 +156,7 @@ LocalResponseNorm = _kind(
     "LocalResponseNorm",
     "local_response_norm",
     "Each element by those of the channels around it.",
-    size=_REQUIRED,
+    size=REQUIRED,
     alpha=1e-4,
     beta=0.75,
     k=1.0,
