@@ -20,9 +20,9 @@ GRAIN = 32768
 # Below this many elements, waking a second thread costs more than a bare ufunc gains.
 POINTWISE_FROM = 1 << 20
 # What a thread takes at a time: of a bare ufunc, which reads and writes once; and of a loop of
-# several ufuncs, whose results in between stay in the cache, and which is split from two on.
+# several ufuncs, whose results in between stay in the cache, and which is split from four on.
 BLOCK = 1 << 17
-COMPOSED_BLOCK = 1 << 15
+COMPOSED_BLOCK = 1 << 16
 # Parts of one range differ in size by at most a share of 1 / this many per thread.
 _BLOCKS_PER_THREAD = 8
 

@@ -41,8 +41,8 @@ def allocate(nbytes: int) -> np.ndarray:
 
 # --- threads ------------------------------------------------------------------------------------
 
-# Elements that a thread takes at a time where rows are shared.
-_ROWS = 1 << 15
+# Elements that a thread takes at a time where rows are shared, which four times as many are.
+_ROWS = 1 << 16
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -144,7 +144,7 @@ def share_rows(
     """Call `work` with indices of parts of a shape that are whole along `axis`, on all threads."""
     size = math.prod(shape)
     split = next((d for d, n in enumerate(shape) if d != axis and n > 1), None)
-    if split is None or size < 2 * _ROWS:
+    if split is None or size < 4 * _ROWS:
         work((slice(None),) * len(shape))
         return
     step = max(1, _ROWS * shape[split] // size)

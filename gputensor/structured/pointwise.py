@@ -153,7 +153,7 @@ def _block(loop: Any, numel: int) -> int:
     """Elements that a thread takes at a time; 0 where one call does it all."""
     if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
         return max(parallel.BLOCK, numel >> 4) if numel >= parallel.POINTWISE_FROM else 0
-    return parallel.COMPOSED_BLOCK if numel >= 2 * parallel.COMPOSED_BLOCK else 0
+    return parallel.COMPOSED_BLOCK if numel >= 4 * parallel.COMPOSED_BLOCK else 0
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:

@@ -50,6 +50,19 @@ def _gelu_tanh_backward(grad: Any, x: Any) -> Any:
     return grad * (0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope)
 
 
+def _silu(x: Any) -> Any:
+    below = np.negative(x, np.empty_like(x))
+    np.exp(below, below)
+    np.add(below, 1, below)
+    return np.divide(x, below, below)
+
+
+def _leaky_relu(x: Any, slope: Any) -> Any:
+    less = x * slope
+    # of infinity times 0 the larger would be NaN
+    return np.maximum(x, less, out=less) if 0 < slope <= 1 and x.ndim else where(x > 0, x, less)
+
+
 def _silu_backward(grad: Any, x: Any) -> Any:
     share = _sigmoid(x)
     return grad * share * (1 + x * (1 - share))
@@ -118,13 +131,13 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "hardswish_backward": _hardswish_backward,
     "hardtanh": lambda x, low, high: np.minimum(np.maximum(x, low), high),
     "hardtanh_backward": lambda grad, x, low, high: where((x <= low) | (x >= high), 0, grad),
-    "leaky_relu": lambda x, slope: where(x > 0, x, x * slope),
+    "leaky_relu": _leaky_relu,
     "leaky_relu_backward": lambda grad, x, slope, _: where(x > 0, grad, grad * slope),
     "log_sigmoid_backward": _log_sigmoid_backward,
     "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
     "mish_backward": _mish_backward,
     "sigmoid_backward": lambda grad, y: grad * np.conjugate((1 - y) * y),
-    "silu": lambda x: x / (1 + np.exp(-x)),
+    "silu": _silu,
     "silu_backward": _silu_backward,
     "softplus": _softplus,
     "softplus_backward": _softplus_backward,

@@ -25,6 +25,8 @@ from . import quiet
 
 # Words drawn at a time, a multiple of the four lanes; they stay in the L2 cache.
 _BLOCK = 1 << 14
+# Blocks that are worth a second thread.
+_SHARED_FROM = 16
 _WORD = 2**64 - 1
 
 # By (kind, itemsize): bits to drop and the scale; NumPy counts bfloat16 as kind V.
@@ -130,7 +132,8 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
         part[...] = made[: part.size]
 
     count = -(-flat.size // _BLOCK)
-    cpu.share(count, cpu.get_num_threads(), lambda: lambda number: quiet.run(work, number))
+    threads = cpu.get_num_threads() if count >= _SHARED_FROM else 1
+    cpu.share(count, threads, lambda: lambda number: quiet.run(work, number))
 
 
 def words_from(seed: int, offset: int) -> np.random.Philox:
