@@ -66,18 +66,24 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .exchange.construct import as_tensor as as_tensor, asarray as asarray, tensor as tensor
     from .exchange.dlpack import from_dlpack as from_dlpack
-    from .exchange.numpy_bridge import from_numpy as from_numpy
+    from .exchange.numpy_bridge import from_numpy as from_numpy, frombuffer as frombuffer
     from .exchange.serialization import load as load, save as save
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
         block_diag as block_diag, broadcast_tensors as broadcast_tensors,
         cartesian_prod as cartesian_prod, gradient as gradient, histogramdd as histogramdd,
-        meshgrid as meshgrid, unique as unique,
+        meshgrid as meshgrid, unique as unique, unravel_index as unravel_index,
         unique_consecutive as unique_consecutive,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
+    from .structured.facts import (
+        broadcast_shapes as broadcast_shapes, get_default_device as get_default_device,
+        is_complex as is_complex, is_floating_point as is_floating_point, is_nonzero as is_nonzero,
+        is_same_size as is_same_size, is_signed as is_signed,
+        is_tensor as is_tensor, numel as numel, result_type as result_type,
+    )  # fmt: skip
     from .structured.generator import (
         Generator as Generator, get_rng_state as get_rng_state, initial_seed as initial_seed,
         manual_seed as manual_seed, seed as seed, set_rng_state as set_rng_state,
@@ -86,6 +92,7 @@ if _typing.TYPE_CHECKING:
         TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
     )  # fmt: skip
     from .tensor.indexing import nonzero as nonzero
+    from .tensor.norms import norm as norm
     from .tensor.printing import (
         get_printoptions as get_printoptions, printoptions as printoptions,
         set_printoptions as set_printoptions,
@@ -98,6 +105,10 @@ if _typing.TYPE_CHECKING:
 bool, half, float, double = _bool, float16, float32, float64
 short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
+
+from math import e as e, inf as inf, nan as nan, pi as pi  # noqa: E402
+
+newaxis = None
 
 __version__ = "0.1.0.dev0"
 __all__ = [name for name in globals() if not name.startswith("_")]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ._generated import calls
 from .core import errors
+from .core.dtype import INTEGER
 from .core.returns import named
 from .structured import arguments
 from .tensor.tensor import Tensor
@@ -206,6 +207,22 @@ def histogramdd(
     else:
         found = calls.histogramdd(x, tuple(bins), range, weight, density)
     return _Histogramdd(found)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The coordinates in a tensor of these sizes of indices into its elements in row-major order.
+
+    >>> gt.unravel_index(gt.tensor([5]), (3, 4))
+    (tensor([1]), tensor([1]))
+    """
+    (rest,) = _all_tensors("unravel_index", "indices", (indices,))
+    if rest._geometry.dtype.category != INTEGER:
+        raise errors.wrong_dtype("unravel_index", "indices", "be whole numbers", rest)
+    found = []
+    for n in reversed(arguments.sizes("unravel_index", shape)):
+        found.append(calls.remainder_Tensor(rest, n))
+        rest = calls.floor_divide(rest, n)
+    return tuple(reversed(found))
 
 
 # --- as many results as are asked for -------------------------------------------------------------

@@ -907,22 +907,6 @@ def nonzero_static(
     input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
-def norm(input: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor: ...
-@overload
-def norm(
-    input: Tensor, p: _Number | None, dim: int | Sequence[int], keepdim: bool = False, *,
-    out: Tensor | None = None,
-) -> Tensor: ...
-@overload
-def norm(
-    input: Tensor, p: _Number | None, dim: int | Sequence[int], keepdim: bool, *,
-    dtype: dtype, out: Tensor | None = None,
-) -> Tensor: ...
-@overload
-def norm(
-    input: Tensor, p: _Number | None, *, dtype: dtype, out: Tensor | None = None,
-) -> Tensor: ...
-@overload
 def normal(
     mean: Tensor, std: float = 1.0, *, generator: Generator | None = None,
     out: Tensor | None = None,

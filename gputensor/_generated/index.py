@@ -42,23 +42,23 @@ criterion: binary_cross_entropy_with_logits cosine_embedding_loss hinge_embeddin
 margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
 block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat concatenate dstack
 hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
-distance: cdist cosine_similarity dist norm pairwise_distance pdist renorm activation: celu
-hardshrink prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle
-pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet
-lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone
-copy flip resolve_conj resolve_neg complex_view: complex conj imag is_conj is_neg polar real
-view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv:
-conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution moments:
-corrcoef cov nanmean std std_mean var var_mean ctc: ctc_loss scan: cummax cummin cumprod cumsum
-logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed
-diagflat tril tril_indices triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma
-logit mvlgamma polygamma xlogy factory: empty empty_like empty_permuted empty_strided full full_like
-ones ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather:
-gather index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy
-index_fill index_put index_reduce put scatter scatter_add scatter_reduce select_scatter
-slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
-softmax masked: masked_fill masked_scatter masked_select resize: resize_as_ segment: segment_reduce
-unique: unique_dim where: where
+distance: cdist cosine_similarity dist pairwise_distance pdist renorm activation: celu hardshrink
+prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle pixel_unshuffle
+roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve
+matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone copy flip
+resolve_conj resolve_neg complex_view: complex conj imag is_conj is_neg polar real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
+std_mean var var_mean ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
+triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma logit mvlgamma polygamma
+xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
+scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather: gather
+index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill
+index_put index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order:
+kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
+masked_scatter masked_select resize: resize_as_ segment: segment_reduce unique: unique_dim where:
+where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -82,59 +82,60 @@ subtract subtract_ true_divide true_divide_ batched: addbmm addbmm_ baddbmm badd
 addcdiv addcdiv_ addcmul addcmul_ clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_
 lerp lerp_ nan_to_num nan_to_num_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products:
 addmv addmv_ addr addr_ dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach
-expand expand_as flatten mH mT moveaxis movedim permute ravel reshape squeeze squeeze_ swapaxes
-swapaxes_ swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as
-reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison: __eq__ __ge__
-__gt__ __le__ __lt__ __ne__ allclose eq eq_ equal ge ge_ greater greater_ greater_equal
-greater_equal_ gt gt_ isclose le le_ less less_ less_equal less_equal_ logical_and logical_and_
-logical_or logical_or_ logical_xor logical_xor_ lt lt_ ne ne_ not_equal not_equal_ argreduce:
-aminmax argmax argmin max min sort: argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy
-nonzero_static slicing: as_strided as_strided_ as_strided_scatter chunk diagonal diagonal_scatter
-dsplit hsplit narrow narrow_copy select slice split split_with_sizes tensor_split unbind unfold
-unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_
-exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount histc
-histogram activation: celu_ hardshrink prelu selu_ threshold_ linalg: cholesky cholesky_inverse
-cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr
-slogdet svd triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to
-complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var scan: cummax
-cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_
-triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_
-igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy xlogy_
-distance: dist norm renorm renorm_ fill: fill_ zero_ rearrange: fliplr flipud roll rot90 bits: frexp
-hash_tensor gather: gather index index_select take take_along_dim factor: geqrf scatter: index_add
-index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
-index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
-select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax:
-log_softmax softmax masked: masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select
-factory: new_empty new_empty_strided new_full new_ones new_zeros join: repeat repeat_interleave tile
-resize: resize_ resize_as_ set_ where: where
+expand expand_as flatten mH mT moveaxis movedim permute ravel reshape reshape_as squeeze squeeze_
+sum_to_size swapaxes swapaxes_ swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze
+unsqueeze_ view view_as reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum
+comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ allclose eq eq_ equal ge ge_ greater greater_
+greater_equal greater_equal_ gt gt_ isclose le le_ less less_ less_equal less_equal_ logical_and
+logical_and_ logical_or logical_or_ logical_xor logical_xor_ lt lt_ ne ne_ not_equal not_equal_
+argreduce: aminmax argmax argmin max min sort: argsort msort sort topk nonzero: argwhere nonzero
+nonzero_numpy nonzero_static slicing: as_strided as_strided_ as_strided_scatter chunk diagonal
+diagonal_scatter dsplit hsplit narrow narrow_copy select slice split split_with_sizes tensor_split
+unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: bernoulli bernoulli_
+cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount
+histc histogram activation: celu_ hardshrink prelu selu_ threshold_ linalg: cholesky
+cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr
+ormqr pinverse qr slogdet svd triangular_solve copy: clone contiguous copy_ flip item resolve_conj
+resolve_neg to type_as complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std
+var scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed
+diagflat tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_
+igamma igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_
+xlogy xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_ rearrange: fliplr flipud
+roll rot90 bits: frexp hash_tensor gather: gather index index_select take take_along_dim factor:
+geqrf scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
+index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
+scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian
+nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
+masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
+repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
 atleast_3d_Sequence detach expand mT movedim_int permute reshape squeeze squeeze_dim squeeze_dims t
 transpose_ transpose_int unsqueeze view view_dtype slicing: as_strided diagonal diagonal_copy narrow
 select_int slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
-unsafe_split_with_sizes complex_view: _conj _neg_view complex imag real view_as_real factory:
+unsafe_split_with_sizes complex_view: _conj _neg_view complex conj imag real view_as_real factory:
 empty_like empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros
 ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace
 logspace random: alpha_dropout alpha_dropout_ bernoulli__float dropout dropout_ exponential_
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout
 native_dropout_backward rand uniform_ copy: _local_scalar_dense _to_copy clone contiguous copy_ flip
-item to_device to_dtype join: block_diag broadcast_tensors cartesian_prod cat meshgrid_indexing
-repeat repeat_interleave_Tensor repeat_interleave_self_int stack rearrange: channel_shuffle col2im
-im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed triu pad: constant_pad_nd pad
-reflection_pad1d reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward
-reflection_pad3d reflection_pad3d_backward replication_pad1d replication_pad1d_backward
-replication_pad2d replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort
-sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2
-unique_consecutive unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor
-add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor div_Tensor_mode
-div__Tensor maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar sub_Tensor
-threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu
-hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
-hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
-log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
-rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink
+item to_device to_dtype to_other join: block_diag broadcast_tensors cartesian_prod cat
+meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int stack rearrange:
+channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed triu pad:
+constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
+reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
+replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
+replication_pad3d_backward sort: sort sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor
+searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
+fill__Scalar zero_ binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor
+bitwise_xor_Tensor div_Tensor div_Tensor_mode div__Tensor floor_divide maximum minimum mul_Tensor
+mul__Tensor pow_Scalar remainder_Scalar remainder_Tensor sub_Tensor threshold_backward activation:
+_prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward
+hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh
+hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid
+log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu selu
+selu_ sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink
 softshrink_backward tanh_backward threshold threshold_ unary: _conj_physical abs ceil cos exp floor
 log log1p neg reciprocal relu relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma
 special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor
@@ -173,10 +174,12 @@ fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r 
 _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd
 linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_lu_solve
 linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv
-linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim pairwise_distance
-calculus: diff gradient_scalararray gradient_scalarint gradient_scalarrayarray gradient_scalarrayint
+linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor argreduce:
+aminmax argmax max scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction
+var_correction var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm
+norm_Scalar norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype
+norm_ScalarOpt_dtype_out norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff
+gradient_scalararray gradient_scalarint gradient_scalarrayarray gradient_scalarrayint
 gradient_tensorarray gradient_tensorarrayint histogram: _histogramdd_bin_edges
 _histogramdd_from_bin_cts _histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins
 histogramdd_int_bins softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax
@@ -197,25 +200,25 @@ adjoint alias alias_copy alias_copy.out atleast_1d atleast_1d.Sequence atleast_2
 atleast_2d.Sequence atleast_3d atleast_3d.Sequence broadcast_to detach detach_copy detach_copy.out
 expand expand_as expand_copy expand_copy.out flatten.using_ints lift_fresh mH mT moveaxis.int
 moveaxis.intlist movedim.int movedim.intlist permute permute_copy permute_copy.out ravel reshape
-squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims squeeze_copy squeeze_copy.dim
-squeeze_copy.dim_out squeeze_copy.dims squeeze_copy.dims_out squeeze_copy.out swapaxes swapaxes_
-swapdims swapdims_ t t_ t_copy t_copy.out transpose.int transpose_ transpose_copy.int
-transpose_copy.int_out unflatten.int unsqueeze unsqueeze_ unsqueeze_copy unsqueeze_copy.out view
-view.dtype view_as view_copy view_copy.dtype view_copy.dtype_out view_copy.out slicing: as_strided
-as_strided_ as_strided_copy as_strided_copy.out as_strided_scatter as_strided_scatter.out chunk
-diagonal diagonal_copy diagonal_copy.out diagonal_scatter diagonal_scatter.out dsplit.array
-dsplit.int hsplit.array hsplit.int narrow narrow_copy narrow_copy.out select.int select_copy.int
-select_copy.int_out slice.Tensor slice_copy.Tensor slice_copy.Tensor_out split.Tensor split.sizes
-split_copy.Tensor split_with_sizes split_with_sizes_copy tensor_split.indices tensor_split.sections
-unbind.int unbind_copy.int unfold unfold_copy unfold_copy.out unsafe_chunk unsafe_split.Tensor
-unsafe_split_with_sizes vsplit.array vsplit.int complex_view: _conj _conj_copy _conj_copy.out
-_is_zerotensor _neg_view _neg_view_copy _neg_view_copy.out complex complex.out conj imag is_conj
-is_neg polar polar.out real view_as_complex view_as_complex_copy view_as_complex_copy.out
-view_as_real view_as_real_copy view_as_real_copy.out factory: _efficientzerotensor
-empty.memory_format empty_like empty_permuted empty_strided full full_like new_empty
-new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range:
-arange arange.out arange.start arange.start_out arange.start_step eye eye.m eye.m_out eye.out
-linspace linspace.Scalar_Tensor linspace.Scalar_Tensor_out linspace.Tensor_Scalar
+reshape_as squeeze squeeze.dim squeeze.dims squeeze_ squeeze_.dim squeeze_.dims squeeze_copy
+squeeze_copy.dim squeeze_copy.dim_out squeeze_copy.dims squeeze_copy.dims_out squeeze_copy.out
+sum_to_size swapaxes swapaxes_ swapdims swapdims_ t t_ t_copy t_copy.out transpose.int transpose_
+transpose_copy.int transpose_copy.int_out unflatten.int unsqueeze unsqueeze_ unsqueeze_copy
+unsqueeze_copy.out view view.dtype view_as view_copy view_copy.dtype view_copy.dtype_out
+view_copy.out slicing: as_strided as_strided_ as_strided_copy as_strided_copy.out as_strided_scatter
+as_strided_scatter.out chunk diagonal diagonal_copy diagonal_copy.out diagonal_scatter
+diagonal_scatter.out dsplit.array dsplit.int hsplit.array hsplit.int narrow narrow_copy
+narrow_copy.out select.int select_copy.int select_copy.int_out slice.Tensor slice_copy.Tensor
+slice_copy.Tensor_out split.Tensor split.sizes split_copy.Tensor split_with_sizes
+split_with_sizes_copy tensor_split.indices tensor_split.sections unbind.int unbind_copy.int unfold
+unfold_copy unfold_copy.out unsafe_chunk unsafe_split.Tensor unsafe_split_with_sizes vsplit.array
+vsplit.int complex_view: _conj _conj_copy _conj_copy.out _is_zerotensor _neg_view _neg_view_copy
+_neg_view_copy.out complex complex.out conj imag is_conj is_neg polar polar.out real view_as_complex
+view_as_complex_copy view_as_complex_copy.out view_as_real view_as_real_copy view_as_real_copy.out
+factory: _efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full
+full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
+zeros_like range: arange arange.out arange.start arange.start_out arange.start_step eye eye.m
+eye.m_out eye.out linspace linspace.Scalar_Tensor linspace.Scalar_Tensor_out linspace.Tensor_Scalar
 linspace.Tensor_Scalar_out linspace.Tensor_Tensor linspace.Tensor_Tensor_out linspace.out logspace
 logspace.Scalar_Tensor logspace.Scalar_Tensor_out logspace.Tensor_Scalar logspace.Tensor_Scalar_out
 logspace.Tensor_Tensor logspace.Tensor_Tensor_out logspace.out random: alpha_dropout alpha_dropout_
@@ -232,7 +235,7 @@ randint_like.low_generator_dtype randn randn.generator randn.generator_out randn
 randn_like.generator random_ random_.from random_.to randperm randperm.generator
 randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
 _local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item resolve_conj resolve_neg
-to.device to.dtype to.dtype_layout to.other join: _chunk_cat _chunk_cat.out block_diag
+to.device to.dtype to.dtype_layout to.other type_as join: _chunk_cat _chunk_cat.out block_diag
 broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out combinations concat
 concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out meshgrid
 meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
@@ -251,15 +254,15 @@ bucketize.Tensor bucketize.Tensor_out isin.Scalar_Tensor isin.Tensor_Scalar isin
 isin.Tensor_Tensor_out searchsorted.Scalar searchsorted.Tensor searchsorted.Tensor_out unique:
 _unique2 unique_consecutive unique_dim resize: resize_ resize_as_ set_ set_.source_Storage
 set_.source_Storage_storage_offset set_.source_Tensor fill: fill.Scalar fill.Scalar_out fill.Tensor
-fill.Tensor_out fill_.Scalar fill_.Tensor zero_ binary: add.Scalar add.Scalar_out add.Tensor add.out
-add_.Scalar add_.Tensor arctan2 arctan2.out arctan2_ atan2 atan2.out atan2_ bitwise_and.Scalar
-bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out bitwise_and.Tensor
-bitwise_and.Tensor_out bitwise_and_.Scalar bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor
-bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
-bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor
-bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar bitwise_or.Scalar_Tensor
-bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out bitwise_or.Tensor bitwise_or.Tensor_out
-bitwise_or_.Scalar bitwise_or_.Tensor bitwise_right_shift.Scalar_Tensor
+fill.Tensor_out fill_.Scalar fill_.Tensor fill_diagonal_ zero_ binary: add.Scalar add.Scalar_out
+add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out arctan2_ atan2 atan2.out atan2_
+bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out
+bitwise_and.Tensor bitwise_and.Tensor_out bitwise_and_.Scalar bitwise_and_.Tensor
+bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor
+bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out
+bitwise_left_shift_.Tensor bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar
+bitwise_or.Scalar_Tensor bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out bitwise_or.Tensor
+bitwise_or.Tensor_out bitwise_or_.Scalar bitwise_or_.Tensor bitwise_right_shift.Scalar_Tensor
 bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
 bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor
 bitwise_right_shift_.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
@@ -519,14 +522,16 @@ autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_ena
 set_grad_enabled core.promotion: can_cast promote_types devices.backend: backend devices.fallback:
 fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
 set_default_dtype exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack
-exchange.numpy_bridge: from_numpy exchange.serialization: load save functional: atleast_1d
-atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum gradient
-histogramdd meshgrid tensordot unique unique_consecutive interpose.modes: DispatchMode no_dispatch
-runtime.cpu: get_num_threads set_num_threads structured.generator: Generator get_rng_state
-initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
-TensorIteratorConfig tensor.indexing: nonzero tensor.printing: get_printoptions printoptions
-set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler
-watch.audit: audit_copies
+exchange.numpy_bridge: from_numpy frombuffer exchange.serialization: load save functional:
+atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum
+gradient histogramdd meshgrid tensordot unique unique_consecutive unravel_index interpose.modes:
+DispatchMode no_dispatch runtime.cpu: get_num_threads set_num_threads structured.facts:
+broadcast_shapes get_default_device is_complex is_floating_point is_nonzero is_same_size is_signed
+is_tensor numel result_type structured.generator: Generator get_rng_state initial_seed manual_seed
+seed set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing:
+nonzero tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
+audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

@@ -35,6 +35,24 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return from_storage(storage, 0, shape, CPU_KEYS)
 
 
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-d CPU tensor over the memory of an object with Python's buffer protocol.
+
+    Args:
+        count: how many elements; all by default. offset: bytes before the first one.
+    """
+    try:
+        array = np.frombuffer(buffer, dtype.np, count, offset)
+    except (ValueError, TypeError) as reason:
+        raise errors.must(
+            "frombuffer", "buffer", "hold such elements", errors.Got(str(reason))
+        ) from None
+    made = from_numpy(array)
+    return made.requires_grad_() if requires_grad else made
+
+
 def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
     """The ndarray that an object's buffer or array interface describes, over its memory.
 

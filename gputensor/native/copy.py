@@ -227,6 +227,10 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
     return missing.ask(operators.copy_, made, made, src, non_blocking)
 
 
+def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    return calls.to_other(self, other, False, False, None)
+
+
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
     # The calls of empty_like and copy_ written out (bench/overhead.py): every layout copy is a
     # clone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from .. import runtime
@@ -77,3 +78,22 @@ def zero_(key_set: int, self: Tensor) -> Tensor:
             device.memset_async(self._address(), 0, geometry.nbytes, index, stream)
             return self
     return fill_(key_set, self, False if geometry.dtype.category == 0 else 0)
+
+
+def fill_diagonal_(key_set: int, self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Source: aten/src/ATen/native/Fill.cpp, fill_diagonal_."""
+    given = self._geometry
+    if given.ndim < 2:
+        raise errors.wrong_shape("fill_diagonal_", "self", "have at least two dimensions", self)
+    if given.ndim > 2 and len(set(given.sizes)) > 1:
+        raise errors.wrong_shape("fill_diagonal_", "self", "have dimensions of one size", self)
+    step = builtins.sum(given.strides)
+    count = min(given.sizes)
+    main = calls.as_strided(self, (count,), (step,), self._offset)
+    calls.fill__Scalar(main, fill_value)
+    if wrap and given.ndim == 2 and given.sizes[0] > given.sizes[1] + 1:
+        rows, columns = given.sizes
+        for first in range(columns + 1, rows, columns + 1):
+            part = calls.diagonal(calls.narrow(self, 0, first, rows - first))
+            calls.fill__Scalar(part, fill_value)
+    return self

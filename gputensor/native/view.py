@@ -12,6 +12,7 @@ from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
+from ..iterator.broadcast import broadcast_sizes
 from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
@@ -366,6 +367,20 @@ expand = view_kernel("expand", _expand_rule)
 
 def expand_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     return calls.expand(self, other._geometry.sizes, False)
+
+
+def reshape_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    return calls.reshape(self, other._geometry.sizes)
+
+
+def sum_to_size(key_set: int, self: Tensor, size: Any) -> Tensor:
+    sizes, given = arguments.sizes("sum_to_size", size), self._geometry.sizes
+    if broadcast_sizes(given, sizes) != given:
+        raise errors.must("sum_to_size", "size", f"broadcast to {given}", sizes)
+    extra = len(given) - len(sizes)
+    dims = [d for d in range(len(given)) if d < extra or sizes[d - extra] == 1 != given[d]]
+    found = calls.sum_dim_IntList(self, tuple(dims), True) if dims else self
+    return calls.view(found, sizes) if extra else found
 
 
 def view_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:

@@ -82,6 +82,8 @@ class TensorBase:
     def dim(self) -> int:
         return self._geometry.ndim
 
+    ndimension = dim
+
     def numel(self) -> int:
         return self._geometry.numel
 

@@ -23,7 +23,7 @@ from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.tls import ExcludeDispatchKeys
-from . import distinct
+from . import distinct, norms
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
 from .storage import Storage, storage_of_array
@@ -36,6 +36,15 @@ def _convert_to(name: str, target: dtypes.dtype) -> Callable[..., Tensor]:
     convert.__name__ = name
     convert.__doc__ = f"`self.to({target!r})`."
     return convert
+
+
+_TYPE_NAMES = {
+    dtypes.bool_: "Bool", dtypes.uint8: "Byte", dtypes.int8: "Char", dtypes.int16: "Short",
+    dtypes.int32: "Int", dtypes.int64: "Long", dtypes.uint16: "UInt16", dtypes.uint32: "UInt32",
+    dtypes.uint64: "UInt64", dtypes.float16: "Half", dtypes.bfloat16: "BFloat16",
+    dtypes.float32: "Float", dtypes.float64: "Double", dtypes.complex64: "ComplexFloat",
+    dtypes.complex128: "ComplexDouble",
+}  # fmt: skip
 
 
 class Conversions:
@@ -139,7 +148,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         return printing.tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if self._geometry.ndim == 0 and spec else repr(self)
+        if self._geometry.ndim == 0 and self._device.type != "meta":
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
     def __len__(self) -> int:
         if self._geometry.ndim == 0:
@@ -260,6 +271,38 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
     unique, unique_consecutive = distinct.unique, distinct.unique_consecutive
+    norm = norms.norm
+
+    def is_nonzero(self) -> bool:
+        """Whether the only element is not zero. Waits for the device."""
+        return bool(self)
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether another tensor has the same sizes."""
+        return self._geometry.sizes == other._geometry.sizes
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """`self.to(dtype)`; without one a name, as `gputensor.FloatTensor`."""
+        if dtype is not None:
+            return calls.to_dtype(self, dtype, non_blocking, False, None)
+        place = "" if self._device is CPU else f"{self._device.type}."
+        return f"gputensor.{place}{_TYPE_NAMES[self._geometry.dtype]}Tensor"
+
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
+        """Replace each element of this tensor, which is on the CPU, by callable(element)."""
+        if self._device is not CPU:
+            raise errors.must("apply_", "self", "be on the CPU", self)
+        made = calls.empty_like(self)
+        values = [callable(x) for x in calls.reshape(self, (-1,)).tolist()]
+        made._get_array()[...] = np.reshape(values, self._geometry.sizes)
+        return calls.copy_(self, made, False)
+
+    @property
+    def H(self) -> Tensor:
+        """A matrix, conjugated and with its dimensions swapped."""
+        if self._geometry.ndim not in (0, 2):
+            raise errors.must("H", "self", "be a matrix", self, remedy="use .mH")
+        return calls.conj(calls.transpose_int(self, 0, 1) if self._geometry.ndim else self)
 
     @property
     def T(self) -> Tensor:

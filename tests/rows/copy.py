@@ -214,4 +214,11 @@ ROWS = [
         _to,
         result=_target,
     ),
+    Row(
+        "type_as",
+        [S(T(2, 3), T(1, dtype=gt.int32)), S(T(), T(2, dtype=gt.float64))],
+        _to,
+        result=_target,
+        may_copy=True,
+    ),
 ]

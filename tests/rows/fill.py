@@ -17,6 +17,12 @@ def _filled(self: np.ndarray, value: Any) -> np.ndarray:
     return np.broadcast_to(converted(np.asarray(value), self.dtype), self.shape)
 
 
+def _with_diagonal(self: np.ndarray, fill_value: Any, wrap: bool = False) -> np.ndarray:
+    made = self.copy()
+    np.fill_diagonal(made, converted(np.asarray(fill_value), self.dtype), wrap)
+    return made
+
+
 ROWS = [
     Row(
         "fill",
@@ -41,6 +47,21 @@ ROWS = [
             Fails(
                 S(T(2), 1j), errors.ArgumentError, "fill_?: 'value' must be real for f32", float32
             ),
+        ),
+    ),
+    Row(
+        "fill_diagonal_",
+        [
+            S(T(3, 4), 2),
+            S(T(7, 2), 3, True),
+            S(T(2, 2, 2), 1.5),
+            S(T(3, 3, layout="transposed"), True),
+        ],
+        _with_diagonal,
+        refuses_expanded=True,
+        errors=(
+            Fails(S(T(3), 1), errors.ShapeError, "'self' must have at least two dimensions"),
+            Fails(S(T(2, 2, 3), 1), errors.ShapeError, "'self' must have dimensions of one size"),
         ),
     ),
     Row("zero_", grid(), np.zeros_like),

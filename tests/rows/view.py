@@ -8,6 +8,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.core.dtype import float32, float64, int64
 
 from . import DTYPE, Fails, Row, S, T, grid, with_copies
 
@@ -57,6 +58,12 @@ def _unflattened(self: np.ndarray, dim: int, sizes: Any) -> np.ndarray:
 def _dtype_of_view(args: Any, kwargs: Any, of: Any) -> Any:
     found = kwargs.get("dtype", of)
     return of if found is DTYPE else found
+
+
+def _summed(self: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    extra = self.ndim - len(size)
+    dims = [d for d in range(self.ndim) if d < extra or size[d - extra] != self.shape[d]]
+    return self.sum(tuple(dims), keepdims=True).reshape(size)
 
 
 ROWS = [
@@ -183,6 +190,12 @@ ROWS = [
         "_reshape_alias", [S(_DENSE, (6, 4), (4, 1))], lambda self, size, stride: self.reshape(size)
     ),
     Row(
+        "reshape_as",
+        [S(_DENSE, T(6, 4)), S(T(), T(1)), S(T(4), T(2, 2))],
+        lambda self, other: self.reshape(other.shape),
+        may_copy=True,
+    ),
+    Row(
         "squeeze",
         [
             S(T(1, 3, 1)),
@@ -194,6 +207,14 @@ ROWS = [
         ],
         _squeezed,
         errors=(Fails(S(T(1, 3), 2), errors.IndexRangeError, f"squeeze: {_DIM}"),),
+    ),
+    Row(
+        "sum_to_size",
+        [S(T(2, 3), (1, 3)), S(T(4, 2, 3), (2, 1)), S(T(2, 3), ()), S(T(2, 3), (2, 3))],
+        _summed,
+        may_copy=True,
+        dtypes=(int64, float32, float64),
+        errors=(Fails(S(T(2, 3), (2,)), errors.ArgumentError, "'size' must broadcast", float32),),
     ),
     Row("swapaxes", [S(_CUBE, 0, 2), S(_MATRIX, -1, 0)], np.swapaxes),
     Row(

@@ -1105,6 +1105,12 @@ def Tensor___rmod__(self, other):
         return op_remainder_Tensor.table[key_set](key_set, other, self)
     except Exception as error: _refuse(error, "remainder", locals()); raise
 
+def call_remainder_Tensor(self, other):
+    include, keep = _state.get()
+    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+    key_set = (key_set | include) & keep
+    return op_remainder_Tensor.table[key_set](key_set, self, other)
+
 def call_remainder_Scalar(self, other):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -1190,6 +1196,15 @@ def Tensor_floor_divide(self, other):
         key_set = (key_set | include) & keep
         return op_floor_divide.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "floor_divide", locals()); raise
+
+def call_floor_divide(self, other):
+    include, keep = _state.get()
+    key_set = (
+        (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys)
+        | include
+    ) & keep
+    return op_floor_divide.table[key_set](key_set, self, other)
 
 op_floor_divide__Tensor = _define(
     "aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",

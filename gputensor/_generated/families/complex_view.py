@@ -211,6 +211,11 @@ def conj(input):
     except Exception as error: _refuse(error, "conj", locals()); raise
 Tensor_conj = conj
 
+def call_conj(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_conj.table[key_set](key_set, self)
+
 op__conj = _define("aten::_conj(Tensor(a) self) -> Tensor(a)")
 def call__conj(self):
     include, keep = _state.get()

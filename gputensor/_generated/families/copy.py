@@ -87,6 +87,20 @@ def call_clone(self, memory_format=None):
     key_set = (self._keys | include) & keep
     return op_clone.table[key_set](key_set, self, memory_format)
 
+op_type_as = _define("aten::type_as(Tensor self, Tensor other) -> Tensor")
+def Tensor_type_as(self, other):
+    """self with the dtype and on the device of other.
+
+    Args:
+        self: (*).
+        other: (*).
+    Native: native/copy.py. Matches torch.Tensor.type_as."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_type_as.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "type_as", locals()); raise
+
 op_resolve_conj = _define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
 def resolve_conj(input):
     """input if its elements lie in memory as they are, else a copy that is conjugated.
@@ -226,6 +240,13 @@ def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=Non
     key_set = (self._keys | include) & keep
     return op_to_dtype.table[key_set](
         key_set, self, dtype, non_blocking, copy, memory_format,
+    )
+
+def call_to_other(self, other, non_blocking=False, copy=False, memory_format=None):
+    include, keep = _state.get()
+    key_set = (self._keys | other._keys | include) & keep
+    return op_to_other.table[key_set](
+        key_set, self, other, non_blocking, copy, memory_format,
     )
 
 op__to_copy = _define(

@@ -31,73 +31,47 @@ op_norm_ScalarOpt_dtype = _define(
 op_norm_ScalarOpt_dtype_out = _define(
     "aten::norm.ScalarOpt_dtype_out(Tensor self, Scalar? p, *, ScalarType dtype, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def norm(input, p=2, dim=None, keepdim=False, *, dtype=None, out=None):
-    """p-norm of all elements as one vector, or along dimensions.
-
-    Args:
-        input: (*).
-        p: number, default 2.
-        dim: int or ints, optional.
-        keepdim: bool, default False.
-        dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
-    Gradient: norm_backward(grad, input, 2 if p is None else p, result, dim, keepdim)
-    Native: native/distance.py. Matches torch.norm.
-
-    >>> gt.norm(gt.tensor([3.0, 4.0]))
-    tensor(5.)"""
-    try:
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("norm", dtype)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("norm", out)._keys & keep
-            if dim is None and not keepdim and dtype is None:
-                return op_norm_Scalar_out.table[key_set](key_set, input, p, out)
-            if dim is None and not keepdim:
-                return op_norm_ScalarOpt_dtype_out.table[key_set](key_set, input, p, dtype, out)
-            if dtype is None:
-                return op_norm_out.table[key_set](key_set, input, p, dim, keepdim, out)
-            return op_norm_dtype_out.table[key_set](key_set, input, p, dim, keepdim, dtype, out)
-        if dim is None and not keepdim and dtype is None:
-            return op_norm_Scalar.table[key_set](key_set, input, p)
-        if dim is None and not keepdim:
-            return op_norm_ScalarOpt_dtype.table[key_set](key_set, input, p, dtype)
-        if dtype is None:
-            return op_norm_ScalarOpt_dim.table[key_set](key_set, input, p, dim, keepdim)
-        return op_norm_ScalarOpt_dim_dtype.table[key_set](
-            key_set, input, p, dim, keepdim, dtype,
-        )
-    except Exception as error: _refuse(error, "norm", locals()); raise
-
-def Tensor_norm(self, p=2, dim=None, keepdim=False, *, dtype=None):
-    """p-norm of all elements as one vector, or along dimensions. See gt.norm."""
-    try:
-        if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("norm", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        if dim is None and not keepdim and dtype is None:
-            return op_norm_Scalar.table[key_set](key_set, self, p)
-        if dim is None and not keepdim:
-            return op_norm_ScalarOpt_dtype.table[key_set](key_set, self, p, dtype)
-        if dtype is None:
-            return op_norm_ScalarOpt_dim.table[key_set](key_set, self, p, dim, keepdim)
-        return op_norm_ScalarOpt_dim_dtype.table[key_set](
-            key_set, self, p, dim, keepdim, dtype,
-        )
-    except Exception as error: _refuse(error, "norm", locals()); raise
-
 def call_norm_Scalar(self, p=2):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_norm_Scalar.table[key_set](key_set, self, p)
 
+def call_norm_Scalar_out(self, p, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return op_norm_Scalar_out.table[key_set](key_set, self, p, out)
+
 def call_norm_ScalarOpt_dim(self, p, dim, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_norm_ScalarOpt_dim.table[key_set](key_set, self, p, dim, keepdim)
+
+def call_norm_out(self, p, dim, keepdim, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return op_norm_out.table[key_set](key_set, self, p, dim, keepdim, out)
+
+def call_norm_ScalarOpt_dim_dtype(self, p, dim, keepdim, dtype):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_norm_ScalarOpt_dim_dtype.table[key_set](
+        key_set, self, p, dim, keepdim, dtype,
+    )
+
+def call_norm_dtype_out(self, p, dim, keepdim, dtype, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return op_norm_dtype_out.table[key_set](key_set, self, p, dim, keepdim, dtype, out)
+
+def call_norm_ScalarOpt_dtype(self, p, dtype):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_norm_ScalarOpt_dtype.table[key_set](key_set, self, p, dtype)
+
+def call_norm_ScalarOpt_dtype_out(self, p, dtype, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return op_norm_ScalarOpt_dtype_out.table[key_set](key_set, self, p, dtype, out)
 
 op_linalg_vector_norm = _define(
     "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",

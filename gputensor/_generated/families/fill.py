@@ -42,6 +42,24 @@ def fill(input, value, *, out=None):
         return op_fill_Scalar.table[key_set](key_set, input, value)
     except Exception as error: _refuse(error, "fill", locals()); raise
 
+op_fill_diagonal_ = _define(
+    "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)")
+def Tensor_fill_diagonal_(self, fill_value, wrap=False):
+    """Set the elements whose indices are all the same; with wrap again behind each full
+    square.
+
+    Args:
+        self: (*).
+        fill_value: number.
+        wrap: bool, default False.
+    Returns: self.
+    Native: native/fill.py. Matches torch.Tensor.fill_diagonal_."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_fill_diagonal_.table[key_set](key_set, self, fill_value, wrap)
+    except Exception as error: _refuse(error, "fill_diagonal_", locals()); raise
+
 op_fill__Scalar = _define("aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)")
 op_fill__Tensor = _define("aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
 def fill_(input, value):

@@ -985,6 +985,22 @@ def linalg_matrix_norm(
         return op_linalg_matrix_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "linalg_matrix_norm", locals()); raise
 
+def call_linalg_matrix_norm_str_ord(
+    self, ord='fro', dim=(-2, -1), keepdim=False, dtype=None,
+):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_linalg_matrix_norm_str_ord.table[key_set](
+        key_set, self, ord, dim, keepdim, dtype,
+    )
+
+def call_linalg_matrix_norm_str_ord_out(self, ord, dim, keepdim, dtype, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return op_linalg_matrix_norm_str_ord_out.table[key_set](
+        key_set, self, ord, dim, keepdim, dtype, out,
+    )
+
 op_linalg_norm = _define(
     "aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
 op_linalg_norm_out = _define(

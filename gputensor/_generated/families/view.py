@@ -454,6 +454,44 @@ def Tensor_expand_as(self, other):
         return op_expand_as.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "expand_as", locals()); raise
 
+op_reshape_as = _define("aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)")
+def Tensor_reshape_as(self, other):
+    """reshape to the shape of other.
+
+    Args:
+        self: (*).
+        other: (*).
+    Native: native/view.py. Matches torch.Tensor.reshape_as."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | other._keys | include) & keep
+        return op_reshape_as.table[key_set](key_set, self, other)
+    except Exception as error: _refuse(error, "reshape_as", locals()); raise
+
+op_sum_to_size = _define("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor")
+def Tensor_sum_to_size(self, *args, size=None):
+    """The sum along the dimensions in which these sizes are broadcast to self's.
+
+    Args:
+        self: (*).
+        size: ints, or one sequence of them.
+    Native: native/view.py. Matches torch.Tensor.sum_to_size."""
+    try:
+        if len(args) == 1:
+            (size,) = args
+            if type(size) is int:
+                size = args
+            elif type(size) is not tuple:
+                size = _sequence(size)
+        elif args:
+            size = args
+        elif size is None:
+            raise _errors.not_given("sum_to_size", "size")
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_sum_to_size.table[key_set](key_set, self, size)
+    except Exception as error: _refuse(error, "sum_to_size", locals()); raise
+
 op_view_as = _define("aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_view_as(self, other):
     """view with the shape of other.

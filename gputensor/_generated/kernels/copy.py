@@ -19,6 +19,7 @@ def install() -> None:
     impl(_operators._copy_from, "", None, passes)
     impl(_operators._copy_from_and_resize, "", None, passes)
     impl(_operators.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
+    impl(_operators.type_as, "CompositeImplicitAutograd", native.type_as)
     impl(_operators.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
     impl(_operators.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
     impl(_operators.contiguous, "CompositeImplicitAutograd", native.contiguous)

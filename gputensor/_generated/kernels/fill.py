@@ -20,6 +20,7 @@ def install() -> None:
         _operators.fill_Tensor_out, "CompositeExplicitAutograd", _forms.out(_operators.fill_Tensor),
         counts, refuses_out,
     )
+    impl(_operators.fill_diagonal_, "CompositeImplicitAutograd", native.fill_diagonal_)
     impl(_operators.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
     impl(_operators.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
     impl(_operators.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0, loop="fill")

@@ -82,6 +82,8 @@ def install() -> None:
         counts, refuses_out,
     )
     impl(_operators.expand_as, "CompositeImplicitAutograd", native.expand_as)
+    impl(_operators.reshape_as, "CompositeImplicitAutograd", native.reshape_as)
+    impl(_operators.sum_to_size, "CompositeImplicitAutograd", native.sum_to_size)
     impl(_operators.view_as, "CompositeImplicitAutograd", native.view_as)
     impl(_operators.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
     impl(

@@ -1,0 +1,101 @@
+"""Functions of `gt` that say what tensors, dtypes and sizes are: no operator computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import errors, promotion
+from ..core.arguments import NUMBERS
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.geometry import Size
+from ..dispatch import backend_select, defaults
+from ..iterator.broadcast import broadcast_sizes
+from ..tensor.tensor import Tensor
+from . import arguments
+
+
+def _checked(op: str, input: Any) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise errors.wrong_type(op, "input", "be a Tensor", input)
+    return input
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating one."""
+    return _checked("is_floating_point", input).is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is a complex one."""
+    return _checked("is_complex", input).is_complex()
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return _checked("is_signed", input).is_signed()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element of a tensor is not zero. Waits for the device."""
+    return bool(_checked("is_nonzero", input))
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same sizes."""
+    return _checked("is_same_size", input).shape == _checked("is_same_size", other).shape
+
+
+def numel(input: Tensor) -> int:
+    """How many elements a tensor has.
+
+    >>> gt.numel(gt.ones(2, 3))
+    6
+    """
+    return _checked("numel", input).numel()
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype in which two operands, tensors or numbers, meet.
+
+    >>> gt.result_type(gt.tensor([1, 2]), 1.0)
+    gputensor.float32
+    """
+    specs: list[Any] = []
+    for name, x in (("tensor1", tensor1), ("tensor2", tensor2)):
+        if isinstance(x, Tensor):
+            specs.append((x._geometry, x._device))
+        elif type(x) in NUMBERS:
+            specs.append(type(x))
+        else:
+            raise errors.wrong_type("result_type", name, "be a Tensor or a number", x)
+    return promotion.result_type("result_type", tuple(specs), defaults.get_default_dtype())
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
+    """The sizes to which all of these broadcast.
+
+    >>> gt.broadcast_shapes((3, 1), (4,))
+    gputensor.Size([3, 4])
+    """
+    found: Any = ()
+    for shape in shapes:
+        given = (shape,) if isinstance(shape, int) else shape
+        sizes = arguments.sizes("broadcast_shapes", given)
+        both = broadcast_sizes(found, sizes)
+        if both is None:
+            rule = f"broadcast with {tuple(found)}"
+            raise errors.must("broadcast_shapes", "shapes", rule, tuple(sizes))
+        found = both
+    return Size(found)
+
+
+def get_default_device() -> device:
+    """The device of what is made without one."""
+    return backend_select.default_device()
