@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -184,8 +185,11 @@ class _Fit:
         form = self.type.required
         if value is None and self.is_out:
             return True
-        if isinstance(value, np.ndarray) and (form.name == "Tensor" or form.base == "Scalar"):
+        if isinstance(value, np.ndarray) and form.base in ("Tensor", "Scalar", "float"):
             return False  # converted nowhere but at the boxed boundary
+        if form.base in ("Scalar", "float") and isinstance(value, numbers.Number):
+            if not isinstance(value, (int, float, complex, np.generic)):
+                return False  # no tensor meets a fraction
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
             value = (value,)  # x.view(3), x.permute(0)
         from . import conversions

@@ -28,12 +28,16 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
                 raise errors.read_only(op, argument.name, value) from None
 
 
-# What NumPy says of memory that may not be written; the second is np.dot's.
+# What NumPy says of sizes that no memory can hold.
+_TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded")
+# What it says of memory that may not be written; the second is np.dot's.
 _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
     """Whether Python or NumPy found no memory; other classes, or ours, say more than we could."""
+    if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
+        return True
     home = type(error).__module__.partition(".")[0]
     return isinstance(error, MemoryError) and home in ("builtins", "numpy")
 

@@ -130,6 +130,7 @@ def _correlate(
         rule = f"be as large as the kernel {list(kernel)} that dilation spreads, with its padding"
         raise errors.wrong_shape(op, "input", rule, input)
     result = (samples, outer, *out)
+    steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])  # however far: none is taken
     if not x._geometry.numel or not outer:
         return calls.new_zeros(x, result)
     count = len(kernel)
@@ -165,6 +166,8 @@ def convolution_backward(
             raise errors.wrong_shape(op, arg, f"have {count + 2} dimensions, as weight has", x)
     steps, gaps = (per_dim(op, "stride", stride, count), per_dim(op, "dilation", dilation, count))
     pads = per_dim(op, "padding", padding, count)
+    if len(output_mask) != 3:
+        raise errors.must(op, "output_mask", "hold three bools", output_mask)
     of_input = of_weight = of_bias = None
     input, weight = _conj(input), _conj(weight)
     kernel, given = weight._geometry.sizes[2:], input._geometry.sizes[2:]

@@ -159,6 +159,9 @@ _MANY = 25
 def _cdist_forward(
     key_set: int, x1: Tensor, x2: Tensor, p: float, compute_mode: int | None
 ) -> Tensor:
+    for arg, x in (("x1", x1), ("x2", x2)):
+        if x._geometry.ndim < 2:
+            raise errors.wrong_shape("cdist", arg, "have at least two dimensions", x)
     first, second = x1._geometry.sizes[-2], x2._geometry.sizes[-2]
     by_products = compute_mode == 1 or not compute_mode and (first > _MANY or second > _MANY)
     if p == 2 and by_products and x1._geometry.sizes[-1] and first and second:
@@ -194,6 +197,8 @@ def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
 
 def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     """Of each row to those behind it: rows of the square of distances, one after another."""
+    if self._geometry.ndim != 2:
+        raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows, columns = self._geometry.sizes
     behind = [
         calls.slice_Tensor(self, 0, r + 1, rows, 1) - calls.select_int(self, 0, r)

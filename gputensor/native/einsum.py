@@ -228,7 +228,7 @@ def _trilinear(
     """Source: aten/src/ATen/native/Linear.cpp, _trilinear; how it is cut into steps is not seen."""
     ndim = i1._geometry.ndim + len(expand1)
     arguments.dim("_trilinear", unroll_dim, ndim, "unroll_dim")
-    operands = []
+    operands: list[Tensor] = []
     for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for place in sorted(arguments.ints("_trilinear", "expand", places)):
             x = calls.unsqueeze(x, place)

@@ -536,6 +536,8 @@ def linalg_lstsq(
     if chosen not in _DRIVERS:
         raise errors.must(op, "driver", f"be one of {', '.join(_DRIVERS)}", driver)
     vector = is_vector(self, b) or len(b._geometry.sizes) == 1
+    if not b._geometry.ndim:
+        raise errors.wrong_shape(op, "b", "be a vector, a matrix or a batch of them", b)
     matrix = calls.unsqueeze(b, -1) if vector else b
     m, n = self._geometry.sizes[-2:]
     if matrix._geometry.sizes[-2] != m:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import real
 from ..core.dtype import (
     COMPLEX, FLOATING, complex64, complex128, dtype, float32, float64,
 )  # fmt: skip
@@ -39,6 +40,8 @@ def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
         what = " or ".join(x.short for x in takes)
         raise errors.wrong_dtype(op, "self", f"be {what}", self)
     dims = arguments.dims(op, dim, self._geometry.ndim)
+    if dims and not self._geometry.ndim:
+        raise errors.wrong_shape(op, "self", "have a dimension", self)
     for d in dims:
         if self._geometry.sizes[d] < 1:
             raise errors.wrong_shape(op, "self", f"have elements along dimension {d}", self)
@@ -74,11 +77,17 @@ def _transform(
     return library.call(op, compute, (wanted,), self)[0]
 
 
+def _norm(op: str, forward: bool, normalization: int) -> str:
+    if arguments.integer(op, "normalization", normalization) not in (0, 1, 2):
+        raise errors.must(op, "normalization", "be 0, 1 or 2", normalization)
+    return _NORMS[forward][normalization]
+
+
 def _fft_c2c(key_set: int, self: Tensor, dim: Any, normalization: int, forward: bool) -> Tensor:
     dims = _check("_fft_c2c", self, dim, {complex64: complex64, complex128: complex128})
     if not dims:
         return calls.clone(self, None)
-    norm = _NORMS[bool(forward)][normalization]
+    norm = _norm("_fft_c2c", bool(forward), normalization)
     name = "fftn" if forward else "ifftn"
 
     def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
@@ -95,7 +104,7 @@ def _fft_r2c(key_set: int, self: Tensor, dim: Any, normalization: int, onesided:
     sizes = list(self._geometry.sizes)
     if onesided:
         sizes[dims[-1]] = sizes[dims[-1]] // 2 + 1
-    norm = _NORMS[True][normalization]
+    norm = _norm("_fft_r2c", True, normalization)
     name = "rfftn" if onesided else "fftn"
 
     def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
@@ -111,13 +120,13 @@ def _fft_c2r(
     dims = _check("_fft_c2r", self, dim, _REAL_OF)
     if not dims:
         raise errors.must("_fft_c2r", "dim", "name a dimension at least", dims)
-    if last_dim_size < 1:
+    if arguments.integer("_fft_c2r", "last_dim_size", last_dim_size) < 1:
         raise errors.must("_fft_c2r", "last_dim_size", "be positive", last_dim_size)
     if len(dims) > 1:
         self = calls._fft_c2c(self, dims[:-1], normalization, False)
     sizes = list(self._geometry.sizes)
     sizes[dims[-1]] = last_dim_size
-    norm = _NORMS[False][normalization]
+    norm = _norm("_fft_c2r", False, normalization)
 
     def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
         return fft.irfft(x, n=last_dim_size, axis=axes[0], norm=norm, **named)
@@ -357,6 +366,7 @@ def _frequencies(op: str, halves: bool) -> Callable[..., Tensor]:
         of = dtype or get_default_dtype()
         if of.category < FLOATING:
             raise errors.must(op, "dtype", "be floating or complex", errors.Got(of.short))
+        d = real(op, "d", d)
         options = (of, layout, device, pin_memory)
         if halves or not n:
             made = calls.arange(n // 2 + 1 if n else 0, *options)

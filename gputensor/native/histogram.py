@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated import calls, functions
-from ..core.arguments import real
 from ..core import dtype as dtypes, errors
+from ..core.arguments import real
 from ..core.dtype import FLOATING, INTEGER
 from ..core.geometry import contiguous_geometry
 from ..structured import arguments, library

@@ -363,7 +363,7 @@ def linalg_matrix_norm(
         for d in sorted(dims) if keepdim else ():
             made = calls.unsqueeze(made, d)
         return made
-    if isinstance(ord, str) or abs(ord) not in (1, math.inf):
+    if isinstance(ord, (str, complex)) or abs(ord) not in (1, math.inf):
         raise errors.must(op, "ord", "be fro, nuc, or one of 1, -1, 2, -2, inf, -inf", ord)
     first, second = dims if abs(ord) == 1 else dims[::-1]
     sums = calls.sum_dim_IntList(calls.abs(x), (first,), keepdim, None)
@@ -454,7 +454,7 @@ def linalg_tensorsolve(key_set: int, self: Tensor, other: Tensor, dims: Any = No
 def linalg_vander(key_set: int, x: Tensor, N: int | None = None) -> Tensor:
     if not x._geometry.ndim or (N is None and x._geometry.sizes[-1] == 0):
         raise errors.wrong_shape("vander", "x", "be a vector with elements, or a batch", x)
-    count = x._geometry.sizes[-1] if N is None else arguments.integer("vander", "N", N)
+    count = x._geometry.sizes[-1] if N is None else arguments.int64("vander", "N", N)
     if count < 1:
         raise errors.must("vander", "N", "be positive", count)
     if x._geometry.dtype.category < FLOATING and x._geometry.dtype is not int64:

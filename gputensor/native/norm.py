@@ -151,12 +151,22 @@ def layer_norm(
     return calls.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
+def _integers(op: str, **given: Any) -> list[int]:
+    return [arguments.int64(op, arg, value) for arg, value in given.items()]
+
+
+def _check_mask(op: str, output_mask: Any) -> None:
+    if len(output_mask) != 3:
+        raise errors.must(op, "output_mask", "hold three bools", output_mask)
+
+
 def native_layer_norm_backward(
     key_set: int, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor,
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
 ) -> Gradients:  # fmt: skip
     op = "native_layer_norm_backward"
     check_floating(op, input=input, weight=weight, bias=bias)
+    _check_mask(op, output_mask)
     wanted = _normalized(op, input, normalized_shape)
     sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
     _check_sizes(op, wanted, weight=weight, bias=bias)
@@ -203,8 +213,7 @@ def native_group_norm(
 ) -> Three:  # fmt: skip
     op = "group_norm"
     check_floating(op, input=input, weight=weight, bias=bias)
-    for arg, value in (("N", N), ("C", C), ("HxW", HxW), ("num_groups", group)):
-        arguments.integer(op, arg, value)
+    N, C, HxW, group = _integers(op, N=N, C=C, HxW=HxW, num_groups=group)
     if group < 1 or C % group:
         raise errors.must(op, "num_groups", f"divide the {C} channels", group)
     if input._geometry.numel != N * C * HxW:
@@ -234,6 +243,8 @@ def native_group_norm_backward(
 ) -> Gradients:  # fmt: skip
     op, given = "native_group_norm_backward", input._geometry
     check_floating(op, input=input, weight=weight)
+    N, C, HxW, group = _integers(op, N=N, C=C, HxW=HxW, group=group)
+    _check_mask(op, output_mask)
     if group < 1 or C % group:
         raise errors.must(op, "group", f"divide the {C} channels", group)
     if given.numel != N * C * HxW:

@@ -58,13 +58,20 @@ def inplace(of: Operator) -> Kernel:
 
 
 def out(of: Operator, count: int = 1) -> Kernel:
-    """What `of` gives, copied into `out`, which has the result's dtype and device."""
+    """What `of` gives, copied into `out`, which has the result's dtype and device; what makes a
+    tensor of no other makes one of these."""
+    names = [argument.name for argument in of.schema.arguments]
+    options = names[names.index("dtype") :] if "pin_memory" in names else []
 
     def kernel(key_set: int, *args: Any) -> Any:
         targets = args[-count:]
         for target in targets:
             overlap.check_itself(of.short_name, target)
-        made = of.redispatch_table[key_set](key_set, *args[:-count])
+        given = args[:-count]
+        if options:
+            own = {"dtype": targets[0]._geometry.dtype, "device": targets[0]._device}
+            given += tuple([own.get(name) for name in options])
+        made = of.redispatch_table[key_set](key_set, *given)
         results = (made,) if count == 1 else made
         for target, result in zip(targets, results):
             _check_takes(of.short_name, target, result)

@@ -51,7 +51,10 @@ except RuntimeError as _error:
 def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run the loop in a spare Context if `error` says the shared one is taken; else raise it."""
     if error.args != _ENTERED_TWICE:
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame
     try:
         context = _spares.pop()
     except IndexError:

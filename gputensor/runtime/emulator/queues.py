@@ -174,4 +174,7 @@ class Scheduler:
         if self.failures:
             first = self.failures[0]
             self.failures.clear()
-            raise first
+            try:
+                raise first
+            finally:
+                del first  # its traceback has this frame
