@@ -454,7 +454,7 @@ def linalg_tensorsolve(key_set: int, self: Tensor, other: Tensor, dims: Any = No
 def linalg_vander(key_set: int, x: Tensor, N: int | None = None) -> Tensor:
     if not x._geometry.ndim or (N is None and x._geometry.sizes[-1] == 0):
         raise errors.wrong_shape("vander", "x", "be a vector with elements, or a batch", x)
-    count = x._geometry.sizes[-1] if N is None else arguments.int64("vander", "N", N)
+    count = x._geometry.sizes[-1] if N is None else arguments.integer("vander", "N", N)
     if count < 1:
         raise errors.must("vander", "N", "be positive", count)
     if x._geometry.dtype.category < FLOATING and x._geometry.dtype is not int64:

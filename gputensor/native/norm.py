@@ -152,7 +152,7 @@ def layer_norm(
 
 
 def _integers(op: str, **given: Any) -> list[int]:
-    return [arguments.int64(op, arg, value) for arg, value in given.items()]
+    return [arguments.integer(op, arg, value) for arg, value in given.items()]
 
 
 def _check_mask(op: str, output_mask: Any) -> None:
