@@ -39,7 +39,7 @@ _CASTING = {"lower_precision_fp", "fp32", "promote"}
 
 def shapes(model: Model) -> str:
     selected, counted, tracked, refused, recorded = (set[tuple[str, int]]() for _ in range(5))
-    cast = {shape_of(op) for op in model.ops if _CASTING.intersection(op.autocast.values())}
+    cast = {shape_of(op, ()) for op in model.ops if _CASTING.intersection(op.autocast.values())}
     for op in model.ops:
         n = len(op.arguments)
         places = [number for number, a in enumerate(op.arguments) if a.is_write]
@@ -69,9 +69,13 @@ def shapes(model: Model) -> str:
     return module(DOC, IMPORTS, "\n\n".join("\n".join(part) for part in parts))
 
 
-def shape_of(op: Op) -> str:
-    """See Note [Shapes] in makers/autograd.py, which finds the same from the schema."""
-    inputs = op.derivatives or [a.name for a in op.tensors]
+def shape_of(op: Op, differentiable: Iterable[str] | None = None) -> str:
+    """See Note [Shapes] in makers/autograd.py, which finds the same from the schema.
+
+    differentiable: none where that does not matter, as to a cast; else what has a derivative.
+    """
+    derivatives = op.derivatives if differentiable is None else differentiable
+    inputs = derivatives or [a.name for a in op.tensors]
     letters = ""
     for a in op.arguments:
         if not a.type.has_tensor or str(a.type.required) == "Tensor?[]":

@@ -46,6 +46,7 @@ AUTOCAST_POLICIES = {
     "fp32_set_opt_dtype": "computed with dtype=float32, unless a dtype is given",
     "fp32_append_dtype": "computed by the overload with a dtype, in float32",
     "promote": "cast to the widest among them",
+    "banned": "refused: it would lose too many digits",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
 # What an operator may look at that is not elements.

@@ -14,7 +14,9 @@ from ..makers.autocast import Policy, casts, shipped, takes_dtype, with_dtype
 from .autocast_mode import find
 from .casting import DEVICES, PRIVATE, AutocastDevice
 
-POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote")
+POLICIES = (
+    "lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote", "banned",
+)  # fmt: skip
 # Key -> (operator, policy) of what was registered besides the YAML's, oldest first.
 _registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for device in DEVICES}
 

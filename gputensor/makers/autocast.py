@@ -13,6 +13,7 @@ from .._generated import shapes
 from ..amp.casting import (
     AUTOCAST, cast_any, cast_list, device_of, is_eligible, widest,
 )  # fmt: skip
+from ..core import errors
 from ..core.dtype import dtype, float32
 from ..dispatch import dispatcher, families
 from ..dispatch.calling import keys_of_list
@@ -39,11 +40,20 @@ def casts(policy: Policy) -> Maker:
     """The maker for a policy."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
+        if policy == "banned":
+            return _refusing(table.operator)
         if policy in ("fp32_set_opt_dtype", "fp32_append_dtype"):
             return _in_float32(table.operator, policy == "fp32_append_dtype")
         return _casting(table, policy)
 
     return make
+
+
+def _refusing(operator: Operator) -> Callable[..., Any]:
+    def kernel(key_set: int, *args: Any) -> Any:
+        raise errors.banned_from_autocast(operator.short_name)
+
+    return kernel
 
 
 def _casting(table: Table, policy: Policy) -> Callable[..., Any]:

@@ -67,7 +67,22 @@ def outcome(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return [(x.real.dtype, repr(x.tolist())) for x in results]
 
 
-@pytest.mark.parametrize("name", POLICIES)
+def test_what_is_banned_is_refused_on_its_device_alone() -> None:
+    if not gt.cuda.is_available():
+        pytest.skip("no CUDA device")
+    x = gt.tensor([0.25, 0.5])
+    for device, banned in (("cpu", False), ("cuda", True)):
+        with gt.autocast(device):
+            y = x.to(device)
+            if not banned:
+                assert gt.nn.functional.binary_cross_entropy(y, y).item() > 0
+                continue
+            with pytest.raises(RuntimeError, match="binary_cross_entropy: must not be called"):
+                gt.nn.functional.binary_cross_entropy(y, y)
+            assert gt.nn.functional.binary_cross_entropy_with_logits(y, y).dtype is gt.float32
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if POLICIES[name] != "banned"])
 def test_a_custom_operator_is_cast_as_a_built_in_one(name: str) -> None:
     built_in, policy, met = dispatcher.find(name), POLICIES[name], set()
     with gt.library.Library("alike", "DEF") as library:

@@ -47,7 +47,7 @@ def install() -> None:
     )
     bind(
         _operators.binary_cross_entropy, native.functional, "binary_cross_entropy",
-        BinaryCrossEntropyBackward0, casts(CPU="fp32"),
+        BinaryCrossEntropyBackward0, casts(CPU="fp32", CUDA="banned"),
     )
     bind(
         _operators.binary_cross_entropy_out, native.out, "binary_cross_entropy", counts,

@@ -12,6 +12,10 @@ class AutocastWarning(UserWarning):
     """An autocast block that was turned off, because the device cannot do what it asks for."""
 
 
+class AutocastError(GpuTensorError, RuntimeError):
+    """An operator that autocast refuses on a device."""
+
+
 class ScalerError(GpuTensorError, RuntimeError):
     """A step of GradScaler out of its order."""
 
@@ -69,3 +73,8 @@ def empty_scaler_state() -> ArgumentError:
 
 def scaler_unavailable(reason: Any) -> str:
     return f"GradScaler: there is no CUDA device ({reason}); gradients are not scaled"
+
+
+def banned_from_autocast(op: str) -> AutocastError:
+    remedy = "turn it off around the call with autocast(enabled=False), and give float32"
+    return AutocastError(f"{op}: must not be called under autocast, which is not safe; {remedy}")

@@ -132,11 +132,11 @@ def ctc_loss(
     """
     _tensors("ctc_loss", log_probs=log_probs, targets=targets)
     number = _reduction("ctc_loss", reduction)
-    given = (input_lengths, target_lengths)
-    if all(isinstance(x, Tensor) for x in given):
-        return calls.ctc_loss_Tensor(log_probs, targets, *given, blank, number, zero_infinity)
-    listed = [x.reshape(-1).tolist() if isinstance(x, Tensor) else x for x in given]
-    return calls.ctc_loss_IntList(log_probs, targets, *listed, blank, number, zero_infinity)
+    steps, texts = input_lengths, target_lengths
+    if isinstance(steps, Tensor) and isinstance(texts, Tensor):
+        return calls.ctc_loss_Tensor(log_probs, targets, steps, texts, blank, number, zero_infinity)
+    steps, texts = [x.reshape(-1).tolist() if isinstance(x, Tensor) else x for x in (steps, texts)]
+    return calls.ctc_loss_IntList(log_probs, targets, steps, texts, blank, number, zero_infinity)
 
 
 # --- of differences -------------------------------------------------------------------------------
@@ -226,6 +226,7 @@ def binary_cross_entropy(
     Args:
         input: probabilities, in [0, 1]; their logarithms count -100 at least.
         target: in input's sizes. weight: broadcast to them.
+    Raises: AutocastError under autocast on a CUDA device; binary_cross_entropy_with_logits is safe.
     """
     number = _reduction("binary_cross_entropy", reduction, size_average, reduce)
     _alike("binary_cross_entropy", input, target, weight)
