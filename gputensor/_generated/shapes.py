@@ -2088,51 +2088,6 @@ def casts_T(operator, fixed, is_widest):
             put(before)
     return kernel
 
-def casts_TCV(operator, fixed, is_widest):
-    def kernel(key_set, a, b, c):
-        device = device_of[key_set & AUTOCAST]
-        include, keep = before = get()
-        keep &= ~device.key
-        try:
-            put((include, keep))
-            to = widest(device, a) if is_widest else fixed or device.dtype.get()
-            a = cast(a, to, device)
-            key_set = (a._keys | include) & keep
-            return operator.table[key_set](key_set, a, b, c)
-        finally:
-            put(before)
-    return kernel
-
-def casts_TCVVOV(operator, fixed, is_widest):
-    def kernel(key_set, a, b, c, d, e, f):
-        device = device_of[key_set & AUTOCAST]
-        include, keep = before = get()
-        keep &= ~device.key
-        try:
-            put((include, keep))
-            to = widest(device, a) if is_widest else fixed or device.dtype.get()
-            a = cast(a, to, device)
-            key_set = (a._keys | include) & keep
-            return operator.table[key_set](key_set, a, b, c, d, e, f)
-        finally:
-            put(before)
-    return kernel
-
-def casts_TCVVV(operator, fixed, is_widest):
-    def kernel(key_set, a, b, c, d, e):
-        device = device_of[key_set & AUTOCAST]
-        include, keep = before = get()
-        keep &= ~device.key
-        try:
-            put((include, keep))
-            to = widest(device, a) if is_widest else fixed or device.dtype.get()
-            a = cast(a, to, device)
-            key_set = (a._keys | include) & keep
-            return operator.table[key_set](key_set, a, b, c, d, e)
-        finally:
-            put(before)
-    return kernel
-
 def casts_TT(operator, fixed, is_widest):
     def kernel(key_set, a, b):
         device = device_of[key_set & AUTOCAST]
@@ -2145,38 +2100,6 @@ def casts_TT(operator, fixed, is_widest):
             b = cast(b, to, device)
             key_set = (a._keys | b._keys | include) & keep
             return operator.table[key_set](key_set, a, b)
-        finally:
-            put(before)
-    return kernel
-
-def casts_TTOOV(operator, fixed, is_widest):
-    def kernel(key_set, a, b, c, d, e):
-        device = device_of[key_set & AUTOCAST]
-        include, keep = before = get()
-        keep &= ~device.key
-        try:
-            put((include, keep))
-            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
-            a = cast(a, to, device)
-            b = cast(b, to, device)
-            key_set = (a._keys | b._keys | include) & keep
-            return operator.table[key_set](key_set, a, b, c, d, e)
-        finally:
-            put(before)
-    return kernel
-
-def casts_TTOV(operator, fixed, is_widest):
-    def kernel(key_set, a, b, c, d):
-        device = device_of[key_set & AUTOCAST]
-        include, keep = before = get()
-        keep &= ~device.key
-        try:
-            put((include, keep))
-            to = widest(device, a, b) if is_widest else fixed or device.dtype.get()
-            a = cast(a, to, device)
-            b = cast(b, to, device)
-            key_set = (a._keys | b._keys | include) & keep
-            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel
@@ -2194,6 +2117,41 @@ def casts_TTP(operator, fixed, is_widest):
             c = cast_any(c, to, device)
             key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
             return operator.table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            d = cast_any(d, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | (0 if d is None else d._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
     return kernel
@@ -2420,6 +2378,23 @@ def casts_TTVV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TTVVPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, e) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            e = cast_any(e, to, device)
+            key_set = (a._keys | b._keys | (0 if e is None else e._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TTVVV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d, e):
         device = device_of[key_set & AUTOCAST]
@@ -2548,16 +2523,17 @@ def casts_TVV(operator, fixed, is_widest):
             put(before)
     return kernel
 
-def casts_TVVC(operator, fixed, is_widest):
+def casts_TVVT(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d):
         device = device_of[key_set & AUTOCAST]
         include, keep = before = get()
         keep &= ~device.key
         try:
             put((include, keep))
-            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            to = widest(device, a, d) if is_widest else fixed or device.dtype.get()
             a = cast(a, to, device)
-            key_set = (a._keys | include) & keep
+            d = cast(d, to, device)
+            key_set = (a._keys | d._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c, d)
         finally:
             put(before)

@@ -81,7 +81,7 @@ def test_a_shape_says_what_the_schemas_say() -> None:
                     writes = sum(a.is_write for a in operator.schema.arguments)
                     if code != "general" or writes < 2:  # no shape has several results to count
                         wanted.add(code)
-    assert set(NAMES) <= wanted and wanted - set(NAMES) <= {"replays", "_in_float32"}
+    assert set(NAMES) <= wanted and wanted - set(NAMES) <= {"replays", "_in_float32", "_refusing"}
 
 
 # --- ADInplaceOrView ------------------------------------------------------------------------------
