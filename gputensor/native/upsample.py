@@ -165,7 +165,7 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
         return _turned(at, by), places
     taps = []
     for k, row in enumerate(at):
-        to = None if (row >= 0).all() else np.flatnonzero(row >= 0)
+        to = None if (row >= 0).all() else _run(np.flatnonzero(row >= 0))
         kept = slice(None) if to is None else to
         taps.append(Tap(to, row[kept], None if by is None else by[k][kept]))
     return tuple(taps), places
@@ -187,12 +187,26 @@ def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
     order = np.argsort(elements, kind="stable")
     elements, results = elements[order], results[order]
     weights = None if by is None else by.T[kept][order]
+    if weights is not None and len(weights):  # a result counts once for each element, or not
+        first = np.ones(len(elements), bool)
+        first[1:] = (np.diff(elements) != 0) | (np.diff(results) != 0)
+        weights = np.add.reduceat(weights, np.flatnonzero(first))
+        elements, results = elements[first], results[first]
+        elements, results, weights = (x[weights != 0] for x in (elements, results, weights))
     rank = np.arange(len(elements)) - np.searchsorted(elements, elements)
     taps = []
     for r in range(int(rank.max(initial=-1)) + 1):
         now = rank == r
-        taps.append(Tap(elements[now], results[now], None if weights is None else weights[now]))
+        to, at = _run(elements[now]), results[now]
+        taps.append(Tap(to, at, None if weights is None else weights[now]))
     return tuple(taps)
+
+
+def _run(places: Any) -> Any:
+    """Sorted places as a slice, where they follow each other."""
+    if len(places) and places[-1] - places[0] == len(places) - 1:
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
 
 
 # --- all dimensions -------------------------------------------------------------------------------
@@ -225,14 +239,12 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int) -> Any:
         part = x.take(np.asarray(at), axis)
         if by is not None:
             part *= np.asarray(by).reshape(shape)
-        if to is not None and len(to) == size:  # sorted, and each once
-            to = None
-        if to is None:
+        if len(at) == size:  # all of them, each once
             made = part if made is None else np.add(made, part, out=made)
             continue
         if made is None:
             made = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
-        made[(slice(None),) * axis + (np.asarray(to),)] += part
+        made[(slice(None),) * axis + (to if type(to) is slice else np.asarray(to),)] += part
     return made
 
 
