@@ -58,6 +58,8 @@ def keys_of_short(x: Any, dim: int, descending: bool) -> Any:
     if x.dtype.kind == "f":
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
+    elif x.dtype == np.uint32:
+        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # in the same order, with a sign
     else:
         bits = x
     key = bits.astype(np.int64)

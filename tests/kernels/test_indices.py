@@ -189,12 +189,12 @@ def test_many_places_by_one_index(key, op):
 
 
 @pytest.mark.parametrize(
-    "of", [gt.float32, gt.float16, gt.int32, gt.float64], ids=lambda d: d.short
+    "of", [gt.float32, gt.float16, gt.int32, gt.uint32, gt.float64], ids=lambda d: d.short
 )
 @pytest.mark.parametrize("sizes, dim", [((50, 300), 0), ((300, 1000), 1), ((3000,), 0)])
 def test_what_is_found_without_sorting_is_what_sorting_gives(of, sizes, dim):
     """Repeated elements, in rows enough for several threads."""
-    x = np.random.default_rng(0).integers(-9, 9, sizes).astype(of.np)
+    x = np.random.default_rng(0).integers(-9, 9, sizes).astype(of.np)  # large ones of u32
     given, order = gt.from_numpy(x), np.argsort(x, dim, kind="stable")
     for k in (1, 7, sizes[dim]):
         assert (gt.kthvalue(given, k, dim).indices.numpy() == np.take(order, k - 1, dim)).all()
