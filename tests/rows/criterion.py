@@ -66,8 +66,8 @@ def _row(name: str, samples: list[S], ref: Any, **more: Any) -> Row:
     return Row(name, samples, ref, ulp=ULP, device_ulp=64, why=WHY, **more)
 
 
-def _fails(name: str, *args: Any, said: str, dtype: Any = float32) -> Fails:
-    return Fails(S(*args), errors.ArgumentError, f"{name}: {said}", dtype)
+def _fails(name: str, *args: Any, said: str, kind: Any = errors.ArgumentError) -> Fails:
+    return Fails(S(*args), kind, f"{name}: {said}", float32)
 
 
 def _reduction(name: str, *args: Any) -> tuple[Fails, ...]:
@@ -217,8 +217,22 @@ ROWS = [
         ],
         _cosine,
         errors=(
-            _fails("cosine_embedding_loss", T(3), T(2, 3), T(), said="'input2' must have 1 dim"),
-            _fails("cosine_embedding_loss", T(3), T(3), T(2, 2), said="'target' must have at most"),
+            _fails(
+                "cosine_embedding_loss",
+                T(3),
+                T(2, 3),
+                T(),
+                said="'input2' must have 1 dim",
+                kind=errors.ShapeError,
+            ),
+            _fails(
+                "cosine_embedding_loss",
+                T(3),
+                T(3),
+                T(2, 2),
+                said="'target' must have at most",
+                kind=errors.ShapeError,
+            ),
         ),
     ),
     _row(
@@ -314,7 +328,14 @@ ROWS = [
         _triplet,
         errors=(
             _fails("triplet_margin_loss", T(3), T(3), T(3), 0.0, said="'margin' must be positive"),
-            _fails("triplet_margin_loss", T(2, 3), T(3), T(2, 3), said="'positive' must have 2 d"),
+            _fails(
+                "triplet_margin_loss",
+                T(2, 3),
+                T(3),
+                T(2, 3),
+                said="'positive' must have 2 d",
+                kind=errors.ShapeError,
+            ),
         ),
     ),
 ]
