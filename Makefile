@@ -37,7 +37,7 @@ pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(2)
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
 	@echo "make test    set up and run the quick tier of the tests: each operator, dtype and layout once"
-	@echo "make check   the full tier, everything crossed, on every Python from 3.11 on that is found"
+	@echo "make check   the full tier, everything crossed; the quick one on every Python from 3.11 on"
 	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
 	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"
 	@echo "make lint    ruff and mypy"
@@ -55,10 +55,10 @@ test: $(VENV)/.test
 
 check: full pythons oracle nvrtc
 
-# The full tier on the other Pythons, each in an environment of its own beside $(VENV).
+# The quick tier on the other Pythons, each in an environment of its own beside $(VENV).
 pythons: $(bin)/python
 	@$(bin)/python tests/interpreters.py | while read -r version python; do \
-	  $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON="$$python" EXTRA=none full </dev/null || exit 1; done
+	  $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON="$$python" EXTRA=none test </dev/null || exit 1; done
 
 full: $(VENV)/.check
 	@$(call pytest,full)

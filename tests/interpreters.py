@@ -1,4 +1,4 @@
-"""The other Pythons of this machine that the full tier runs on: `3.12 PATH` a line, for make.
+"""The other Pythons of this machine that tests run on: `3.12 PATH` a line, for make.
 
 One of each version from 3.11 on but the one that runs this: on the PATH, or in the folders of pyenv
 and uv, and able to make a virtual environment. What is looked for and not found is told on stderr.

@@ -266,14 +266,14 @@ def normal_tensors(
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
     """An operand that `out` is itself is read before it is written to, which PyTorch does not."""
-    operands = []
-    for arg, x in (("mean", mean), ("std", std)):
-        if isinstance(x, Tensor):
-            overlap.check("normal", out, x, arg)
-            if overlap.relation(out, x) != overlap.NO:
-                x = calls.clone(x)
-        operands.append(x)
-    return normal_tensors(key_set, *operands, generator, out)
+
+    def apart(arg: str, x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        overlap.check("normal", out, x, arg)
+        return x if overlap.relation(out, x) == overlap.NO else calls.clone(x)
+
+    return normal_tensors(key_set, apart("mean", mean), apart("std", std), generator, out)
 
 
 def log_normal_(
