@@ -13,9 +13,14 @@ The model is written as it would be for PyTorch: change the import and it runs t
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
+
+# Waiting for a thread that another program has taken costs products as small as these far more
+# than a second one gains. BLAS reads this when NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
