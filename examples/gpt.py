@@ -218,7 +218,7 @@ class Run:
             axes.axhline(guess, color="#888888", lw=0.8, ls="--")
             axes.annotate("any character alike", (len(self.losses), guess), (0, -12),
                           textcoords="offset points", ha="right", color="#666666")  # fmt: skip
-            axes.annotate(f"{losses[-1]:.2f}", (steps[-1], losses[-1]), (0, 8),
+            axes.annotate(f"{losses[-1]:.2f}", (steps[-1], losses[-1]), (0, -24),
                           textcoords="offset points", ha="right", color="#c8553d",
                           weight="bold")  # fmt: skip
             axes.set(

@@ -213,3 +213,16 @@ def test_a_module_without_init_or_forward_says_so() -> None:
         nn.Module()(1)
     with pytest.raises(AttributeError, match="'Net' object has no attribute 'none'"):
         _ = Net().none
+
+
+@pytest.mark.parametrize("kind", [nn.Sequential, nn.ModuleList])
+def test_lists_grow_and_shrink(kind: Any) -> None:
+    a, b, c = nn.ReLU(), nn.Tanh(), nn.Sigmoid()
+    listed = kind(a, b) if kind is nn.Sequential else kind([a, b])
+    both = listed + listed
+    assert type(both) is kind and list(both) == [a, b, a, b] and list(listed) == [a, b]
+    listed += listed
+    assert list(listed) == [a, b, a, b]
+    assert listed.insert(1, c) is listed and listed[1] is c
+    assert listed.pop() is b and listed.pop(0) is a and list(listed) == [c, b, a]
+    assert list(listed._modules) == ["0", "1", "2"]

@@ -55,6 +55,25 @@ class Sequential(Module):
             self.append(module)
         return self
 
+    def insert(self, index: int, module: Module) -> Self:
+        kept = list(self._modules.values())
+        kept.insert(index, module)
+        self._modules.clear()
+        return self.extend(kept)
+
+    def pop(self, index: int = -1) -> Any:
+        """The module there, which it has no more."""
+        found = self[index]
+        del self[index]
+        return found
+
+    def __add__(self, other: Iterable[Module | None]) -> Self:
+        made = type(self)()
+        return made.extend(self).extend(other)
+
+    def __iadd__(self, other: Iterable[Module | None]) -> Self:
+        return self.extend(list(other))
+
 
 class ModuleList(Sequential):
     """A list of modules; what is done with them, its owner says."""
@@ -67,15 +86,6 @@ class ModuleList(Sequential):
         if isinstance(index, slice):
             return type(self)(list(self._modules.values())[index])  # type: ignore[arg-type]
         return super().__getitem__(index)
-
-    def insert(self, index: int, module: Module) -> None:
-        kept = list(self._modules.values())
-        kept.insert(index, module)
-        self._modules.clear()
-        self.extend(kept)
-
-    def __iadd__(self, modules: Iterable[Module]) -> Self:
-        return self.extend(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return Module.forward(self, *args, **kwargs)
