@@ -95,3 +95,14 @@ def test_fractional_pooling_draws_where_its_windows_are() -> None:
             F.fractional_max_pool2d(x, 2, **options)
     with pytest.raises(errors.ArgumentValueError, match="'output_ratio' must be between"):
         F.fractional_max_pool2d(x, 2, output_ratio=1.5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_places_of_the_largest_under_pytorchs_names(count: int) -> None:
+    x = gt.arange(float(6**count)).view(1, *(6,) * count)
+    values, places = getattr(F, f"adaptive_max_pool{count}d_with_indices")(x, 2)
+    assert gt.equal(x.flatten()[places.flatten()], values.flatten())
+    if count > 1:
+        pool = getattr(F, f"fractional_max_pool{count}d_with_indices")
+        values, places = pool(x, 2, output_size=3)
+        assert gt.equal(x.flatten()[places.flatten()], values.flatten())

@@ -11,8 +11,11 @@ from ...tensor.tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "fractional_max_pool2d", "fractional_max_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d",
     "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
     "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
@@ -147,6 +150,14 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return found if return_indices else found[0]
 
 
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Maxima of as many windows as output_size says, and where they are."""
+    found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
+    return found
+
+
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima of as many windows as output_size says, and where they are with return_indices."""
     sizes = _sizes("adaptive_max_pool2d", input, output_size, 2)
@@ -154,11 +165,27 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return found if return_indices else found[0]
 
 
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Maxima of as many windows as output_size says, and where they are."""
+    found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
+    return found
+
+
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima of as many windows as output_size says, and where they are with return_indices."""
     sizes = _sizes("adaptive_max_pool3d", input, output_size, 3)
     found = calls.adaptive_max_pool3d(input, sizes)
     return found if return_indices else found[0]
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Maxima of as many windows as output_size says, and where they are."""
+    found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
+    return found
 
 
 def _numbers(op: str, arg: str, value: Any, count: int) -> list[Any]:
@@ -205,6 +232,14 @@ def fractional_max_pool2d(
     )
 
 
+def fractional_max_pool2d_with_indices(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    return_indices: bool = True, _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """Maxima of windows at random places, and where in the input they are."""
+    return _fractional(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
 def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,
@@ -213,6 +248,14 @@ def fractional_max_pool3d(
     return _fractional(
         3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    return_indices: bool = True, _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """Maxima of windows at random places, and where in the input they are."""
+    return _fractional(3, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
 def _lp(count: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil: bool) -> Tensor:
