@@ -209,6 +209,32 @@ def histogramdd(
     return _Histogramdd(found)
 
 
+def stft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
+    normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Fourier transforms of parts of a signal that overlap, each times a window: frequencies and
+    parts are the last two dimensions.
+
+    Args:
+        center: the parts lie around places of the signal, which pad_mode extends at its ends.
+
+    >>> gt.stft(gt.ones(32), 8, return_complex=True).shape
+    gputensor.Size([5, 17])
+    """
+    (x,) = _all_tensors("stft", "input", (input,))
+    if center:
+        if not 1 <= x.ndim <= 2:
+            raise errors.wrong_shape("stft", "input", "have one or two dimensions", x)
+        half = arguments.integer("stft", "n_fft", n_fft) // 2
+        wide = calls.pad(x.reshape((1, -1, x.shape[-1])), (half, half), pad_mode, None)
+        x = wide.reshape((*x.shape[:-1], wide.shape[-1]))
+    return calls.stft(
+        x, n_fft, hop_length, win_length, window, normalized, onesided, return_complex
+    )
+
+
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates in a tensor of these sizes of indices into its elements in row-major order.
 

@@ -191,6 +191,18 @@ def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1,
     out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def bartlett_window(
+    window_length: int, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def bartlett_window(
+    window_length: int, periodic: bool, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
+) -> Tensor: ...
 def batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, training: bool, momentum: float, eps: float,
@@ -228,6 +240,18 @@ def bitwise_right_shift(
 ) -> Tensor: ...
 def bitwise_xor(
     input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def blackman_window(
+    window_length: int, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def blackman_window(
+    window_length: int, periodic: bool, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
 ) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor: ...
@@ -561,6 +585,43 @@ def group_norm(
     bias: Tensor | None = None, eps: float = 1e-05, cudnn_enabled: bool = True,
 ) -> Tensor: ...
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int, periodic: bool, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int, periodic: bool, alpha: float, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def hamming_window(
+    window_length: int, periodic: bool, alpha: float, beta: float, *,
+    dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def hann_window(
+    window_length: int, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def hann_window(
+    window_length: int, periodic: bool, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
+) -> Tensor: ...
 def hardshrink(
     input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None,
 ) -> Tensor: ...
@@ -657,6 +718,29 @@ def isnan(input: Tensor) -> Tensor: ...
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def isreal(input: Tensor) -> Tensor: ...
+def istft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True, normalized: bool = False,
+    onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int, *, dtype: dtype | None = None, layout: layout | None = None,
+    device: device | str | int | None = None, pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int, periodic: bool, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
+) -> Tensor: ...
+@overload
+def kaiser_window(
+    window_length: int, periodic: bool, beta: float, *, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None, requires_grad: bool = False,
+) -> Tensor: ...
 def kl_div(
     input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False,
 ) -> Tensor: ...

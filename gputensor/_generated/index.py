@@ -36,7 +36,8 @@ aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort 
 nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter
 chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy
 slice slice_copy split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind
-unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit norm: batch_norm
+unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit window:
+bartlett_window blackman_window hamming_window hann_window istft kaiser_window norm: batch_norm
 group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
 criterion: binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
 margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
@@ -104,10 +105,10 @@ xlogy xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_ rear
 roll rot90 bits: frexp hash_tensor gather: gather index index_select take take_along_dim factor:
 geqrf scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
 index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
-scatter_reduce scatter_reduce_ select_scatter slice_scatter order: kthvalue median mode nanmedian
-nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_ masked_scatter
-masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones new_zeros join:
-repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
+scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft order: kthvalue median
+mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
+masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
+new_zeros join: repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
@@ -115,7 +116,7 @@ atleast_3d_Sequence detach expand mT movedim_int permute reshape squeeze squeeze
 transpose_ transpose_int unsqueeze view view_dtype slicing: as_strided diagonal diagonal_copy narrow
 select_int slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor
 unsafe_split_with_sizes complex_view: _conj _neg_view complex conj imag real view_as_real factory:
-empty_like empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros
+empty_like empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones
 ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace
 logspace random: alpha_dropout alpha_dropout_ bernoulli__float dropout dropout_ exponential_
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout
@@ -170,29 +171,30 @@ upsample_nearest3d_backward upsample_nearest3d_vec upsample_trilinear3d
 upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: affine_grid_generator grid_sampler
 grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward unpool:
 fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
-fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c factor:
-_linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd
-linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_lu_solve
-linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack linalg: linalg_cross linalg_inv
-linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor argreduce:
-aminmax argmax max scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction
-var_correction var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm
-norm_Scalar norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype
-norm_ScalarOpt_dtype_out norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff
-gradient_scalararray gradient_scalarint gradient_scalarrayarray gradient_scalarrayint
-gradient_tensorarray gradient_tensorarrayint histogram: _histogramdd_bin_edges
-_histogramdd_from_bin_cts _histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins
-histogramdd_int_bins softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax
-_softmax_backward_data log_softmax_int softmax_int loss: cross_entropy_loss nll_loss nll_loss2d
-nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin:
-multi_margin_loss multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
-multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
-criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
-cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
-margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
-smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
-scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
-native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
+fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft
+fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet
+_linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex
+linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack
+linalg: linalg_cross linalg_inv linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
+linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
+moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
+_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
+norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out norm_Scalar_out
+norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
+gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
+histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors
+histogramdd histogramdd_TensorList_bins histogramdd_int_bins window: stft softmax: _log_softmax
+_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
+loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward
+nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward
+multilabel_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss
+_ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy
+binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_embedding_loss
+hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss
+mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward soft_margin_loss
+soft_margin_loss_backward triplet_margin_loss attention: scaled_dot_product_attention norm:
+batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -495,8 +497,11 @@ _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
 _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
 histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
 histogramdd histogramdd.TensorList_bins histogramdd.int_bins bits: frexp.Tensor frexp.Tensor_out
-hash_tensor hash_tensor.out segment: segment_reduce segment_reduce.out softmax: _log_softmax
-_log_softmax.out _log_softmax_backward_data _safe_softmax _softmax _softmax.out
+hash_tensor hash_tensor.out segment: segment_reduce segment_reduce.out window: bartlett_window
+bartlett_window.periodic blackman_window blackman_window.periodic hamming_window
+hamming_window.periodic hamming_window.periodic_alpha hamming_window.periodic_alpha_beta hann_window
+hann_window.periodic istft kaiser_window kaiser_window.beta kaiser_window.periodic stft softmax:
+_log_softmax _log_softmax.out _log_softmax_backward_data _safe_softmax _softmax _softmax.out
 _softmax_backward_data log_softmax.int softmax.int loss: cross_entropy_loss nll_loss nll_loss2d
 nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin:
 multi_margin_loss multi_margin_loss.out multi_margin_loss_backward multilabel_margin_loss
@@ -524,14 +529,14 @@ fallback dispatch.backend_select: set_default_device dispatch.defaults: get_defa
 set_default_dtype exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack
 exchange.numpy_bridge: from_numpy frombuffer exchange.serialization: load save functional:
 atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod chain_matmul einsum
-gradient histogramdd meshgrid tensordot unique unique_consecutive unravel_index interpose.modes:
-DispatchMode no_dispatch runtime.cpu: get_num_threads set_num_threads structured.facts:
-broadcast_shapes get_default_device is_complex is_floating_point is_nonzero is_same_size is_signed
-is_tensor numel result_type structured.generator: Generator get_rng_state initial_seed manual_seed
-seed set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing:
-nonzero tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
-audit_copies
+gradient histogramdd meshgrid stft tensordot unique unique_consecutive unravel_index
+interpose.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads set_num_threads
+structured.facts: broadcast_shapes get_default_device is_complex is_floating_point is_nonzero
+is_same_size is_signed is_tensor numel result_type structured.generator: Generator get_rng_state
+initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.indexing: nonzero tensor.norms: norm tensor.printing: get_printoptions
+printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler:
+profiler watch.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

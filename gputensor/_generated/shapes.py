@@ -2554,6 +2554,22 @@ def casts_TVVV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TVVVPVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, e) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            e = cast_any(e, to, device)
+            key_set = (a._keys | (0 if e is None else e._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TVVVV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c, d, e):
         device = device_of[key_set & AUTOCAST]

@@ -268,6 +268,9 @@ def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None 
     common = broadcast_sizes(*without)
     if common is None:
         raise errors.not_broadcastable("take_along_dim", self, indices)
+    n = x[d] if x else 1
+    below = calls.lt_Tensor(indices, 0)  # counted from the end
+    indices = calls.where_self(below, calls.add_Tensor(indices, n), indices)
     if not common:
         return calls.gather(self, d, indices, False)
     sizes = [(*common[:d], s[d], *common[d + 1 :]) for s in (x, i)]

@@ -196,3 +196,12 @@ def test_zero_dim_tensors_have_nothing_to_index():
         with pytest.raises(IndexError):
             x[index]
     assert x[...].item() == x[()].item() == 3 and x[None].shape == (1,)
+
+
+def test_take_along_dim_counts_from_the_end() -> None:
+    """PyTorch takes what lies beyond by its remainder; here it is refused."""
+    x = gt.arange(6).reshape(2, 3)
+    assert gt.take_along_dim(x, gt.tensor([[-1], [0]]), 1).tolist() == [[2], [3]]
+    for beyond in (3, -4):
+        with pytest.raises(IndexError):
+            gt.take_along_dim(x, gt.tensor([[beyond], [0]]), 1)

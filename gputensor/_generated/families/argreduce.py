@@ -263,6 +263,11 @@ def Tensor_min(self, dim=None, keepdim=False, *, other=None):
         raise _errors.no_form("min", "", "other", "dim, keepdim")
     except Exception as error: _refuse(error, "min", locals()); raise
 
+def call_min(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_min.table[key_set](key_set, self)
+
 op_aminmax = _define(
     "aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
     ("reduction",))

@@ -416,6 +416,11 @@ def ones(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: _refuse(error, "ones", locals()); raise
 
+def call_ones(size, dtype=None, layout=None, device=None, pin_memory=None):
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+
 op_ones_like = _define(
     "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("reads_geometry",))

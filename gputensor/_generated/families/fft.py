@@ -67,6 +67,11 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None):
         return op_fft_fft.table[key_set](key_set, input, n, dim, norm)
     except Exception as error: _refuse(error, "fft_fft", locals()); raise
 
+def call_fft_fft(self, n=None, dim=-1, norm=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_fft_fft.table[key_set](key_set, self, n, dim, norm)
+
 op_fft_ifft = _define(
     "aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor")
 op_fft_ifft_out = _define(
@@ -89,6 +94,11 @@ def fft_ifft(input, n=None, dim=-1, norm=None, *, out=None):
             return op_fft_ifft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_ifft.table[key_set](key_set, input, n, dim, norm)
     except Exception as error: _refuse(error, "fft_ifft", locals()); raise
+
+def call_fft_ifft(self, n=None, dim=-1, norm=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_fft_ifft.table[key_set](key_set, self, n, dim, norm)
 
 op_fft_rfft = _define(
     "aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor")
@@ -116,6 +126,11 @@ def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None):
         return op_fft_rfft.table[key_set](key_set, input, n, dim, norm)
     except Exception as error: _refuse(error, "fft_rfft", locals()); raise
 
+def call_fft_rfft(self, n=None, dim=-1, norm=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_fft_rfft.table[key_set](key_set, self, n, dim, norm)
+
 op_fft_irfft = _define(
     "aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor")
 op_fft_irfft_out = _define(
@@ -138,6 +153,11 @@ def fft_irfft(input, n=None, dim=-1, norm=None, *, out=None):
             return op_fft_irfft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_irfft.table[key_set](key_set, input, n, dim, norm)
     except Exception as error: _refuse(error, "fft_irfft", locals()); raise
+
+def call_fft_irfft(self, n=None, dim=-1, norm=None):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_fft_irfft.table[key_set](key_set, self, n, dim, norm)
 
 op_fft_hfft = _define(
     "aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor")
