@@ -201,7 +201,12 @@ def linalg_lu_solve(
 
 
 def by_columns(x: Tensor) -> Tensor:
-    return calls.mT(calls.contiguous(calls.mT(x)))
+    """A batch of matrices column by column, those of one column or without elements too."""
+    made = calls.mT(calls.contiguous(calls.mT(x)))
+    wanted = matrices(made._geometry.sizes, made._geometry.dtype)
+    if made._geometry.strides == wanted.strides:
+        return made
+    return calls.as_strided(made, wanted.sizes, wanted.strides, made._offset)
 
 
 def adjoint_of(x: Tensor) -> Tensor:
@@ -497,8 +502,8 @@ def _linalg_svd(
     if not A._geometry.numel:
         U, S, Vh = _zeros((u, s, vh), A)
         if full_matrices and compute_uv:
-            U = calls.clone(calls.expand(identity(m, A), u.sizes, False), None)
-            Vh = calls.clone(calls.expand(identity(n, A), vh.sizes, False), None)
+            U = by_columns(calls.expand(identity(m, A), u.sizes, False))
+            Vh = by_columns(calls.expand(identity(n, A), vh.sizes, False))
         return U, S, Vh
 
     def compute(namespace: Any, a: Any) -> Any:
@@ -558,7 +563,7 @@ def linalg_lstsq(
         rows, rank, values = _zeros(wanted, self)
     else:
         rows, rank, values = library.call(op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen)
-    solution = by_columns(calls.narrow(rows, -2, 0, n)) if n < max(m, n) else rows
+    solution = calls.narrow(rows, -2, 0, n) if n < max(m, n) else rows
     residuals = calls.new_empty(self, (0,), _real(of), None, None, None)
     full = chosen == "gels" or self._device.type == "meta"
     full = chosen != "gelsy" and (full or all(r == n for r in _flat([rank.tolist()])))

@@ -10,7 +10,8 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import arguments as given, errors
-from ..core.dtype import FLOATING, float64, int64
+from ..core.memory_format import contiguous_format
+from ..core.dtype import FLOATING, bool_, float64, int64
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, forms
 from ..tensor.tensor import Tensor
@@ -70,6 +71,13 @@ def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
     L, info = calls.linalg_cholesky_ex(self, upper, False)
     made: Tensor = _checked(L, info, "linalg.cholesky", self)
     return made
+
+
+def cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
+    if not self._geometry.numel:
+        check_square("cholesky", "self", self)
+        return calls.clone(self, contiguous_format)
+    return linalg_cholesky(0, self, upper)
 
 
 def cholesky_solve(key_set: int, self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
@@ -167,7 +175,7 @@ def linalg_householder_product(key_set: int, input: Tensor, tau: Tensor) -> Tens
     eye = calls.cat((identity(n, input), calls.new_zeros(input, (m - n, n))), 0)
     eye = calls.expand(eye, (*batch, m, n), False)
     made = _reflected(op, input, tau, eye, True, False, True)
-    return by_columns(made)
+    return by_columns(made if k else _beside(made, input))
 
 
 def ormqr(
@@ -452,17 +460,15 @@ def linalg_tensorsolve(key_set: int, self: Tensor, other: Tensor, dims: Any = No
 
 
 def linalg_vander(key_set: int, x: Tensor, N: int | None = None) -> Tensor:
-    if not x._geometry.ndim or (N is None and x._geometry.sizes[-1] == 0):
-        raise errors.wrong_shape("vander", "x", "be a vector with elements, or a batch", x)
+    if not x._geometry.ndim:
+        x = calls.unsqueeze(x, 0)
     count = x._geometry.sizes[-1] if N is None else arguments.integer("vander", "N", N)
-    if count < 1:
-        raise errors.must("vander", "N", "be positive", count)
+    if count < 2:
+        raise errors.must("vander", "N", "be above 1", count)
     if x._geometry.dtype.category < FLOATING and x._geometry.dtype is not int64:
         x = calls.to_dtype(x, int64, False, False, None)
     column = calls.unsqueeze(x, -1)
     ones = calls.ones_like(column)
-    if count == 1:
-        return ones
     powers = calls.cumprod(calls.expand(column, (*x._geometry.sizes, count - 1)), -1)
     return calls.cat((ones, powers), -1)
 
@@ -508,6 +514,12 @@ def matrix_exp(key_set: int, self: Tensor) -> Tensor:
     return calls.linalg_matrix_exp(self)
 
 
+def _beside(made: Tensor, x: Tensor) -> Tensor:
+    """What does not change with x, of its sizes, with a history in which it is a function of x."""
+    is_that = calls.scalar_tensor(True, bool_, None, x._device, None)
+    return calls.contiguous(calls.where_self(is_that, made, x))
+
+
 def linalg_eigh_eigvals(key_set: int, *args: Any) -> Any:
     return forms.out(operators.linalg_eigh, 2)(key_set, *args)
 
@@ -527,7 +539,7 @@ def matrix_power(key_set: int, self: Tensor, n: int) -> Tensor:
     if n == 0:
         size = self._geometry.sizes[-1]
         one = calls.eye(size, self._geometry.dtype, None, self._device, None)
-        return calls.clone(calls.expand(one, self._geometry.sizes, False), None)
+        return _beside(calls.expand(one, self._geometry.sizes, False), self)
     if n == 1:
         return calls.clone(self, None)
     if n == 3:

@@ -133,6 +133,7 @@ def _norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype
 
 
 def _vander(x: Any, N: Any = None) -> Any:
+    x = np.atleast_1d(x)
     count = x.shape[-1] if N is None else N
     x = x.astype(np.int64) if x.dtype.kind in "iub" else x
     return np.cumprod(np.stack([np.ones_like(x)] + [x] * (count - 1), -1), -1, dtype=x.dtype)
@@ -245,10 +246,10 @@ ROWS = [
     row("linalg_tensorsolve", [S(_TENSOR, T(1, 2)), S(_TURNED, T(2), (1, 3))],
         np.linalg.tensorsolve, errors=(
             Fails(S(_A, T(3)), errors.ShapeError, "tensorsolve: 'self' must have as many"),)),
-    row("linalg_vander", [S(T(3)), S(T(2, 3), N=2), S(T(1), N=5)], _vander, **_EXACT,
+    row("linalg_vander", [S(T(3)), S(T(2, 3), N=2), S(T(1), N=5), S(T(), N=3)], _vander, **_EXACT,
         dtypes=_NUMBERS, result=_vander_dtype, errors=(
-            Fails(S(T()), errors.ShapeError, "vander: 'x' must be a vector"),
-            Fails(S(T(2), N=0), errors.ArgumentError, "vander: 'N' must be positive"))),
+            Fails(S(T()), errors.ArgumentError, "vander: 'N' must be above 1"),
+            Fails(S(T(2), N=0), errors.ArgumentError, "vander: 'N' must be above 1"))),
     row("logdet", some(), _log, ulp=4096, positive=True, errors=fails("slogdet")),
     row("lu_solve", [S(_ONE, T(1, 1, values="positive"), _ONES)], lambda b, lu, pivots: b / lu),
     row("matrix_exp", one(), np.exp, errors=fails("matrix_exp", "self")),

@@ -54,7 +54,7 @@ def install() -> None:
         _operators.linalg_cholesky_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_cholesky), counts, refuses_out,
     )
-    impl(_operators.cholesky, "CompositeImplicitAutograd", native.linalg_cholesky)
+    impl(_operators.cholesky, "CompositeImplicitAutograd", native.cholesky)
     impl(
         _operators.cholesky_out, "CompositeExplicitAutograd", _forms.out(_operators.cholesky),
         counts, refuses_out,
