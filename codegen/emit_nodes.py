@@ -280,6 +280,9 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
         tail = f"[{ast.unparse(made.slice)}]{tail}"
         made = made.value
         expression = ast.unparse(made)
+    if isinstance(made, ast.UnaryOp) and isinstance(made.op, ast.USub):
+        head, made = f"{head}-", made.operand
+        expression = ast.unparse(made)
     if len(head + expression + tail) <= room or not isinstance(made, ast.Call):
         return [head + expression + tail]
     given = [ast.unparse(argument) for argument in made.args]

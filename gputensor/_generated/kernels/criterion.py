@@ -236,7 +236,9 @@ class SmoothL1LossBackwardBackward0(_Node):
             grad_output = node.saved_grad_output.unpack(node)
             self = node.saved_self.unpack(node)
             target = node.saved_target.unpack(node)
-            grad_target = -smooth_l1_double_backward(grad * grad_output, self, target, reduction, beta)
+            grad_target = -smooth_l1_double_backward(
+                grad * grad_output, self, target, reduction, beta,
+            )
         return grad_grad_output, grad_self, grad_target
 
     def release(node):
