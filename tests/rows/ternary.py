@@ -141,6 +141,8 @@ ROWS = [
         [
             S(T(2, 3, values="any", dtype=float64)),
             S(T(2, 3, 4, 5), 1.5, 2.5),
+            S(T(2, 3), 0.5),
+            S(T(3, 2), posinf=2.0),
             S(T(0, 3)),
             S(T(2, 3, values="any"), 0.5, 7.0, neginf=-7.0),
             S(T(), posinf=1.0),
