@@ -2088,6 +2088,23 @@ def casts_T(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TPPV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast_any(b, to, device)
+            c = cast_any(c, to, device)
+            key_set = (a._keys | (0 if b is None else b._keys) | (0 if c is None else c._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TT(operator, fixed, is_widest):
     def kernel(key_set, a, b):
         device = device_of[key_set & AUTOCAST]
@@ -2237,6 +2254,23 @@ def casts_TTPVVVVVV(operator, fixed, is_widest):
             c = cast_any(c, to, device)
             key_set = (a._keys | b._keys | (0 if c is None else c._keys) | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTT(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            key_set = (a._keys | b._keys | c._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c)
         finally:
             put(before)
     return kernel
@@ -2508,6 +2542,39 @@ def casts_TVPV(operator, fixed, is_widest):
             put(before)
     return kernel
 
+def casts_TVTT(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c, d) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast(c, to, device)
+            d = cast(d, to, device)
+            key_set = (a._keys | c._keys | d._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVTV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, c) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            c = cast(c, to, device)
+            key_set = (a._keys | c._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
 def casts_TVV(operator, fixed, is_widest):
     def kernel(key_set, a, b, c):
         device = device_of[key_set & AUTOCAST]
@@ -2581,6 +2648,51 @@ def casts_TVVVV(operator, fixed, is_widest):
             a = cast(a, to, device)
             key_set = (a._keys | include) & keep
             return operator.table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TVVVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            key_set = (a._keys | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+    return kernel
+
+def casts_VLV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, *b) if is_widest else fixed or device.dtype.get()
+            b = cast_list(b, to, device)
+            key_set = (keys_of_list(b) | include) & keep
+            return operator.table[key_set](key_set, a, b, c)
         finally:
             put(before)
     return kernel

@@ -101,7 +101,7 @@ def install() -> None:
     bind(_operators._prelu_kernel, native.functional, "_prelu_kernel", PreluKernelBackward0)
     impl(
         _operators.prelu, "CompositeImplicitAutograd", native.prelu,
-        casts(CUDA="lower_precision_fp"),
+        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
     impl(_operators.glu, "CompositeImplicitAutograd", native.glu)
     impl(

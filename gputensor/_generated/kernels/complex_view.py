@@ -41,7 +41,10 @@ def install() -> None:
         _operators.complex_out, "CompositeExplicitAutograd", _forms.out(_operators.complex), counts,
         refuses_out,
     )
-    impl(_operators.polar, "CompositeExplicitAutograd", native.polar, PolarBackward0)
+    impl(
+        _operators.polar, "CompositeExplicitAutograd", native.polar, PolarBackward0,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.polar_out, "CompositeExplicitAutograd", _forms.out(_operators.polar), counts,
         refuses_out,

@@ -13,7 +13,7 @@ from .. import operators as _operators
 def install() -> None:
     impl(
         _operators.convolution, "CompositeExplicitAutograd", native.convolution,
-        ConvolutionBackward0, casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        ConvolutionBackward0, casts(CUDA="lower_precision_fp"),
     )
     impl(_operators.convolution_backward, "CompositeImplicitAutograd", native.convolution_backward)
     impl(
@@ -22,7 +22,7 @@ def install() -> None:
     )
     impl(
         _operators.conv1d_padding, "CompositeImplicitAutograd", native.conv1d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CPU="lower_precision_fp"),
     )
     impl(
         _operators.conv2d, "CompositeImplicitAutograd", native.conv2d,
@@ -30,7 +30,7 @@ def install() -> None:
     )
     impl(
         _operators.conv2d_padding, "CompositeImplicitAutograd", native.conv2d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CPU="lower_precision_fp"),
     )
     impl(
         _operators.conv3d, "CompositeImplicitAutograd", native.conv3d,
@@ -38,7 +38,7 @@ def install() -> None:
     )
     impl(
         _operators.conv3d_padding, "CompositeImplicitAutograd", native.conv3d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CPU="lower_precision_fp"),
     )
     impl(
         _operators.conv_transpose1d, "CompositeImplicitAutograd", native.conv_transpose1d,

@@ -8,18 +8,18 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.tensordot, "CompositeImplicitAutograd", native.tensordot)
+    impl(_operators.tensordot, "CompositeImplicitAutograd", native.tensordot, casts(CUDA="promote"))
     impl(
         _operators.tensordot_out, "CompositeExplicitAutograd", _forms.out(_operators.tensordot),
         counts, refuses_out,
     )
-    impl(_operators.einsum, "CompositeImplicitAutograd", native.einsum)
+    impl(
+        _operators.einsum, "CompositeImplicitAutograd", native.einsum,
+        casts(CUDA="lower_precision_fp"),
+    )
     impl(_operators._trilinear, "CompositeImplicitAutograd", native._trilinear)
     impl(
         _operators._trilinear_out, "CompositeExplicitAutograd", _forms.out(_operators._trilinear),
         counts, refuses_out,
     )
-    impl(
-        _operators.bilinear, "CompositeImplicitAutograd", native.bilinear,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+    impl(_operators.bilinear, "CompositeImplicitAutograd", native.bilinear, casts(CUDA="promote"))

@@ -13,7 +13,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...makers.rows import counts, impl, passes, refuses_out
+from ...makers.rows import casts, counts, impl, passes, refuses_out
 from ...native import factor as native
 from .. import operators as _operators
 
@@ -49,7 +49,10 @@ def install() -> None:
         _operators._linalg_solve_ex_result, "CompositeExplicitAutograd",
         _forms.out(_operators._linalg_solve_ex, 4), counts, refuses_out,
     )
-    impl(_operators.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0)
+    impl(
+        _operators.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_inv_ex_inverse, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_inv_ex, 2), counts, refuses_out,
@@ -69,7 +72,7 @@ def install() -> None:
     )
     impl(
         _operators.linalg_cholesky_ex, "CPU, CUDA, Meta", native.linalg_cholesky_ex,
-        LinalgCholeskyExBackward0,
+        LinalgCholeskyExBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.linalg_cholesky_ex_L, "CompositeExplicitAutograd",
@@ -93,12 +96,15 @@ def install() -> None:
         _operators.linalg_ldl_solve_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_ldl_solve), counts, refuses_out,
     )
-    impl(_operators.linalg_qr, "CPU, CUDA, Meta", native.linalg_qr, LinalgQrBackward0)
+    impl(
+        _operators.linalg_qr, "CPU, CUDA, Meta", native.linalg_qr, LinalgQrBackward0,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_qr_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_qr, 2),
         counts, refuses_out,
     )
-    impl(_operators.geqrf, "CPU, CUDA, Meta", native.geqrf, passes)
+    impl(_operators.geqrf, "CPU, CUDA, Meta", native.geqrf, passes, casts(CPU="fp32"))
     impl(
         _operators.geqrf_a, "CompositeExplicitAutograd", _forms.out(_operators.geqrf, 2), counts,
         refuses_out,
@@ -108,7 +114,10 @@ def install() -> None:
         _operators._linalg_eigh_eigenvalues, "CompositeExplicitAutograd",
         _forms.out(_operators._linalg_eigh, 2), counts, refuses_out,
     )
-    impl(_operators.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0)
+    impl(
+        _operators.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_eig_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_eig, 2), counts, refuses_out,
@@ -126,7 +135,10 @@ def install() -> None:
         _operators.linalg_matrix_exp_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_matrix_exp), counts, refuses_out,
     )
-    impl(_operators.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0)
+    impl(
+        _operators.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_lstsq_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_lstsq, 4), counts, refuses_out,

@@ -4,7 +4,7 @@
 from ...autograd.formulas import fft_c2c_backward, fft_c2r_backward, fft_r2c_backward
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
-from ...makers.rows import counts, impl, passes, refuses_out, selects
+from ...makers.rows import casts, counts, impl, passes, refuses_out, selects
 from ...native import fft as native
 from .. import operators as _operators
 
@@ -25,52 +25,52 @@ def install() -> None:
         _operators._fft_c2r_out, "CompositeExplicitAutograd", _forms.out(_operators._fft_c2r),
         counts, refuses_out,
     )
-    impl(_operators.fft_fft, "CompositeImplicitAutograd", native.fft_fft)
+    impl(_operators.fft_fft, "CompositeImplicitAutograd", native.fft_fft, casts(CPU="fp32"))
     impl(
         _operators.fft_fft_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_fft), counts,
         refuses_out,
     )
-    impl(_operators.fft_ifft, "CompositeImplicitAutograd", native.fft_ifft)
+    impl(_operators.fft_ifft, "CompositeImplicitAutograd", native.fft_ifft, casts(CPU="fp32"))
     impl(
         _operators.fft_ifft_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_ifft),
         counts, refuses_out,
     )
-    impl(_operators.fft_rfft, "CompositeImplicitAutograd", native.fft_rfft)
+    impl(_operators.fft_rfft, "CompositeImplicitAutograd", native.fft_rfft, casts(CPU="fp32"))
     impl(
         _operators.fft_rfft_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_rfft),
         counts, refuses_out,
     )
-    impl(_operators.fft_irfft, "CompositeImplicitAutograd", native.fft_irfft)
+    impl(_operators.fft_irfft, "CompositeImplicitAutograd", native.fft_irfft, casts(CPU="fp32"))
     impl(
         _operators.fft_irfft_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_irfft),
         counts, refuses_out,
     )
-    impl(_operators.fft_hfft, "CompositeImplicitAutograd", native.fft_hfft)
+    impl(_operators.fft_hfft, "CompositeImplicitAutograd", native.fft_hfft, casts(CPU="fp32"))
     impl(
         _operators.fft_hfft_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_hfft),
         counts, refuses_out,
     )
-    impl(_operators.fft_ihfft, "CompositeImplicitAutograd", native.fft_ihfft)
+    impl(_operators.fft_ihfft, "CompositeImplicitAutograd", native.fft_ihfft, casts(CPU="fp32"))
     impl(
         _operators.fft_ihfft_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_ihfft),
         counts, refuses_out,
     )
-    impl(_operators.fft_fft2, "CompositeImplicitAutograd", native.fft_fft2)
+    impl(_operators.fft_fft2, "CompositeImplicitAutograd", native.fft_fft2, casts(CPU="fp32"))
     impl(
         _operators.fft_fft2_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_fft2),
         counts, refuses_out,
     )
-    impl(_operators.fft_ifft2, "CompositeImplicitAutograd", native.fft_ifft2)
+    impl(_operators.fft_ifft2, "CompositeImplicitAutograd", native.fft_ifft2, casts(CPU="fp32"))
     impl(
         _operators.fft_ifft2_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_ifft2),
         counts, refuses_out,
     )
-    impl(_operators.fft_rfft2, "CompositeImplicitAutograd", native.fft_rfft2)
+    impl(_operators.fft_rfft2, "CompositeImplicitAutograd", native.fft_rfft2, casts(CPU="fp32"))
     impl(
         _operators.fft_rfft2_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_rfft2),
         counts, refuses_out,
     )
-    impl(_operators.fft_irfft2, "CompositeImplicitAutograd", native.fft_irfft2)
+    impl(_operators.fft_irfft2, "CompositeImplicitAutograd", native.fft_irfft2, casts(CPU="fp32"))
     impl(
         _operators.fft_irfft2_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_irfft2),
         counts, refuses_out,
@@ -85,22 +85,22 @@ def install() -> None:
         _operators.fft_ihfft2_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_ihfft2),
         counts, refuses_out,
     )
-    impl(_operators.fft_fftn, "CompositeImplicitAutograd", native.fft_fftn)
+    impl(_operators.fft_fftn, "CompositeImplicitAutograd", native.fft_fftn, casts(CPU="fp32"))
     impl(
         _operators.fft_fftn_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_fftn),
         counts, refuses_out,
     )
-    impl(_operators.fft_ifftn, "CompositeImplicitAutograd", native.fft_ifftn)
+    impl(_operators.fft_ifftn, "CompositeImplicitAutograd", native.fft_ifftn, casts(CPU="fp32"))
     impl(
         _operators.fft_ifftn_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_ifftn),
         counts, refuses_out,
     )
-    impl(_operators.fft_rfftn, "CompositeImplicitAutograd", native.fft_rfftn)
+    impl(_operators.fft_rfftn, "CompositeImplicitAutograd", native.fft_rfftn, casts(CPU="fp32"))
     impl(
         _operators.fft_rfftn_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_rfftn),
         counts, refuses_out,
     )
-    impl(_operators.fft_irfftn, "CompositeImplicitAutograd", native.fft_irfftn)
+    impl(_operators.fft_irfftn, "CompositeImplicitAutograd", native.fft_irfftn, casts(CPU="fp32"))
     impl(
         _operators.fft_irfftn_out, "CompositeExplicitAutograd", _forms.out(_operators.fft_irfftn),
         counts, refuses_out,

@@ -6,7 +6,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import linalg as native
 from .. import operators as _operators
 
@@ -17,17 +17,20 @@ def install() -> None:
         _operators.linalg_solve_ex_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_solve_ex, 2), counts, refuses_out,
     )
-    impl(_operators.linalg_solve, "CompositeImplicitAutograd", native.linalg_solve)
+    impl(
+        _operators.linalg_solve, "CompositeImplicitAutograd", native.linalg_solve,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_solve_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_solve), counts, refuses_out,
     )
-    impl(_operators.linalg_inv, "CompositeImplicitAutograd", native.linalg_inv)
+    impl(_operators.linalg_inv, "CompositeImplicitAutograd", native.linalg_inv, casts(CPU="fp32"))
     impl(
         _operators.linalg_inv_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_inv),
         counts, refuses_out,
     )
-    impl(_operators.inverse, "CompositeImplicitAutograd", native.linalg_inv)
+    impl(_operators.inverse, "CompositeImplicitAutograd", native.linalg_inv, casts(CPU="fp32"))
     impl(
         _operators.inverse_out, "CompositeExplicitAutograd", _forms.out(_operators.inverse), counts,
         refuses_out,
@@ -49,27 +52,39 @@ def install() -> None:
         counts, refuses_out,
     )
     impl(_operators.logdet, "CompositeImplicitAutograd", native.logdet)
-    impl(_operators.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky)
+    impl(
+        _operators.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_cholesky_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_cholesky), counts, refuses_out,
     )
-    impl(_operators.cholesky, "CompositeImplicitAutograd", native.cholesky)
+    impl(_operators.cholesky, "CompositeImplicitAutograd", native.cholesky, casts(CPU="fp32"))
     impl(
         _operators.cholesky_out, "CompositeExplicitAutograd", _forms.out(_operators.cholesky),
         counts, refuses_out,
     )
-    impl(_operators.cholesky_solve, "CompositeImplicitAutograd", native.cholesky_solve)
+    impl(
+        _operators.cholesky_solve, "CompositeImplicitAutograd", native.cholesky_solve,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.cholesky_solve_out, "CompositeExplicitAutograd",
         _forms.out(_operators.cholesky_solve), counts, refuses_out,
     )
-    impl(_operators.cholesky_inverse, "CompositeImplicitAutograd", native.cholesky_inverse)
+    impl(
+        _operators.cholesky_inverse, "CompositeImplicitAutograd", native.cholesky_inverse,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.cholesky_inverse_out, "CompositeExplicitAutograd",
         _forms.out(_operators.cholesky_inverse), counts, refuses_out,
     )
-    impl(_operators.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve)
+    impl(
+        _operators.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X,
         counts, refuses_out,
@@ -84,7 +99,7 @@ def install() -> None:
         _operators.linalg_lu_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_lu, 3),
         counts, refuses_out,
     )
-    impl(_operators.lu_solve, "CompositeImplicitAutograd", native.lu_solve)
+    impl(_operators.lu_solve, "CompositeImplicitAutograd", native.lu_solve, casts(CPU="fp32"))
     impl(
         _operators.lu_solve_out, "CompositeExplicitAutograd", _forms.out(_operators.lu_solve),
         counts, refuses_out,
@@ -94,55 +109,67 @@ def install() -> None:
         _operators.linalg_ldl_factor_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_ldl_factor, 2), counts, refuses_out,
     )
-    impl(_operators.qr, "CompositeImplicitAutograd", native.qr)
+    impl(_operators.qr, "CompositeImplicitAutograd", native.qr, casts(CPU="fp32"))
     impl(
         _operators.qr_Q, "CompositeExplicitAutograd", _forms.out(_operators.qr, 2), counts,
         refuses_out,
     )
     impl(
         _operators.linalg_householder_product, "CompositeImplicitAutograd",
-        native.linalg_householder_product,
+        native.linalg_householder_product, casts(CPU="fp32"),
     )
     impl(
         _operators.linalg_householder_product_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_householder_product), counts, refuses_out,
     )
-    impl(_operators.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product)
+    impl(
+        _operators.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.orgqr_out, "CompositeExplicitAutograd", _forms.out(_operators.orgqr), counts,
         refuses_out,
     )
-    impl(_operators.ormqr, "CompositeImplicitAutograd", native.ormqr)
+    impl(_operators.ormqr, "CompositeImplicitAutograd", native.ormqr, casts(CPU="fp32"))
     impl(
         _operators.ormqr_out, "CompositeExplicitAutograd", _forms.out(_operators.ormqr), counts,
         refuses_out,
     )
-    impl(_operators.linalg_eigh, "CompositeImplicitAutograd", native.linalg_eigh)
+    impl(_operators.linalg_eigh, "CompositeImplicitAutograd", native.linalg_eigh, casts(CPU="fp32"))
     impl(
         _operators.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals,
         counts, refuses_out,
     )
-    impl(_operators.linalg_eigvalsh, "CompositeImplicitAutograd", native.linalg_eigvalsh)
+    impl(
+        _operators.linalg_eigvalsh, "CompositeImplicitAutograd", native.linalg_eigvalsh,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_eigvalsh_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_eigvalsh), counts, refuses_out,
     )
-    impl(_operators.linalg_eigvals, "CompositeImplicitAutograd", native.linalg_eigvals)
+    impl(
+        _operators.linalg_eigvals, "CompositeImplicitAutograd", native.linalg_eigvals,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_eigvals_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_eigvals), counts, refuses_out,
     )
-    impl(_operators.linalg_svd, "CompositeImplicitAutograd", native.linalg_svd)
+    impl(_operators.linalg_svd, "CompositeImplicitAutograd", native.linalg_svd, casts(CPU="fp32"))
     impl(
         _operators.linalg_svd_U, "CompositeExplicitAutograd", _forms.out(_operators.linalg_svd, 3),
         counts, refuses_out,
     )
-    impl(_operators.linalg_svdvals, "CompositeImplicitAutograd", native.linalg_svdvals)
+    impl(
+        _operators.linalg_svdvals, "CompositeImplicitAutograd", native.linalg_svdvals,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_svdvals_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_svdvals), counts, refuses_out,
     )
-    impl(_operators.svd, "CompositeImplicitAutograd", native.svd)
+    impl(_operators.svd, "CompositeImplicitAutograd", native.svd, casts(CPU="fp32"))
     impl(
         _operators.svd_U, "CompositeExplicitAutograd", _forms.out(_operators.svd, 3), counts,
         refuses_out,
@@ -176,15 +203,18 @@ def install() -> None:
         _operators.linalg_pinv_out_rcond_tensor, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_pinv_rcond_tensor), counts, refuses_out,
     )
-    impl(_operators.pinverse, "CompositeImplicitAutograd", native.pinverse)
-    impl(_operators.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank)
+    impl(_operators.pinverse, "CompositeImplicitAutograd", native.pinverse, casts(CPU="fp32"))
+    impl(
+        _operators.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_matrix_rank_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_matrix_rank), counts, refuses_out,
     )
     impl(
         _operators.linalg_matrix_rank_tol_tensor, "CompositeImplicitAutograd",
-        native.linalg_matrix_rank,
+        native.linalg_matrix_rank, casts(CPU="fp32"),
     )
     impl(
         _operators.linalg_matrix_rank_out_tol_tensor, "CompositeExplicitAutograd",
@@ -192,7 +222,7 @@ def install() -> None:
     )
     impl(
         _operators.linalg_matrix_rank_atol_rtol_tensor, "CompositeImplicitAutograd",
-        native.linalg_matrix_rank_atol_rtol_tensor,
+        native.linalg_matrix_rank_atol_rtol_tensor, casts(CPU="fp32"),
     )
     impl(
         _operators.linalg_matrix_rank_atol_rtol_tensor_out, "CompositeExplicitAutograd",
@@ -200,20 +230,23 @@ def install() -> None:
     )
     impl(
         _operators.linalg_matrix_rank_atol_rtol_float, "CompositeImplicitAutograd",
-        native.linalg_matrix_rank_atol_rtol_float,
+        native.linalg_matrix_rank_atol_rtol_float, casts(CPU="fp32"),
     )
     impl(
         _operators.linalg_matrix_rank_atol_rtol_float_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_matrix_rank_atol_rtol_float), counts, refuses_out,
     )
-    impl(_operators.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm)
+    impl(
+        _operators.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm,
+        casts(CUDA="fp32_set_opt_dtype"),
+    )
     impl(
         _operators.linalg_matrix_norm_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_matrix_norm), counts, refuses_out,
     )
     impl(
         _operators.linalg_matrix_norm_str_ord, "CompositeImplicitAutograd",
-        native.linalg_matrix_norm_str_ord,
+        native.linalg_matrix_norm_str_ord, casts(CUDA="fp32_set_opt_dtype"),
     )
     impl(
         _operators.linalg_matrix_norm_str_ord_out, "CompositeExplicitAutograd",
@@ -229,22 +262,31 @@ def install() -> None:
         _operators.linalg_norm_ord_str_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_norm_ord_str), counts, refuses_out,
     )
-    impl(_operators.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond)
+    impl(_operators.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond, casts(CPU="fp32"))
     impl(
         _operators.linalg_cond_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_cond),
         counts, refuses_out,
     )
-    impl(_operators.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str)
+    impl(
+        _operators.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_cond_p_str_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_cond_p_str), counts, refuses_out,
     )
-    impl(_operators.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv)
+    impl(
+        _operators.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_tensorinv_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_tensorinv), counts, refuses_out,
     )
-    impl(_operators.linalg_tensorsolve, "CompositeImplicitAutograd", native.linalg_tensorsolve)
+    impl(
+        _operators.linalg_tensorsolve, "CompositeImplicitAutograd", native.linalg_tensorsolve,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.linalg_tensorsolve_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_tensorsolve), counts, refuses_out,
@@ -256,7 +298,7 @@ def install() -> None:
         _operators.linalg_cross_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_cross), counts, refuses_out,
     )
-    impl(_operators.cross, "CompositeImplicitAutograd", native.cross)
+    impl(_operators.cross, "CompositeImplicitAutograd", native.cross, casts(CUDA="promote"))
     impl(
         _operators.cross_out, "CompositeExplicitAutograd", _forms.out(_operators.cross), counts,
         refuses_out,

@@ -16,20 +16,14 @@ from .. import operators as _operators
 def install() -> None:
     impl(
         _operators.native_layer_norm, "CompositeExplicitAutograd", native.native_layer_norm,
-        NativeLayerNormBackward0, casts(CPU="fp32", CUDA="fp32"),
+        NativeLayerNormBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.native_layer_norm_backward, "CompositeImplicitAutograd",
         native.native_layer_norm_backward,
     )
-    impl(
-        _operators.layer_norm, "CompositeImplicitAutograd", native.layer_norm,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.rms_norm, "CompositeImplicitAutograd", native.rms_norm,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
+    impl(_operators.layer_norm, "CompositeImplicitAutograd", native.layer_norm, casts(CUDA="fp32"))
+    impl(_operators.rms_norm, "CompositeImplicitAutograd", native.rms_norm, casts(CUDA="fp32"))
     impl(
         _operators.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
         NativeGroupNormBackward0,
@@ -38,10 +32,7 @@ def install() -> None:
         _operators.native_group_norm_backward, "CompositeImplicitAutograd",
         native.native_group_norm_backward,
     )
-    impl(
-        _operators.group_norm, "CompositeImplicitAutograd", native.group_norm,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
+    impl(_operators.group_norm, "CompositeImplicitAutograd", native.group_norm, casts(CUDA="fp32"))
     impl(
         _operators.native_batch_norm, "CompositeExplicitAutograd", native.native_batch_norm,
         NativeBatchNormBackward0,

@@ -11,7 +11,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import pad as native
 from .. import operators as _operators
 
@@ -27,7 +27,7 @@ def install() -> None:
     )
     impl(
         _operators.reflection_pad1d, "CompositeExplicitAutograd", native.reflection_pad1d,
-        ReflectionPad1dBackward0,
+        ReflectionPad1dBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.reflection_pad1d_out, "CompositeExplicitAutograd",
@@ -39,7 +39,7 @@ def install() -> None:
     )
     impl(
         _operators.reflection_pad2d, "CompositeExplicitAutograd", native.reflection_pad2d,
-        ReflectionPad2dBackward0,
+        ReflectionPad2dBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.reflection_pad2d_out, "CompositeExplicitAutograd",
@@ -63,7 +63,7 @@ def install() -> None:
     )
     impl(
         _operators.replication_pad1d, "CompositeExplicitAutograd", native.replication_pad1d,
-        ReplicationPad1dBackward0,
+        ReplicationPad1dBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.replication_pad1d_out, "CompositeExplicitAutograd",
@@ -75,7 +75,7 @@ def install() -> None:
     )
     impl(
         _operators.replication_pad2d, "CompositeExplicitAutograd", native.replication_pad2d,
-        ReplicationPad2dBackward0,
+        ReplicationPad2dBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.replication_pad2d_out, "CompositeExplicitAutograd",
@@ -87,7 +87,7 @@ def install() -> None:
     )
     impl(
         _operators.replication_pad3d, "CompositeExplicitAutograd", native.replication_pad3d,
-        ReplicationPad3dBackward0,
+        ReplicationPad3dBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.replication_pad3d_out, "CompositeExplicitAutograd",

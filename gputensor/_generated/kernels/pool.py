@@ -11,7 +11,7 @@ from ...autograd.formulas import (
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import impl
+from ...makers.rows import casts, impl
 from ...native import pool as native
 from .. import operators as _operators
 
@@ -23,7 +23,10 @@ def install() -> None:
         _operators.avg_pool2d_backward, "CompositeExplicitAutograd", native.avg_pool2d_backward,
         AvgPool2dBackwardBackward0,
     )
-    impl(_operators.avg_pool3d, "CompositeExplicitAutograd", native.avg_pool3d, AvgPool3dBackward0)
+    impl(
+        _operators.avg_pool3d, "CompositeExplicitAutograd", native.avg_pool3d, AvgPool3dBackward0,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators.avg_pool3d_backward, "CompositeExplicitAutograd", native.avg_pool3d_backward,
         AvgPool3dBackwardBackward0,
@@ -38,7 +41,10 @@ def install() -> None:
         _operators._adaptive_avg_pool2d_backward, "CompositeExplicitAutograd",
         native._adaptive_avg_pool2d_backward, AdaptiveAvgPool2dBackwardBackward0,
     )
-    impl(_operators.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d)
+    impl(
+        _operators.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d,
+        casts(CPU="fp32"),
+    )
     impl(
         _operators._adaptive_avg_pool3d, "CompositeExplicitAutograd", native._adaptive_avg_pool3d,
         AdaptiveAvgPool3dBackward0,
@@ -61,7 +67,7 @@ def install() -> None:
         _operators.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
         native.max_pool2d_with_indices_backward, MaxPool2dWithIndicesBackwardBackward0,
     )
-    impl(_operators.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d)
+    impl(_operators.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d, casts(CPU="fp32"))
     impl(
         _operators.max_pool3d_with_indices, "CompositeExplicitAutograd",
         native.max_pool3d_with_indices, MaxPool3dWithIndicesBackward0,
@@ -81,7 +87,7 @@ def install() -> None:
     )
     impl(
         _operators.adaptive_max_pool3d, "CompositeExplicitAutograd", native.adaptive_max_pool3d,
-        AdaptiveMaxPool3dBackward0,
+        AdaptiveMaxPool3dBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",

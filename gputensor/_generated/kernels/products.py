@@ -12,19 +12,19 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.dot, "CPU, CUDA, Meta", native.dot, DotBackward0)
+    impl(_operators.dot, "CPU, CUDA, Meta", native.dot, DotBackward0, casts(CUDA="promote"))
     impl(
         _operators.dot_out, "CompositeExplicitAutograd", _forms.out(_operators.dot), counts,
         refuses_out,
     )
-    impl(_operators.vdot, "CPU, CUDA, Meta", native.vdot, VdotBackward0)
+    impl(_operators.vdot, "CPU, CUDA, Meta", native.vdot, VdotBackward0, casts(CUDA="promote"))
     impl(
         _operators.vdot_out, "CompositeExplicitAutograd", _forms.out(_operators.vdot), counts,
         refuses_out,
     )
     impl(
         _operators.mv, "CompositeExplicitAutograd", native.mv, MvBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CUDA="lower_precision_fp"),
     )
     impl(
         _operators.mv_out, "CompositeExplicitAutograd", _forms.out(_operators.mv), counts,
@@ -32,7 +32,7 @@ def install() -> None:
     )
     impl(
         _operators.addmv, "CompositeExplicitAutograd", native.addmv, AddmvBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CUDA="lower_precision_fp"),
     )
     impl(
         _operators.addmv_, "CompositeExplicitAutograd", _forms.inplace(_operators.addmv), counts,
@@ -76,7 +76,7 @@ def install() -> None:
     )
     impl(
         _operators.chain_matmul, "CompositeImplicitAutograd", native.chain_matmul,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CUDA="lower_precision_fp"),
     )
     impl(
         _operators.chain_matmul_out, "CompositeExplicitAutograd",
@@ -84,7 +84,7 @@ def install() -> None:
     )
     impl(
         _operators.linalg_multi_dot, "CompositeImplicitAutograd", native.linalg_multi_dot,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
+        casts(CUDA="lower_precision_fp"),
     )
     impl(
         _operators.linalg_multi_dot_out, "CompositeExplicitAutograd",
@@ -92,7 +92,7 @@ def install() -> None:
     )
     impl(
         _operators.linalg_vecdot, "CompositeImplicitAutograd", native.linalg_vecdot,
-        casts(CUDA="lower_precision_fp"),
+        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
     )
     impl(
         _operators.linalg_vecdot_out, "CompositeExplicitAutograd",

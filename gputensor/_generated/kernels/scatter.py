@@ -12,13 +12,16 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
-from ...makers.rows import bind, counts, impl, refuses_out
+from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import scatter as native
 from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.index_put, "CompositeExplicitAutograd", native.index_put, IndexPutBackward0)
+    impl(
+        _operators.index_put, "CompositeExplicitAutograd", native.index_put, IndexPutBackward0,
+        casts(CUDA="promote"),
+    )
     impl(
         _operators.index_put_, "CompositeExplicitAutograd", native.index_put_, counts,
         IndexPutBackward0,
@@ -60,7 +63,10 @@ def install() -> None:
         ScatterBackward3, loop="scatter_add",
     )
     bind(_operators.scatter_value_reduce_out, native.out, "scatter_add", counts, refuses_out)
-    bind(_operators.scatter_add, native.functional, "scatter_add", ScatterAddBackward0)
+    bind(
+        _operators.scatter_add, native.functional, "scatter_add", ScatterAddBackward0,
+        casts(CUDA="promote"),
+    )
     impl(
         _operators.scatter_add_, "CPU, CUDA, Meta", native.scatter_add_, counts,
         ScatterAddBackward0,
@@ -78,7 +84,10 @@ def install() -> None:
         loop="scatter_add",
     )
     bind(_operators.index_add_out, native.out, "scatter_add", counts, refuses_out)
-    bind(_operators.index_copy, native.functional, "scatter", IndexCopyBackward0)
+    bind(
+        _operators.index_copy, native.functional, "scatter", IndexCopyBackward0,
+        casts(CPU="promote"),
+    )
     impl(
         _operators.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0,
         loop="scatter",

@@ -11,7 +11,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
-from ...makers.rows import bind, counts, forwards, impl, passes, refuses_out
+from ...makers.rows import bind, casts, counts, forwards, impl, passes, refuses_out
 from ...native import special as native
 from .. import operators as _operators
 
@@ -38,7 +38,7 @@ def install() -> None:
     bind(_operators.polygamma_out, native.out, "polygamma", counts, refuses_out)
     forwards(_operators.special_polygamma, _operators.polygamma)
     forwards(_operators.special_polygamma_out, _operators.polygamma_out)
-    bind(_operators.erfinv, native.functional, "erfinv", ErfinvBackward0)
+    bind(_operators.erfinv, native.functional, "erfinv", ErfinvBackward0, casts(CUDA="fp32"))
     bind(_operators.erfinv_, native.inplace, "erfinv", counts, ErfinvBackward0)
     bind(_operators.erfinv_out, native.out, "erfinv", counts, refuses_out)
     forwards(_operators.special_erfinv, _operators.erfinv)

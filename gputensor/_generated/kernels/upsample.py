@@ -15,7 +15,7 @@ from ...autograd.formulas import (
 )
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import upsample as native
 from .. import operators as _operators
 
@@ -23,7 +23,7 @@ from .. import operators as _operators
 def install() -> None:
     impl(
         _operators.upsample_nearest1d, "CPU, CUDA, Meta", native.upsample_nearest1d,
-        UpsampleNearest1dBackward0,
+        UpsampleNearest1dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_nearest1d_out, "CompositeExplicitAutograd",
@@ -39,7 +39,7 @@ def install() -> None:
     )
     impl(
         _operators.upsample_nearest2d, "CPU, CUDA, Meta", native.upsample_nearest2d,
-        UpsampleNearest2dBackward0,
+        UpsampleNearest2dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_nearest2d_out, "CompositeExplicitAutograd",
@@ -55,7 +55,7 @@ def install() -> None:
     )
     impl(
         _operators.upsample_nearest3d, "CPU, CUDA, Meta", native.upsample_nearest3d,
-        UpsampleNearest3dBackward0,
+        UpsampleNearest3dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_nearest3d_out, "CompositeExplicitAutograd",
@@ -71,7 +71,7 @@ def install() -> None:
     )
     impl(
         _operators._upsample_nearest_exact1d, "CPU, CUDA, Meta", native._upsample_nearest_exact1d,
-        UpsampleNearestExact1dBackward0,
+        UpsampleNearestExact1dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_nearest_exact1d_out, "CompositeExplicitAutograd",
@@ -87,7 +87,7 @@ def install() -> None:
     )
     impl(
         _operators._upsample_nearest_exact2d, "CPU, CUDA, Meta", native._upsample_nearest_exact2d,
-        UpsampleNearestExact2dBackward0,
+        UpsampleNearestExact2dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_nearest_exact2d_out, "CompositeExplicitAutograd",
@@ -103,7 +103,7 @@ def install() -> None:
     )
     impl(
         _operators._upsample_nearest_exact3d, "CPU, CUDA, Meta", native._upsample_nearest_exact3d,
-        UpsampleNearestExact3dBackward0,
+        UpsampleNearestExact3dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_nearest_exact3d_out, "CompositeExplicitAutograd",
@@ -119,7 +119,7 @@ def install() -> None:
     )
     impl(
         _operators.upsample_linear1d, "CPU, CUDA, Meta", native.upsample_linear1d,
-        UpsampleLinear1dBackward0,
+        UpsampleLinear1dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_linear1d_out, "CompositeExplicitAutograd",
@@ -134,7 +134,7 @@ def install() -> None:
     )
     impl(
         _operators.upsample_bilinear2d, "CPU, CUDA, Meta", native.upsample_bilinear2d,
-        UpsampleBilinear2dBackward0,
+        UpsampleBilinear2dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_bilinear2d_out, "CompositeExplicitAutograd",
@@ -150,7 +150,7 @@ def install() -> None:
     )
     impl(
         _operators.upsample_trilinear3d, "CPU, CUDA, Meta", native.upsample_trilinear3d,
-        UpsampleTrilinear3dBackward0,
+        UpsampleTrilinear3dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_trilinear3d_out, "CompositeExplicitAutograd",
@@ -166,7 +166,7 @@ def install() -> None:
     )
     impl(
         _operators.upsample_bicubic2d, "CPU, CUDA, Meta", native.upsample_bicubic2d,
-        UpsampleBicubic2dBackward0,
+        UpsampleBicubic2dBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_bicubic2d_out, "CompositeExplicitAutograd",
@@ -182,7 +182,7 @@ def install() -> None:
     )
     impl(
         _operators._upsample_bilinear2d_aa, "CPU, CUDA, Meta", native._upsample_bilinear2d_aa,
-        UpsampleBilinear2dAaBackward0,
+        UpsampleBilinear2dAaBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_bilinear2d_aa_out, "CompositeExplicitAutograd",
@@ -198,7 +198,7 @@ def install() -> None:
     )
     impl(
         _operators._upsample_bicubic2d_aa, "CPU, CUDA, Meta", native._upsample_bicubic2d_aa,
-        UpsampleBicubic2dAaBackward0,
+        UpsampleBicubic2dAaBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_bicubic2d_aa_out, "CompositeExplicitAutograd",

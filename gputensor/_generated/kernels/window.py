@@ -56,5 +56,5 @@ def install() -> None:
         _operators.kaiser_window_beta, "CompositeExplicitAutograd", native.kaiser_window_beta,
         selects, passes,
     )
-    impl(_operators.stft, "CompositeImplicitAutograd", native.stft, casts(CUDA="fp32"))
+    impl(_operators.stft, "CompositeImplicitAutograd", native.stft, casts(CPU="fp32"))
     impl(_operators.istft, "CompositeImplicitAutograd", native.istft)
