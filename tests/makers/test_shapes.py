@@ -277,6 +277,7 @@ def test_what_requires_grad_is_recorded(name: str, defined: Any) -> None:
 @pytest.mark.parametrize("fixed", [None, gt.float32, "widest"])
 def test_operands_are_cast(name: str, fixed: Any, defined: Any) -> None:
     letters = name.rpartition("_")[2]
+    place = next(n for n, letter in enumerate(letters) if letter != "V")
     text, numbers = schema_of(letters, name, False)
     operator, seen = defined(text, lambda *a: None, numbers)
     how = (None, True) if fixed == "widest" else (fixed, False)
@@ -289,11 +290,11 @@ def test_operands_are_cast(name: str, fixed: Any, defined: Any) -> None:
         for x in plain:
             for missing in (False, True):
                 args = given(letters)
-                args[:1] = [[x, x] if letters[0] == "L" else x]
+                args[place] = [x, x] if letters[place] == "L" else x
                 if missing:
                     odd = {"P": None, "N": 1.5}
-                    rest = zip(letters[1:], args[1:])  # one tensor is left
-                    args[1:] = [odd.get(letter, a) for letter, a in rest]
+                    rest = zip(letters[place + 1 :], args[place + 1 :])  # one tensor is left
+                    args[place + 1 :] = [odd.get(letter, a) for letter, a in rest]
                 with gt.autocast("cpu"):
                     outside = tls.state.get()
                     kernel(x._keys | keys.key_set(("AutocastCPU",)), *args)
@@ -304,7 +305,7 @@ def test_operands_are_cast(name: str, fixed: Any, defined: Any) -> None:
     half = len(found) // len(kernels)
     assert found[:half] == found[-half:]
     expected = {None: gt.bfloat16, gt.float32: gt.float32, "widest": gt.float32}[fixed]
-    first = found[0][2][0]
+    first = found[0][2][place]
     assert (first[0] if isinstance(first, list) else first) is expected
 
 
