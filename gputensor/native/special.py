@@ -8,7 +8,7 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.arguments import real
-from ..core.dtype import dtype
+from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
 from ..structured import arguments, elementwise
 from ..structured.pointwise import Kernel
@@ -41,9 +41,10 @@ def mvlgamma(key_set: int, self: Tensor, p: int) -> Tensor:
     """Source: mvlgamma of ATen/native/UnaryOps.cpp."""
     if arguments.integer("mvlgamma", "p", p) < 1:
         raise errors.must("mvlgamma", "p", "be at least 1", p)
-    total = calls.lgamma(self)
-    for k in range(1, p):
-        total = calls.add_Tensor(total, calls.lgamma(calls.sub_Tensor(self, k / 2, 1)), 1)
+    of = self.dtype if self.dtype.category >= FLOATING else None
+    halves = calls.div_Tensor(calls.arange(float(p), of, None, self.device, None), 2)
+    shifted = calls.sub_Tensor(calls.unsqueeze(self, -1), halves, 1)
+    total = calls.sum_dim_IntList(calls.lgamma(shifted), (-1,), False, None)
     return calls.add_Tensor(total, p * (p - 1) / 4 * math.log(math.pi), 1)
 
 

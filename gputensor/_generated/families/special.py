@@ -1058,7 +1058,7 @@ op_special_chebyshev_polynomial_t_n_scalar_out = _define(
     "aten::special_chebyshev_polynomial_t.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_chebyshev_polynomial_t(x, n, *, out=None):
-    """Chebyshev polynomial of the first kind and degree n.
+    """Chebyshev polynomial of the first kind and degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1101,7 +1101,7 @@ op_special_chebyshev_polynomial_u_n_scalar_out = _define(
     "aten::special_chebyshev_polynomial_u.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_chebyshev_polynomial_u(x, n, *, out=None):
-    """Chebyshev polynomial of the second kind and degree n.
+    """Chebyshev polynomial of the second kind and degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1144,7 +1144,7 @@ op_special_chebyshev_polynomial_v_n_scalar_out = _define(
     "aten::special_chebyshev_polynomial_v.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_chebyshev_polynomial_v(x, n, *, out=None):
-    """Chebyshev polynomial of the third kind and degree n.
+    """Chebyshev polynomial of the third kind and degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1187,7 +1187,7 @@ op_special_chebyshev_polynomial_w_n_scalar_out = _define(
     "aten::special_chebyshev_polynomial_w.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_chebyshev_polynomial_w(x, n, *, out=None):
-    """Chebyshev polynomial of the fourth kind and degree n.
+    """Chebyshev polynomial of the fourth kind and degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1414,7 +1414,7 @@ op_special_hermite_polynomial_h_n_scalar_out = _define(
     "aten::special_hermite_polynomial_h.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_hermite_polynomial_h(x, n, *, out=None):
-    """The physicists' Hermite polynomial of degree n.
+    """The physicists' Hermite polynomial of degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1457,7 +1457,7 @@ op_special_hermite_polynomial_he_n_scalar_out = _define(
     "aten::special_hermite_polynomial_he.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_hermite_polynomial_he(x, n, *, out=None):
-    """The probabilists' Hermite polynomial of degree n.
+    """The probabilists' Hermite polynomial of degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1500,7 +1500,7 @@ op_special_laguerre_polynomial_l_n_scalar_out = _define(
     "aten::special_laguerre_polynomial_l.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_laguerre_polynomial_l(x, n, *, out=None):
-    """Laguerre polynomial of degree n.
+    """Laguerre polynomial of degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.
@@ -1543,7 +1543,7 @@ op_special_legendre_polynomial_p_n_scalar_out = _define(
     "aten::special_legendre_polynomial_p.n_scalar_out(Tensor x, Scalar n, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_legendre_polynomial_p(x, n, *, out=None):
-    """Legendre polynomial of degree n.
+    """Legendre polynomial of degree n, NaN for n over 2**20.
 
     Args:
         x: (*) or number, broadcast with the others.

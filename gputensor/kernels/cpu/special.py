@@ -18,6 +18,8 @@ from .select import where
 
 # Steps of a recurrence after which it is looked at.
 _STRIDE = 64
+# The highest degree that is computed, as in include/special.cuh.
+_HIGHEST = 2**20
 # p_(k+1) from (x, k, p_k, p_(k-1)).
 Step = Callable[[Any, int, Any, Any], Any]
 
@@ -117,16 +119,17 @@ def _times_log(log: Any) -> Callable[..., Any]:
 
 
 def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
-    """p_n(x), n being cut to a whole number; of negative n 0. p_0 is 1, p_1 is `first`."""
+    """p_n(x), n being cut to a whole number; 0 of negative n and infinite n, NaN beyond _HIGHEST.
+
+    p_0 is 1, p_1 is `first`.
+    """
 
     def of(x: Any, n: Any) -> Any:
         degree = np.trunc(n)
-        if np.ndim(n):
-            degree[~np.isfinite(degree)] = -1
-            highest = int(degree.max(initial=-1))
-        else:
-            highest = int(degree) if np.isfinite(degree) else -1
-        made = np.equal(degree, 0).astype(x.dtype)
+        made = where(degree > _HIGHEST, x.dtype.type(np.nan), degree == 0).astype(x.dtype)
+        made = where(np.isfinite(degree), made, x.dtype.type(0))
+        degree = where(degree <= _HIGHEST, degree, -1)
+        highest = int(np.max(degree, initial=-1))
         if highest < 1:
             return made + np.zeros_like(x)
         before, here = x.dtype.type(1), first(x)

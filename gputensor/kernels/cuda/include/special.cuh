@@ -237,9 +237,13 @@ DEVICE f64 airy_of(f64 x) {
 
 // --- orthogonal polynomials ----------------------------------------------------------------------
 
+// The highest degree that is computed: no kernel runs for ever.
+static const i64 HIGHEST_DEGREE = 1 << 20;
+
 // p_(k+1) = of(k, p_k, p_(k-1)), from p_0 = 1 and p_1.
 template <class F> DEVICE f64 recurrence(f64 n, f64 first, F of) {
-  if (!(n > -1)) return 0;  // degrees are cut off towards 0
+  if (!(n > -1) || !is_finite(n)) return 0;  // degrees are cut off towards 0
+  if (n >= HIGHEST_DEGREE + 1) return not_a_number();
   const i64 last = (i64)n;
   if (last == 0) return 1;
   f64 before = 1, here = first;
