@@ -7,7 +7,6 @@ stands for a gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any, overload
 
@@ -20,80 +19,13 @@ from .modes import is_grad_enabled
 
 Sizes = tuple[int, ...]
 
-# Operators under the names that formulas give them. They are looked up when a family's derivatives
-# are imported, and nothing here names an operator sooner: see Note [Loads take one lock first].
-_CALLS: dict[str, Callable[[], Any]] = {
-    "threshold_backward": lambda: calls.threshold_backward,
-    "softmax_backward": lambda: calls._softmax_backward_data,
-    "log_softmax_backward": lambda: calls._log_softmax_backward_data,
-    "nll_loss_backward": lambda: calls.nll_loss_backward,
-    "nll_loss2d_backward": lambda: calls.nll_loss2d_backward,
-    "multi_margin_loss_backward": lambda: calls.multi_margin_loss_backward,
-    "multilabel_margin_loss_backward": lambda: calls.multilabel_margin_loss_backward,
-    "_ctc_loss_backward": lambda: calls._ctc_loss_backward,
-    "mse_loss_backward": lambda: calls.mse_loss_backward,
-    "smooth_l1_loss_backward": lambda: calls.smooth_l1_loss_backward,
-    "huber_loss_backward": lambda: calls.huber_loss_backward,
-    "binary_cross_entropy_backward": lambda: calls.binary_cross_entropy_backward,
-    "soft_margin_loss_backward": lambda: calls.soft_margin_loss_backward,
-    "unfold_backward": lambda: calls.unfold_backward,
-    "embedding_backward": lambda: calls.embedding_backward,
-    "_unsafe_masked_index": lambda: calls._unsafe_masked_index,
-    "masked_select_backward": lambda: calls.masked_select_backward,
-    "masked_scatter_backward": lambda: calls.masked_scatter_backward,
-    "convolution_backward": lambda: calls.convolution_backward,
-    "native_layer_norm_backward": lambda: calls.native_layer_norm_backward,
-    "avg_pool2d": lambda: calls.avg_pool2d,
-    "avg_pool2d_backward": lambda: calls.avg_pool2d_backward,
-    "avg_pool3d": lambda: calls.avg_pool3d,
-    "avg_pool3d_backward": lambda: calls.avg_pool3d_backward,
-    "_adaptive_avg_pool2d": lambda: calls._adaptive_avg_pool2d,
-    "_adaptive_avg_pool2d_backward": lambda: calls._adaptive_avg_pool2d_backward,
-    "_adaptive_avg_pool3d": lambda: calls._adaptive_avg_pool3d,
-    "_adaptive_avg_pool3d_backward": lambda: calls._adaptive_avg_pool3d_backward,
-    "max_pool2d_with_indices_backward": lambda: calls.max_pool2d_with_indices_backward,
-    "max_pool3d_with_indices_backward": lambda: calls.max_pool3d_with_indices_backward,
-    "adaptive_max_pool2d_backward": lambda: calls.adaptive_max_pool2d_backward,
-    "adaptive_max_pool3d_backward": lambda: calls.adaptive_max_pool3d_backward,
-    "elu_backward": lambda: calls.elu_backward,
-    "gelu_backward": lambda: calls.gelu_backward,
-    "hardshrink_backward": lambda: calls.hardshrink_backward,
-    "hardsigmoid_backward": lambda: calls.hardsigmoid_backward,
-    "hardswish_backward": lambda: calls.hardswish_backward,
-    "hardtanh_backward": lambda: calls.hardtanh_backward,
-    "leaky_relu_backward": lambda: calls.leaky_relu_backward,
-    "log_sigmoid_backward": lambda: calls.log_sigmoid_backward,
-    "mish_backward": lambda: calls.mish_backward,
-    "sigmoid_backward": lambda: calls.sigmoid_backward,
-    "silu_backward": lambda: calls.silu_backward,
-    "softplus_backward": lambda: calls.softplus_backward,
-    "softshrink_backward": lambda: calls.softshrink_backward,
-    "tanh_backward": lambda: calls.tanh_backward,
-    "im2col": lambda: calls.im2col,
-    "col2im": lambda: calls.col2im,
-    "reflection_pad1d": lambda: calls.reflection_pad1d,
-    "reflection_pad1d_backward": lambda: calls.reflection_pad1d_backward,
-    "reflection_pad2d": lambda: calls.reflection_pad2d,
-    "reflection_pad2d_backward": lambda: calls.reflection_pad2d_backward,
-    "reflection_pad3d": lambda: calls.reflection_pad3d,
-    "reflection_pad3d_backward": lambda: calls.reflection_pad3d_backward,
-    "replication_pad1d": lambda: calls.replication_pad1d,
-    "replication_pad1d_backward": lambda: calls.replication_pad1d_backward,
-    "replication_pad2d": lambda: calls.replication_pad2d,
-    "replication_pad2d_backward": lambda: calls.replication_pad2d_backward,
-    "replication_pad3d": lambda: calls.replication_pad3d,
-    "replication_pad3d_backward": lambda: calls.replication_pad3d_backward,
-}
-
-
 # Prefixes of formulas -> the module beside this one that has them, imported by their families.
 _MODULES = {"fft_": "spectral", "linalg_": "linear_algebra"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLS:
-        return _CALLS[name]()
-    # when a derivative asks: most programs need none of these
+    """What a derivative asks for: a formula of a module beside this one, or an operator. Nothing is
+    named before its family has its derivatives: see Note [Loads take one lock first]."""
     for module in [m for prefix, m in _MODULES.items() if name.startswith(prefix)] or [
         "formulas_nn",
         "formulas_loss",

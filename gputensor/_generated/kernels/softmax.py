@@ -2,7 +2,7 @@
 """What is registered for the operators of native/softmax.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    log_softmax_backward, softmax_backward, softmax_double_backward,
+    _log_softmax_backward_data, _softmax_backward_data, softmax_double_backward,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -50,7 +50,7 @@ class SoftmaxBackward0(_Node):
 
     def backward(node, grad):
         result = node.saved_result.unpack(node)
-        return (softmax_backward(grad, result, node.saved_dim, node.saved_self_dtype),)
+        return (_softmax_backward_data(grad, result, node.saved_dim, node.saved_self_dtype),)
 
     def release(node):
         node.saved_result = _FREED
@@ -66,7 +66,7 @@ class SafeSoftmaxBackward0(_Node):
 
     def backward(node, grad):
         result = node.saved_result.unpack(node)
-        return (softmax_backward(grad, result, node.saved_dim, result.dtype),)
+        return (_softmax_backward_data(grad, result, node.saved_dim, result.dtype),)
 
     def release(node):
         node.saved_result = _FREED
@@ -91,7 +91,7 @@ class SoftmaxBackwardDataBackward0(_Node):
             dim = node.saved_dim
             input_dtype = node.saved_input_dtype
             output = node.saved_output.unpack(node)
-            grad_grad_output = softmax_backward(grad, output, dim, input_dtype)
+            grad_grad_output = _softmax_backward_data(grad, output, dim, input_dtype)
         if to_output is not None:
             grad_output = node.saved_grad_output.unpack(node)
             output = node.saved_output.unpack(node)
@@ -113,7 +113,7 @@ class LogSoftmaxBackward0(_Node):
 
     def backward(node, grad):
         result = node.saved_result.unpack(node)
-        return (log_softmax_backward(grad, result, node.saved_dim, node.saved_self_dtype),)
+        return (_log_softmax_backward_data(grad, result, node.saved_dim, node.saved_self_dtype),)
 
     def release(node):
         node.saved_result = _FREED
