@@ -11,7 +11,8 @@ from gputensor.core.dtype import ALL
 from gputensor.op_tests import samples
 from gputensor.tensor.tensor import Tensor
 
-from .rows import DEVICE, DTYPE, ROWS, S
+from .harness.cases import OPS_OF
+from .rows import DEVICE, DTYPE, ROWS, Row, S, T
 
 FILE = Path(samples.__file__).parent / samples.FILE
 
@@ -19,7 +20,7 @@ FILE = Path(samples.__file__).parent / samples.FILE
 def text() -> str:
     rows = [
         samples.Samples(
-            row.name, [(_enter(s.args), _enter(s.kwargs)) for s in row.samples if _is_free(s)],
+            row.name, [(_enter(s.args), _enter(s.kwargs)) for s in row.samples if _is_free(row, s)],
             row.dtypes or ALL,
             row.ref is not None, row.device_ulp, row.refuses_expanded,
         )
@@ -28,9 +29,12 @@ def text() -> str:
     return samples.dump(rows)
 
 
-def _is_free(sample: S) -> bool:
-    """Whether no argument is a tensor that is on the CPU whatever the device."""
-    return not any(isinstance(x, Tensor) for x in sample.args)
+def _is_free(row: Row, sample: S) -> bool:
+    """Whether the device of the operands is that of the result: no tensor is on the CPU whatever
+    the device, and none is an end of a range, which is made on the default device."""
+    if any(isinstance(x, Tensor) for x in sample.args):
+        return False
+    return not (OPS_OF[row.name][0].is_factory and any(isinstance(x, T) for x in sample.args))
 
 
 def _enter(x: Any) -> Any:

@@ -123,10 +123,7 @@ def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
     if places == 0:
         return calls.round(self)
     x = calls.to_dtype(self, float32) if of.itemsize == 2 else self
-    try:
-        ten = float(10 ** builtins.abs(places))
-    except OverflowError:
-        ten = math.inf
+    ten = float(10 ** builtins.abs(places)) if builtins.abs(places) < 309 else math.inf
     if places > 0:
         made = calls.div_Tensor(calls.round(calls.mul_Tensor(x, ten)), ten)
     else:

@@ -228,7 +228,7 @@ ROWS += [
         lambda self, r=2, with_replacement=False: _choices(self, r, with_replacement),
         errors=(
             Fails(S(T(2, 2)), errors.ShapeError, "combinations: 'self' must have 1 dimension"),
-            Fails(S(T(2), -1), errors.ArgumentError, "combinations: 'r' must not be negative"),
+            Fails(S(T(2), -1), errors.ArgumentError, "combinations: 'r' must be in"),
         ),
     ),
     Row(
