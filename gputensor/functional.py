@@ -9,11 +9,12 @@ from ._generated import calls
 from .core import errors
 from .core.dtype import INTEGER
 from .core.returns import named
+from .dispatch.refusal import declares
 from .structured import arguments
 from .tensor.tensor import Tensor
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: str, /, *operands: Any) -> Tensor:
     """Sums of products by the subscripts of the equation, two operands at a time from the left.
 
     The operands may stand in one list, and `einsum(a, [0, 1], b, [1, 2], [0, 2])` numbers the
@@ -52,6 +53,7 @@ def _letters(numbers: Any) -> str:
     return "".join(found)
 
 
+@declares()
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Sums of products over dimensions: the last `dims` of a with the first of b, or two lists.
 
@@ -79,6 +81,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return calls.tensordot_out(a, b, first, second, out)
 
 
+@declares()
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """The product of several matrices, in the order that takes the fewest multiplications."""
     given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
@@ -155,6 +158,7 @@ _Histogramdd = named("histogramdd", "hist bin_edges")
 # --- lists of numbers or of tensors ---------------------------------------------------------------
 
 
+@declares(spacing="float?|float[]|Tensor[]", dim="int?|int[]", edge_order="int")
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
@@ -185,6 +189,7 @@ def gradient(
     return tuple(calls.gradient_scalarrayarray(x, tuple(spacing), dims, edge_order))
 
 
+@declares()
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
     density: bool = False,
@@ -209,6 +214,7 @@ def histogramdd(
     return _Histogramdd(found)
 
 
+@declares()
 def stft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
@@ -254,6 +260,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 # --- as many results as are asked for -------------------------------------------------------------
 
 
+@declares()
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -268,6 +275,7 @@ def unique(
     return x.unique(sorted, return_inverse, return_counts, dim)
 
 
+@declares()
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,

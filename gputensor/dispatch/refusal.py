@@ -92,8 +92,9 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
     """A decorator for a function that is no operator: what its arguments are, as in a schema.
 
     types: `"Tensor|Tensor[]"` by the argument's name; besides a schema's types there are Callable,
-    Iterable and dict. op: the name in messages. first: checked before the function runs, and not
-    only if it fails: for what keeps the value and fails later, or never.
+    Iterable and dict; the annotations say it where none is given. NumPy's numbers that the function
+    fails with become Python's. op: the name in messages. first: checked before the function runs,
+    and not only if it fails: for what keeps the value and fails later, or never.
     """
 
     def decorate(function: F) -> F:
@@ -101,6 +102,7 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
         @functools.wraps(function)
         def declared(*args: Any, **kwargs: Any) -> Any:
+            again = first
             try:
                 if first:
                     raise TypeError
@@ -108,17 +110,60 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
             except Exception as error:
                 if not isinstance(error, errors.GpuTensorError):
                     try:
-                        given = inspect.signature(function).bind(*args, **kwargs).arguments
+                        bound = inspect.signature(function).bind(*args, **kwargs)
                     except TypeError:  # Python says what is missing, or too much
-                        given = {}
-                    refuse_by(error, name, given, types)
-                if not first:
+                        pass
+                    else:
+                        known = types or _annotated(function)
+                        refuse_by(error, name, bound.arguments, known)
+                        if _make_plain(bound.arguments, known):
+                            args, kwargs, again = bound.args, bound.kwargs, True
+                if not again:
                     raise
             return function(*args, **kwargs)
 
         return cast(F, declared)
 
     return decorate
+
+
+def _make_plain(given: dict[str, Any], types: dict[str, str]) -> bool:
+    """Put Python's numbers in the place of NumPy's and others'; whether there were any."""
+    from . import conversions
+
+    found = False
+    for name in types.keys() & given.keys():
+        value = given[name]
+        if value is None or isinstance(value, (str, list, tuple)) or hasattr(value, "_keys"):
+            continue
+        for kind in _types(types[name]):
+            if kind.required.name in ("int", "float", "bool") and _is_a(kind, value):
+                convert = conversions.converter(kind, False)
+                assert convert is not None
+                given[name] = plain = convert(value)
+                found = found or type(plain) is not type(value)
+                break
+    return found
+
+
+_ANNOTATIONS = {
+    "Ints": "int|int[]", "Sizes": "int|int?[]", "Reals": "float|float[]", "Sequence[int]": "int[]",
+    "_dtype": "ScalarType", "dtypes.dtype": "ScalarType", "Tensor | float": "Tensor|float",
+}  # fmt: skip
+_SCHEMA = ("Tensor", "int", "float", "bool", "str", "Callable")
+
+
+def _annotated(function: Callable[..., Any]) -> dict[str, str]:
+    """What `declares` is told of a function, from its annotations; nothing of Any."""
+    found = {}
+    for name, text in function.__annotations__.items():
+        plain = text.removesuffix(" | None")
+        kind = plain.partition("[")[0] if plain.startswith("Callable") else plain
+        kind = kind if kind in _SCHEMA else _ANNOTATIONS.get(plain, "")
+        if kind and name != "return":
+            optional = "?" if plain != text else ""
+            found[name] = "|".join([part + optional for part in kind.split("|")])
+    return found
 
 
 @functools.cache

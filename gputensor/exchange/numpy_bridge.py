@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import dtype as dtypes, errors
 from ..core.geometry import Sizes, geometry
+from ..dispatch.refusal import declares
 from ..tensor.storage import SharedStorage, storage_of_array, storage_over
 from ..tensor.make import CPU_KEYS, from_array, from_storage
 from ..tensor.tensor import Tensor
@@ -35,8 +36,14 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return from_storage(storage, 0, shape, CPU_KEYS)
 
 
+@declares()
 def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+    buffer: Any,
+    *,
+    dtype: dtypes.dtype,
+    count: int = -1,
+    offset: int = 0,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A 1-d CPU tensor over the memory of an object with Python's buffer protocol.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+import math
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def _windows(
     if 0 in given[-count - 1 :]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of the samples", x)
     kernel = per_dim(op, "kernel_size", kernel_size, count, 1)
-    is_given = type(stride) is int or len(stride)
+    is_given = isinstance(stride, int) or len(stride)
     steps = per_dim(op, "stride", stride, count, 1) if is_given else kernel
     pads = per_dim(op, "padding", padding, count)
     gaps = per_dim(op, "dilation", dilation, count, 1)
@@ -194,7 +195,7 @@ def avg_pool1d(
     if self._geometry.ndim not in (2, 3):
         raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", self)
     (kernel,) = per_dim(op, "kernel_size", kernel_size, 1, 1)
-    is_given = type(stride) is int or len(stride)
+    is_given = isinstance(stride, int) or len(stride)
     (step,) = per_dim(op, "stride", stride, 1, 1) if is_given else (kernel,)
     (pad,) = per_dim(op, "padding", padding, 1)
     made = calls.avg_pool2d(
@@ -240,7 +241,10 @@ def _output_size(op: str, self: Tensor, output_size: Any, count: int) -> Sizes:
         raise errors.wrong_shape(op, "self", rule, self)
     if 0 in self._geometry.sizes[-count:]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", self)
-    return per_dim(op, "output_size", output_size, count)
+    found = per_dim(op, "output_size", output_size, count)
+    if math.prod(found) >= 1 << 40:  # more than any memory, and each window is a step here
+        raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", output_size)
+    return found
 
 
 def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
@@ -436,7 +440,7 @@ def max_pool1d_with_indices(
     if self._geometry.ndim not in (2, 3):
         raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", self)
     (kernel,) = per_dim(op, "kernel_size", kernel_size, 1, 1)
-    is_given = type(stride) is int or len(stride)
+    is_given = isinstance(stride, int) or len(stride)
     (step,) = per_dim(op, "stride", stride, 1, 1) if is_given else (kernel,)
     (pad,), (gap,) = per_dim(op, "padding", padding, 1), per_dim(op, "dilation", dilation, 1, 1)
     values, indices = calls.max_pool2d_with_indices(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -358,6 +359,8 @@ def _by_factors(
     given = input._geometry.sizes
     if len(given) != count + 2:
         raise errors.wrong_shape(op, "input", f"have {count + 2} dimensions", input)
+    if not all(math.isfinite(s) for s in factors):
+        raise errors.must(op, "scale_factors", "be finite", tuple(factors))
     sizes = tuple([int(n * float(s)) for n, s in zip(given[2:], factors)])
     scaled: Tensor = made(input, sizes, *align, *map(float, factors))
     return scaled

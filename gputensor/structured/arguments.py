@@ -20,17 +20,15 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
     """A tuple of ints from one int or a sequence of them."""
     if type(value) is int:
         return (value,)
+    is_one = hasattr(value, "__index__") and not hasattr(value, "__iter__")
+    given = (value,) if is_one and not isinstance(value, bool) else value
     try:
-        found = tuple([index(x) for x in value])
-    except TypeError:
-        found = ()
-        if isinstance(value, str) or not hasattr(value, "__iter__"):
-            if hasattr(value, "__index__") and not isinstance(value, bool):
-                return (index(value),)
-        raise errors.wrong_type(op, arg, "be a tuple of ints", value) from None
-    if bool in map(type, value):
-        raise errors.wrong_type(op, arg, "be a tuple of ints", value)
-    return found
+        found = tuple([index(x) for x in given])
+        if bool not in map(type, given):
+            return found
+    except Exception:  # whatever a class of others makes of __index__ or __iter__
+        pass
+    raise errors.wrong_type(op, arg, "be a tuple of ints", value)
 
 
 def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
@@ -63,9 +61,13 @@ def _integer(op: str, arg: str, value: Any) -> int:
 
 def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
     """A tuple of floats from a sequence of numbers."""
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
+    try:
+        given = None if isinstance(value, str) else tuple(value)
+    except Exception:  # an array without dimensions has __iter__ too
+        given = None
+    if given is None:
         raise errors.wrong_type(op, arg, "be a tuple of numbers", value)
-    return tuple([real(op, arg, x) for x in value])
+    return tuple([real(op, arg, x) for x in given])
 
 
 def boolean(op: str, arg: str, value: Any) -> bool:

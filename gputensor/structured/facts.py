@@ -11,6 +11,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.geometry import Size
 from ..dispatch import backend_select, defaults
+from ..dispatch.refusal import declares
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.tensor import Tensor
 from . import arguments
@@ -78,6 +79,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     return promotion.result_type("result_type", tuple(specs), defaults.get_default_dtype())
 
 
+@declares(shapes="Iterable")
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The sizes to which all of these broadcast.
 
@@ -90,7 +92,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
         sizes = arguments.sizes("broadcast_shapes", given)
         both = broadcast_sizes(found, sizes)
         if both is None:
-            rule = f"broadcast with {tuple(found)}"
+            rule = f"broadcast with {errors.describe(tuple(found))}"
             raise errors.must("broadcast_shapes", "shapes", rule, tuple(sizes))
         found = both
     return Size(found)

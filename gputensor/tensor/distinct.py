@@ -9,8 +9,10 @@ from typing import Any
 
 from .._generated import calls
 from ..core.arguments import flag
+from ..dispatch.refusal import declares
 
 
+@declares(self="Tensor", dim="int?")
 def unique(
     self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -28,6 +30,7 @@ def unique(
     return _asked(found, flags[1], flags[2])
 
 
+@declares(self="Tensor", dim="int?")
 def unique_consecutive(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls
+from ..core.arguments import sequence
+from ..dispatch.refusal import declares
 
 
+@declares(
+    self="Tensor", p="float?|str", dim="int?|int[]", keepdim="bool", dtype="ScalarType?",
+    out="Tensor?",
+)  # fmt: skip
 def norm(
     self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
     out: Any = None,
@@ -18,7 +24,7 @@ def norm(
             the matrices in two dimensions.
     """
     if isinstance(p, str):
-        dims = (dim,) if isinstance(dim, int) else dim
+        dims = sequence(dim)
         if p != "fro" or dims is not None and len(dims) > 2:
             dims = tuple(range(self.ndim)) if dims is None else tuple(dims)
             if out is None:

@@ -22,6 +22,7 @@ from ..core.memory_format import memory_format
 from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
+from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
 from . import distinct, norms
 from .base import TensorBase, materialised
@@ -277,6 +278,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         """Whether the only element is not zero. Waits for the device."""
         return bool(self)
 
+    @declares(other="Tensor")
     def is_same_size(self, other: Tensor) -> bool:
         """Whether another tensor has the same sizes."""
         return self._geometry.sizes == other._geometry.sizes
@@ -288,6 +290,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         place = "" if self._device is CPU else f"{self._device.type}."
         return f"gputensor.{place}{_TYPE_NAMES[self._geometry.dtype]}Tensor"
 
+    @declares(callable="Callable")
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Replace each element of this tensor, which is on the CPU, by callable(element)."""
         if self._device is not CPU:

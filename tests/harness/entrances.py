@@ -12,7 +12,8 @@ import numpy as np
 
 import gputensor as gt
 
-F = gt.nn.functional
+from . import functional_entrances
+
 _KERNEL = """extern "C" __global__ void one(float* x, int n) {
   int i = threadIdx.x;
   if (i < n) x[i] = 1.0f;
@@ -80,19 +81,36 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "manual_seed": _of(gt.manual_seed, 1),
     "Generator": _of(gt.Generator, 1),
     "Generator.manual_seed": lambda: (gt.Generator().manual_seed, (1,), {}),
+    "get_rng_state": _of(gt.get_rng_state),
+    "set_rng_state": _of(gt.set_rng_state, (1, 0)),
+    "frombuffer": _of(gt.frombuffer, b"12345678", dtype=gt.float32, count=1, offset=4),
+    "is_tensor": _of(gt.is_tensor, _x),
+    "is_nonzero": _of(gt.is_nonzero, lambda: gt.ones(1)),
+    "is_same_size": _of(gt.is_same_size, _x, _x),
+    "Tensor.is_same_size": _method("is_same_size", _x()),
+    "result_type": _of(gt.result_type, _x, 1.5),
+    "broadcast_shapes": _of(gt.broadcast_shapes, (3, 1), (4,)),
+    "einsum": _of(gt.einsum, "ij,kj->ik", _x, _x),
+    "einsum of numbers": _of(gt.einsum, _x, [0, 1], _x, [2, 1], [0, 2]),
+    "tensordot": _of(gt.tensordot, _x, _x, ([0, 1], [0, 1])),
+    "chain_matmul": _of(gt.chain_matmul, _x, lambda: gt.ones(3, 4), lambda: gt.ones(4, 2)),
+    "gradient": _of(gt.gradient, _x, spacing=2.0, dim=1, edge_order=1),
+    "gradient of lists": _of(gt.gradient, _x, spacing=[2.0, 1.0], dim=[0, 1]),
+    "histogramdd": _of(gt.histogramdd, _x, [2, 2, 2], [0.0, 1.0] * 3, lambda: gt.ones(2), True),
+    "stft": _of(gt.stft, lambda: gt.ones(32), 8, 4, 8, lambda: gt.ones(8), return_complex=True),
+    "unravel_index": _of(gt.unravel_index, lambda: gt.tensor([5]), (3, 4)),
+    "unique": _of(gt.unique, _x, True, True, True, 0),
+    "unique_consecutive": _of(gt.unique_consecutive, _x, True, True, 0),
+    "norm": _of(gt.norm, _x, 2, 1, True),
+    "norm by name": _of(gt.norm, _x, "nuc", (0, 1)),
+    "type": _method("type", gt.float64),
+    "apply_": _method("apply_", abs),
     "set_num_threads": _of(gt.set_num_threads, 2),
     "set_default_dtype": _of(gt.set_default_dtype, gt.float32),
     "set_default_device": _of(gt.set_default_device, "cpu"),
     "set_printoptions": _of(gt.set_printoptions),
     "set_grad_enabled": _of(gt.set_grad_enabled, True),
     "inference_mode": _of(gt.inference_mode, True),
-    "linear": _of(F.linear, _x, lambda: gt.ones(4, 3), lambda: gt.ones(4)),
-    "relu": _of(F.relu, _x),
-    "softmax": _of(F.softmax, _x, 1),
-    "log_softmax": _of(F.log_softmax, _x, 1),
-    "nll_loss": _of(F.nll_loss, _x, lambda: gt.tensor([0, 2]), lambda: gt.ones(3)),
-    "cross_entropy": _of(F.cross_entropy, _x, lambda: gt.tensor([0, 2]), lambda: gt.ones(3)),
-    "mse_loss": _of(F.mse_loss, _x, lambda: gt.zeros(2, 3)),
     "SGD": _of(gt.optim.SGD, lambda: [_leaf()], 0.1, 0.9),
     "Adam": _of(gt.optim.Adam, lambda: [_leaf()], 0.1, (0.9, 0.99)),
     "Optimizer.add_param_group": lambda: (
@@ -215,4 +233,5 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "dispatch.has_kernel": _of(gt.dispatch.has_kernel, "aten::add.Tensor", "CPU"),
     "dispatch.dump": _of(gt.dispatch.dump, "aten::add.Tensor"),
     "dispatch.key_set": _of(gt.dispatch.key_set, _x),
+    **functional_entrances.ENTRANCES,
 }

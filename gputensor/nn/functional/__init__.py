@@ -13,8 +13,10 @@ from ...core import errors
 from ...core.arguments import flag
 from ...core.dtype import dtype as _dtype
 from ...structured import arguments
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from . import activation, attention, dropouts, loss, normalization, pooling, resampling, tables
+from ._types import Ints
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .dropouts import *  # noqa: F403
@@ -55,6 +57,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return calls.linear(input, weight, bias)
 
 
+@declares()
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 for each feature k of the result, plus bias."""
     _tensors("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
@@ -94,6 +97,7 @@ def softmin(
 # --- shape ----------------------------------------------------------------------------------------
 
 
+@declares()
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
@@ -108,17 +112,19 @@ def pad(
     return calls.pad(input, pad, mode, value)
 
 
+@declares()
 def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> Tensor:
     """The windows of each plane as columns: (N, C, H, W) to (N, C kh kw, L)."""
     _tensors("unfold", input=input)
     return calls.im2col(input, kernel_size, dilation, padding, stride)
 
 
+@declares()
 def fold(
-    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-    stride: Any = 1,
+    input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
+    stride: Ints = 1,
 ) -> Tensor:  # fmt: skip
     """Columns added up where `unfold` takes them from: (N, C kh kw, L) to (N, C, H, W)."""
     _tensors("fold", input=input)

@@ -7,6 +7,7 @@ from typing import Any
 from ..._generated import calls
 from ...core import errors
 from ...core.arguments import flag
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
@@ -61,18 +62,21 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return calls.elu(input, alpha, 1, 1)
 
 
+@declares()
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """Each element times the share of the normal distribution below it."""
     _tensor("gelu", input)
     return calls.gelu(input, approximate)
 
 
+@declares()
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second."""
     _tensor("glu", input)
     return calls.glu(input, dim)
 
 
+@declares()
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
@@ -159,6 +163,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return calls.relu6(input)
 
 
+@declares()
 def rrelu(
     input: Tensor,
     lower: float = 1 / 8,
@@ -263,6 +268,7 @@ def relu_(input: Tensor) -> Tensor:
     return calls.relu_(input)
 
 
+@declares()
 def rrelu_(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Tensor:

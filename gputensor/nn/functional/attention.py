@@ -9,11 +9,13 @@ from ..._generated import calls, functions
 from ...core import errors
 from ...core.arguments import flag
 from ...core.dtype import bool_
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
 
+@declares()
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
@@ -41,6 +43,7 @@ def scaled_dot_product_attention(
     )  # fmt: skip
 
 
+@declares()
 def multi_head_attention_forward(
     query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int,
     in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None,
@@ -70,8 +73,13 @@ def multi_head_attention_forward(
     if is_causal and attn_mask is None:
         raise errors.must(op, "attn_mask", "be given with is_causal, which describes it", None)
     weights = [q_proj_weight, k_proj_weight, v_proj_weight]
-    if not use_separate_proj_weight:
-        assert in_proj_weight is not None
+    if use_separate_proj_weight:
+        for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights):
+            if weight is None:
+                raise errors.not_given(op, arg)
+    elif in_proj_weight is None:
+        raise errors.not_given(op, "in_proj_weight")
+    else:
         weights = list(in_proj_weight.chunk(3))
     shifts = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
     if query.ndim == 2:

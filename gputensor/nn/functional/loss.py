@@ -16,6 +16,7 @@ from ...autograd.modes import no_grad
 from ...core import errors
 from ...core.arguments import real
 from ...iterator.broadcast import broadcast_sizes
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
@@ -286,6 +287,7 @@ def poisson_nll_loss(
     return calls.poisson_nll_loss(input, target, log_input, full, eps, number)
 
 
+@declares()
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",
@@ -331,6 +333,7 @@ def soft_margin_loss(
     return calls.soft_margin_loss(input, target, number)
 
 
+@declares()
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -437,6 +440,7 @@ def triplet_margin_loss(
     return calls.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, number)
 
 
+@declares()
 def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, *,
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
@@ -451,6 +455,9 @@ def triplet_margin_with_distance_loss(
             anchor, positive, negative, margin, 2.0, 1e-6, swap, number
         )
     near, far = distance_function(anchor, positive), distance_function(anchor, negative)
+    for made in (near, far):
+        if not isinstance(made, Tensor):
+            raise errors.wrong_type(op, "distance_function", "give a Tensor", made)
     if swap:
         far = calls.minimum(far, distance_function(positive, negative))
     return _reduced(calls.clamp_min(near - far + margin, 0), number)

@@ -8,6 +8,7 @@ from typing import Any
 from ..._generated import calls, functions
 from ...core import errors
 from ...structured import arguments
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@declares()
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -27,6 +29,7 @@ def layer_norm(
     return calls.layer_norm(input, normalized_shape, weight, bias, eps, False)
 
 
+@declares()
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -34,6 +37,7 @@ def rms_norm(
     return calls.rms_norm(input, normalized_shape, weight, eps)
 
 
+@declares()
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -48,6 +52,7 @@ def group_norm(
     return calls.group_norm(input, num_groups, weight, bias, eps, False)
 
 
+@declares()
 def batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
     weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
@@ -66,6 +71,7 @@ def batch_norm(
     )
 
 
+@declares()
 def instance_norm(
     input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
     weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
@@ -82,6 +88,7 @@ def instance_norm(
     )
 
 
+@declares()
 def normalize(
     input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12,
     out: Tensor | None = None,
@@ -99,6 +106,7 @@ def normalize(
     return made
 
 
+@declares()
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

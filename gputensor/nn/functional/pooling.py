@@ -7,7 +7,9 @@ from typing import Any
 
 from ..._generated import calls
 from ...core import errors
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
+from ._types import Ints, Reals, Sizes
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -25,18 +27,20 @@ def _given(stride: Any) -> Any:
     return () if stride is None else stride
 
 
+@declares()
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window, and where it is with return_indices."""
     found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
 
+@declares()
 def max_pool1d_with_indices(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = True,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The largest element of each window, and where it is."""
     return calls.max_pool1d_with_indices(
@@ -44,9 +48,10 @@ def max_pool1d_with_indices(
     )
 
 
+@declares()
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window, and where it is with return_indices.
 
@@ -58,9 +63,10 @@ def max_pool2d(
     return found if return_indices else found[0]
 
 
+@declares()
 def max_pool2d_with_indices(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = True,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The largest element of each window, and where in its image it is."""
     return calls.max_pool2d_with_indices(
@@ -68,18 +74,20 @@ def max_pool2d_with_indices(
     )
 
 
+@declares()
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window, and where it is with return_indices."""
     found = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
 
+@declares()
 def max_pool3d_with_indices(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = True,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The largest element of each window, and where in its volume it is."""
     return calls.max_pool3d_with_indices(
@@ -87,9 +95,10 @@ def max_pool3d_with_indices(
     )
 
 
+@declares()
 def avg_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of each window."""
     return calls.avg_pool1d(
@@ -97,9 +106,10 @@ def avg_pool1d(
     )
 
 
+@declares()
 def avg_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window."""
     return calls.avg_pool2d(
@@ -107,9 +117,10 @@ def avg_pool2d(
     )
 
 
+@declares()
 def avg_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
+    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window."""
     return calls.avg_pool3d(
@@ -119,7 +130,7 @@ def avg_pool3d(
 
 def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
     """The sizes asked for; None is the input's own."""
-    if isinstance(output_size, int) or output_size is None:
+    if not isinstance(output_size, (list, tuple)):
         output_size = (output_size,) * count
     if len(output_size) != count or input.ndim < count:
         raise errors.must(op, "output_size", f"be one int or {count}", output_size)
@@ -127,61 +138,70 @@ def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
     return tuple([n if size is None else size for size, n in zip(output_size, given)])
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+@declares()
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     """Means of as many windows as output_size says."""
     return calls.adaptive_avg_pool1d(input, output_size)
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+@declares()
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
     """Means of as many windows as output_size says; None keeps a size."""
     sizes = _sizes("adaptive_avg_pool2d", input, output_size, 2)
     return calls.adaptive_avg_pool2d(input, sizes)
 
 
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+@declares()
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
     """Means of as many windows as output_size says; None keeps a size."""
     sizes = _sizes("adaptive_avg_pool3d", input, output_size, 3)
     return calls.adaptive_avg_pool3d(input, sizes)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@declares()
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Maxima of as many windows as output_size says, and where they are with return_indices."""
     found = calls.adaptive_max_pool1d(input, output_size)
     return found if return_indices else found[0]
 
 
+@declares()
 def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = True
+    input: Tensor, output_size: Sizes, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Maxima of as many windows as output_size says, and where they are."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
     return found
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@declares()
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Maxima of as many windows as output_size says, and where they are with return_indices."""
     sizes = _sizes("adaptive_max_pool2d", input, output_size, 2)
     found = calls.adaptive_max_pool2d(input, sizes)
     return found if return_indices else found[0]
 
 
+@declares()
 def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = True
+    input: Tensor, output_size: Sizes, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Maxima of as many windows as output_size says, and where they are."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
     return found
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@declares()
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Maxima of as many windows as output_size says, and where they are with return_indices."""
     sizes = _sizes("adaptive_max_pool3d", input, output_size, 3)
     found = calls.adaptive_max_pool3d(input, sizes)
     return found if return_indices else found[0]
 
 
+@declares()
 def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Any, return_indices: bool = True
+    input: Tensor, output_size: Sizes, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Maxima of as many windows as output_size says, and where they are."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
@@ -197,7 +217,7 @@ def _numbers(op: str, arg: str, value: Any, count: int) -> list[Any]:
 
 
 def _fractional(
-    count: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any,
+    count: int, input: Tensor, kernel_size: Ints, output_size: Any, output_ratio: Any,
     return_indices: bool, samples: Tensor | None,
 ) -> Any:  # fmt: skip
     op = f"fractional_max_pool{count}d"
@@ -222,9 +242,11 @@ def _fractional(
     return found if return_indices else found[0]
 
 
+@declares()
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: bool = False, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: Ints, output_size: Sizes | None = None,
+    output_ratio: Reals | None = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Maxima of windows at random places, as many as output_size or a ratio of the input's says."""
     return _fractional(
@@ -232,17 +254,21 @@ def fractional_max_pool2d(
     )
 
 
+@declares()
 def fractional_max_pool2d_with_indices(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: bool = True, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: Ints, output_size: Sizes | None = None,
+    output_ratio: Reals | None = None, return_indices: bool = True,
+    _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Maxima of windows at random places, and where in the input they are."""
     return _fractional(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
+@declares()
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: bool = False, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: Ints, output_size: Sizes | None = None,
+    output_ratio: Reals | None = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Maxima of windows at random places, as many as output_size or a ratio of the input's says."""
     return _fractional(
@@ -250,15 +276,17 @@ def fractional_max_pool3d(
     )
 
 
+@declares()
 def fractional_max_pool3d_with_indices(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: bool = True, _random_samples: Tensor | None = None,
+    input: Tensor, kernel_size: Ints, output_size: Sizes | None = None,
+    output_ratio: Reals | None = None, return_indices: bool = True,
+    _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Maxima of windows at random places, and where in the input they are."""
     return _fractional(3, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
-def _lp(count: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil: bool) -> Tensor:
+def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, ceil: bool) -> Tensor:
     op = f"lp_pool{count}d"
     kernel = _numbers(op, "kernel_size", kernel_size, count)
     if math.isinf(p):
@@ -272,34 +300,50 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil
     return made
 
 
+@declares()
 def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """The root of the sum of powers norm_type over each window."""
     return _lp(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@declares()
 def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """The root of the sum of powers norm_type over each window."""
     return _lp(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@declares()
 def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """The root of the sum of powers norm_type over each window."""
     return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def _unpooled(
-    count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+    count: int, input: Tensor, kernel_size: Ints, stride: Any, padding: Ints, output_size: Any
 ) -> tuple[list[int], list[int], list[int]]:
     """(sizes of the result, stride, padding); sizes given must be such as the pool may have had."""
     op = f"max_unpool{count}d"
     kernel = _numbers(op, "kernel_size", kernel_size, count)
-    steps = _numbers(op, "stride", kernel if stride in (None, []) else stride, count)
+    is_given = isinstance(stride, int) or stride is not None and len(stride)
+    steps = _numbers(op, "stride", stride if is_given else kernel, count)
     pads = _numbers(op, "padding", padding, count)
     if input.ndim not in (count + 1, count + 2):
         raise errors.wrong_shape(op, "input", f"have {count + 1} or {count + 2} dimensions", input)
@@ -308,19 +352,20 @@ def _unpooled(
     ]
     if output_size is None:
         return least, steps, pads
-    sizes = list(output_size)
+    sizes = [output_size] if isinstance(output_size, int) else list(output_size)
     sizes = sizes[2:] if len(sizes) == count + 2 else sizes
     if len(sizes) != count or not all(
         m - s < n < m + s for n, m, s in zip(sizes, least, steps)
     ):  # fmt: skip
         rule = f"be {count} sizes nearer to {least} than the stride {steps}"
-        raise errors.wrong_value(op, "output_size", rule, tuple(output_size))
+        raise errors.wrong_value(op, "output_size", rule, output_size)
     return sizes, steps, pads
 
 
+@declares()
 def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    output_size: Any = None,
+    input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
     """Elements where indices of max_pool1d say, and zeros between."""
     sizes, _, _ = _unpooled(1, input, kernel_size, stride, padding, output_size)
@@ -328,9 +373,10 @@ def max_unpool1d(
     return made.squeeze(-1)
 
 
+@declares()
 def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    output_size: Any = None,
+    input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
     """Elements where indices of max_pool2d say, and zeros between.
 
@@ -343,9 +389,10 @@ def max_unpool2d(
     return calls.max_unpool2d(input, indices, sizes)
 
 
+@declares()
 def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-    output_size: Any = None,
+    input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
+    padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
     """Elements where indices of max_pool3d say, and zeros between."""
     sizes, steps, pads = _unpooled(3, input, kernel_size, stride, padding, output_size)

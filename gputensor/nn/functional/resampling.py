@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls
 from ...core import errors
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from . import pooling
+from ._types import Reals, Sizes
 
 __all__ = [
     "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear",
@@ -42,10 +45,11 @@ _AREA = {1: "adaptive_avg_pool1d", 2: "adaptive_avg_pool2d", 3: "adaptive_avg_po
 _OP = "interpolate"
 
 
+@declares()
 def interpolate(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
-    antialias: bool = False,
+    input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Tensor:  # fmt: skip
     """Images of another size.
 
@@ -121,20 +125,27 @@ def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any
     return (found, None) if scale_factor is None else (None, found)
 
 
+@declares()
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None,
+    input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """`interpolate`, which PyTorch prefers."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+@declares()
+def upsample_nearest(
+    input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
+) -> Tensor:
     """`interpolate` by the nearest element."""
     return interpolate(input, size, scale_factor)
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+@declares()
+def upsample_bilinear(
+    input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
+) -> Tensor:
     """`interpolate` by bilinear interpolation, corners aligned."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
@@ -143,6 +154,7 @@ _SAMPLING = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 
 
+@declares()
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
@@ -170,7 +182,8 @@ def grid_sample(
     return calls.grid_sampler(input, grid, numbers[0], numbers[1], bool(align_corners))
 
 
-def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
+@declares()
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The grid of affine transforms, for `grid_sample`.
 
     Args:

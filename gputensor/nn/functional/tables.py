@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ..._generated import calls
 from ...core import errors
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
+@declares()
 def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
@@ -24,6 +26,7 @@ def embedding(
     return calls.embedding(weight, input, padding, scale_grad_by_freq, sparse)
 
 
+@declares()
 def embedding_bag(
     input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
     norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",
@@ -46,12 +49,14 @@ def embedding_bag(
     elif offsets is None:
         raise errors.must(op, "offsets", "be given for a 1-d input", offsets)
     flat = calls.reshape(input, (input._geometry.numel,))
+    rest = (
+        scale_grad_by_freq, modes[mode], sparse, per_sample_weights, include_last_offset,
+        padding_idx,
+    )  # fmt: skip
     if max_norm is not None:
+        calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)  # refuses before a write
         _renorm(weight, flat, max_norm, norm_type)
-    return calls.embedding_bag_padding_idx(
-        weight, flat, offsets, scale_grad_by_freq, modes[mode], sparse, per_sample_weights,
-        include_last_offset, padding_idx,
-    )[0]  # fmt: skip
+    return calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)[0]
 
 
 def _padding(op: str, padding_idx: int | None, weight: Tensor) -> int:
@@ -67,6 +72,7 @@ def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) ->
     calls.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
 
 
+@declares()
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A 1 in a row of num_classes zeros for each index; one more than the largest by default.
 
