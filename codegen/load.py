@@ -78,6 +78,7 @@ def _derived(entry: Op) -> Iterable[Op]:
         tags = tuple(tag for tag in of.tags if tag not in model.OF_THE_ENTRY)
         has_kernels = of.dispatch is not None and not of.loops and not of.dtypes
         follows = kind == "copy" or of.follows or has_kernels
+        written = [a.name for a in schema.arguments if a.is_write]
         made = Op(
             schema=schema,
             line=entry.line,
@@ -89,7 +90,7 @@ def _derived(entry: Op) -> Iterable[Op]:
             loops=entry.loops,
             dtypes=entry.dtypes,
             derivatives=_derivatives(of, kind),
-            numbers=entry.numbers,
+            numbers=tuple(a for a in entry.numbers if a not in written),
             python=entry.python if kind == "inplace" else {},
             tags=(*tags, "view_copy") if kind == "copy" else tags,
             device_check=entry.device_check,

@@ -90,7 +90,8 @@ def _by(make: Any) -> Any:
     return ref
 
 
-def _integers(size: Any, of: Any, low: int, high: int) -> np.ndarray:
+def _integers(size: Any, of: Any, low: int, high: Any) -> np.ndarray:
+    high = int(high)
     drawn = [low + int(word) % (high - low) for word in _words(math.prod(size))]
     whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # no f64 on the way
     return whole.astype(of.np).reshape(size)

@@ -464,7 +464,7 @@ def call_xlogy_Tensor(self, other):
 
 op_xlogy__Tensor = _define(
     "aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-    ("pointwise",), numbers=("self", "other",))
+    ("pointwise",), numbers=("other",))
 op_xlogy__Scalar_Other = _define(
     "aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
@@ -472,10 +472,7 @@ def Tensor_xlogy_(self, other):
     """In place: self * log(other), and 0 where self is 0. See gt.xlogy."""
     try:
         try:
-            key_set = (
-                (0 if type(self) in NUMBERS else self._keys)
-                | (0 if type(other) in NUMBERS else other._keys)
-            )
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
         include, keep = _state.get()
