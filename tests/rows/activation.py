@@ -8,7 +8,16 @@ import numpy as np
 from scipy import special
 
 from gputensor.core import errors
-from gputensor.core.dtype import ALL, FLOATING, bfloat16, float16, float32, float64
+from gputensor.core.dtype import (
+    ALL,
+    FLOATING,
+    bfloat16,
+    complex128,
+    complex64,
+    float16,
+    float32,
+    float64,
+)
 
 from . import Fails, Row, S, T
 
@@ -24,7 +33,8 @@ def few(*scalars: Any, operands: int = 1, values: str = "exact", **kwargs: Any) 
 
 
 def _row(name: str, samples: list[S], ref: Any, ulp: float = 64, **more: Any) -> Row:
-    said = {"ulp": {float16: 1, bfloat16: 1, float32: ulp, float64: ulp}, "device_ulp": ulp}
+    wide = dict.fromkeys((float32, float64, complex64, complex128), ulp)
+    said = {"ulp": {float16: 1, bfloat16: 1, **wide}, "device_ulp": ulp}
     return Row(name, samples, ref, like="lerp", why=WHY, **said, **more)
 
 
