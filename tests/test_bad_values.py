@@ -226,6 +226,8 @@ REFUSED = [
     ("zeros", lambda: gt.zeros(-1)),
     ("linear", lambda: gt.nn.functional.linear(gt.ones(2, 3), gt.ones(4, 5))),
     ("swapaxes", lambda: gt.ones(2, 3).swapaxes(0, 7)),
+    ("avg_pool2d", lambda: gt.nn.functional.avg_pool2d(gt.ones(1, 4, 4), 2, divisor_override="x")),
+    ("stft", lambda: gt.stft(gt.ones(32), 8, window=5, return_complex=True)),
     ("full_like", lambda: gt.full_like(gt.ones(2), 1, memory_format=gt.channels_last)),
 ]  # fmt: skip
 
@@ -236,6 +238,16 @@ def test_refused_by_the_name_that_was_called(op: str, call: Callable[[], Any]) -
     with pytest.raises(gt.GpuTensorError, match=f"^{op}: '"):
         call()
     assert (gt.get_printoptions(), gt.zeros(()).device) == before
+
+
+def test_numbers_of_numpy_are_taken_where_python_s_are() -> None:
+    import numpy as np
+
+    x = gt.arange(16.0).view(1, 1, 4, 4)
+    pool = gt.nn.functional.avg_pool2d
+    assert pool(x, 2, np.int64(1)).tolist() == pool(x, 2, 1).tolist()
+    normalize = gt.nn.functional.normalize
+    assert normalize(x, eps=np.float64(9.0)).tolist() == normalize(x, eps=9.0).tolist()
 
 
 def test_memory_that_is_not_there() -> None:
