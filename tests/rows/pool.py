@@ -200,7 +200,7 @@ ROWS = [
         [S(T(1, 2, 3, 3), T(1, 2, 4, 4), [3, 3], [2, 2], [1, 1], True, False, None)],
         _through(_avg(2), 2), **_KIND,
     ),
-    Row("avg_pool3d", [S(T(1, 2, 3, 4, 4), 2, 1, 1)], _avg(3), **_KIND),
+    Row("avg_pool3d", [S(T(1, 1, 3, 4, 4), 2, 1, 1)], _avg(3), **_KIND),
     Row(
         "avg_pool3d_backward",
         [S(T(1, 1, 2, 1, 1), T(1, 1, 3, 2, 2), [2] * 3, [1] * 3, [0] * 3, False, True, None)],
@@ -223,7 +223,12 @@ ROWS = [
     Row("max_pool3d_with_indices", [S(T(1, 1, 3, 4, 4), 2, 1, 1)], _max(3), **_MAX),
     Row(
         "max_pool3d_with_indices_backward",
-        [S(T(1, 2, 2, 2, 2), T(1, 2, 4, 4, 4), [2] * 3, [2] * 3, [0] * 3, [1] * 3, False, _AT3)],
+        [
+            S(
+                T(1, 1, 2, 2, 2), T(1, 1, 3, 3, 3), [2] * 3, [1] * 3, [0] * 3, [1] * 3, False,
+                T(1, 1, 2, 2, 2, values="classes", dtype=int64),
+            )
+        ],
         _scattered, **_KIND,
     ),
 ]  # fmt: skip
