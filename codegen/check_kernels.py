@@ -5,7 +5,7 @@ Python files are read as AST and `.cu` files as text; nothing is imported or com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,3 +61,13 @@ def _missing(op: Op) -> Iterator[Missing]:
 def defines(family: str, name: str) -> bool:
     """True if native/<family>.py defines `name` at its top level; a table's key does not count."""
     return name in python_names(paths.native(family))
+
+
+def formulas(names: Iterable[str]) -> dict[str, list[str]]:
+    """The modules of autograd/formulas/ that define these names, `.reduce` -> the names in order;
+    those of operators, which none defines, are the package's own."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        homes = [path for path in paths.formulas() if name in python_names(path)]
+        found.setdefault(f".{homes[0].stem}" if homes else "", []).append(name)
+    return dict(sorted(found.items()))

@@ -16,8 +16,8 @@ from .text import WIDTH, imported, indent, module, wrap
 IMPORTED = {
     "_FREED": "from ...autograd.node import FREED as _FREED",
     "_Node": "from ...autograd.node import Node as _Node",
-    "_geometry": "from ...autograd.formulas import geometry as _geometry",
-    "_shapes": "from ...autograd.formulas import shapes as _shapes",
+    "_geometry": "from ...autograd.formulas.views import geometry as _geometry",
+    "_shapes": "from ...autograd.formulas.views import shapes as _shapes",
     "_forms": "from ...structured import forms as _forms",
     "_save": "from ...autograd.saved import save as _save",
     "_save_copy": "from ...autograd.saved import save_copy as _save_copy",
@@ -33,8 +33,8 @@ def kernels(model: Model, family: str) -> str:
     used = set(re.findall(r"\w+", "\n".join([*rows, *classes])))
     made = sorted(used & ROWS)
     imports = []
-    if found.formulas:
-        imports += imported("...autograd.formulas", sorted(found.formulas))
+    for home, taken in check_kernels.formulas(found.formulas).items():
+        imports += imported(f"...autograd.formulas{home}", taken)
     imports += [line for name, line in IMPORTED.items() if name in used]
     imports += imported("...makers.rows", made)
     imports += [f"from ...native import {family} as native"] if "native" in used else []

@@ -159,7 +159,7 @@ def _formulas(op: Op) -> dict[str, _Formula]:
 
 
 def names_of_formulas(op: Op) -> set[str]:
-    """Names that the expressions use and nobody gives them: functions of autograd/formulas.py."""
+    """Names that the expressions use and nobody gives them: formulas, or operators."""
     given = {"grad", "grads", *dir(builtins)}
     found = set()
     for formula in _formulas(op).values():

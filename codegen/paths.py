@@ -17,6 +17,11 @@ GENERATED = PACKAGE / "_generated"
 OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 
 
+def formulas() -> list[Path]:
+    """Modules of what derivatives call, one a subject."""
+    return sorted((PACKAGE / "autograd" / "formulas").glob("[!_]*.py"))
+
+
 def load_module(name: str) -> types.ModuleType:
     """A module of gputensor, as `core.schema`, loaded by path.
 

@@ -2,7 +2,7 @@
 
 node.py is what a recorded operation is, saved.py what it keeps, history.py what a tensor knows of
 where it comes from, variable.py what its attributes do and how it is recorded,
-inplace_or_view.py what views and in-place operators do to it, formulas.py what the derivatives of
+inplace_or_view.py what views and in-place operators do to it, formulas/ what the derivatives of
 native_functions.yaml call; engine.py walks the graph. The node of each operator is in
 `_generated/kernels/`, the recording kernels in makers/autograd.py.
 """

@@ -21,7 +21,7 @@ from ..runtime import current
 from ..tensor.tensor import Tensor
 from . import anomaly, variable
 from .accumulate import accumulate
-from .formulas import fit
+from .formulas.fitting import fit
 from .history import gradient_edge, history, is_leaf, own_of, requires_grad
 from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
 from .node import AccumulateGrad, Edge, Node, zeros_of

@@ -111,7 +111,7 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
             def release(node):
                 node.saved_other = node.saved_self = _FREED
         ''')
-    assert "from ...autograd.formulas import conj, scaled\n" in text
+    assert "from ...autograd.formulas.numbers import conj, scaled\n" in text
 
 
 def test_several_results_are_differentiated_by_the_first() -> None:

@@ -2,12 +2,15 @@
 """What is registered for the operators of native/activation.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    conj, elu_backward, elu_double_backward, gelu_backward, gelu_double_backward,
-    hardshrink_backward, hardsigmoid_backward, hardswish_backward, hardtanh_backward,
-    leaky_relu_backward, log_sigmoid_backward, mish_backward, mish_double_backward,
-    sigmoid_backward, sigmoid_double_backward, silu_backward, silu_double_backward,
-    softplus_backward, softplus_double_backward, softshrink_backward, tanh_backward,
-    threshold_backward, where, zeros_like,
+    elu_backward, gelu_backward, hardshrink_backward, hardsigmoid_backward,
+    hardswish_backward, hardtanh_backward, leaky_relu_backward, log_sigmoid_backward,
+    mish_backward, sigmoid_backward, silu_backward, softplus_backward, softshrink_backward,
+    tanh_backward, threshold_backward, where, zeros_like,
+)
+from ...autograd.formulas.numbers import conj, sigmoid_double_backward
+from ...autograd.formulas.pointwise import (
+    elu_double_backward, gelu_double_backward, mish_double_backward, silu_double_backward,
+    softplus_double_backward,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node

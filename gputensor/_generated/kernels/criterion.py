@@ -2,11 +2,13 @@
 """What is registered for the operators of native/criterion.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    bce_double_backward, bce_target_backward, bce_target_double_backward,
-    bce_with_logits_backward, bce_with_logits_target_backward,
-    binary_cross_entropy_backward, huber_double_backward, huber_loss_backward,
-    mse_double_backward, mse_loss_backward, smooth_l1_double_backward,
+    binary_cross_entropy_backward, huber_loss_backward, mse_loss_backward,
     smooth_l1_loss_backward, soft_margin_loss_backward,
+)
+from ...autograd.formulas.loss import (
+    bce_double_backward, bce_target_backward, bce_target_double_backward,
+    bce_with_logits_backward, bce_with_logits_target_backward, huber_double_backward,
+    mse_double_backward, smooth_l1_double_backward,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node

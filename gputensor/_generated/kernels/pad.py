@@ -2,11 +2,12 @@
 """What is registered for the operators of native/pad.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    constant_pad_nd_backward, reflection_pad1d, reflection_pad1d_backward, reflection_pad2d,
+    reflection_pad1d, reflection_pad1d_backward, reflection_pad2d,
     reflection_pad2d_backward, reflection_pad3d, reflection_pad3d_backward,
     replication_pad1d, replication_pad1d_backward, replication_pad2d,
     replication_pad2d_backward, replication_pad3d, replication_pad3d_backward, zeros_like,
 )
+from ...autograd.formulas.views import constant_pad_nd_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms

@@ -6,8 +6,9 @@ from ...autograd.formulas import (
     _adaptive_avg_pool3d_backward, adaptive_max_pool2d_backward,
     adaptive_max_pool3d_backward, avg_pool2d, avg_pool2d_backward, avg_pool3d,
     avg_pool3d_backward, max_pool2d_with_indices_backward, max_pool3d_with_indices_backward,
-    max_pool_double_backward, zeros_like,
+    zeros_like,
 )
+from ...autograd.formulas.nn import max_pool_double_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save

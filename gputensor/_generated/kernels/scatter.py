@@ -2,11 +2,15 @@
 """What is registered for the operators of native/scatter.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    _unsafe_masked_index, index_fill, index_fill_value_backward, index_put_self_backward,
-    index_select, index_self, index_source, put_self_backward, scaled, scatter,
-    scatter_src_backward, scatter_value_backward, scattered_self, scattered_src,
-    select_scatter, slice_scatter_backward, take, zeros_like,
+    _unsafe_masked_index, index_fill, index_select, scatter, select_scatter, take,
+    zeros_like,
 )
+from ...autograd.formulas.indices import (
+    index_fill_value_backward, index_put_self_backward, index_self, index_source,
+    put_self_backward, scatter_src_backward, scatter_value_backward, scattered_self,
+    scattered_src, slice_scatter_backward,
+)
+from ...autograd.formulas.numbers import scaled
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms

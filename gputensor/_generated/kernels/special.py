@@ -2,10 +2,13 @@
 """What is registered for the operators of native/special.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    digamma, exp, i0e_slope, i1_slope, i1e_slope, igamma_slope, logit_backward,
-    not_implemented, polygamma, special_erfcx, special_i1, special_zeta, xlog1py_slope,
-    xlogy, xlogy_slope,
+    digamma, exp, polygamma, special_erfcx, special_i1, special_zeta, xlogy,
 )
+from ...autograd.formulas.numbers import logit_backward
+from ...autograd.formulas.pointwise import (
+    i0e_slope, i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope,
+)
+from ...autograd.formulas.scan import not_implemented
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms

@@ -2,9 +2,9 @@
 """What is registered for the operators of native/unary.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    angle_backward, conj, sgn_backward, sigmoid_backward, sinc_backward, tanh_backward,
-    threshold_backward, zeros_like,
+    sigmoid_backward, tanh_backward, threshold_backward, zeros_like,
 )
+from ...autograd.formulas.numbers import angle_backward, conj, sgn_backward, sinc_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms

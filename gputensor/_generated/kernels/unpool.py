@@ -2,9 +2,9 @@
 """What is registered for the operators of native/unpool.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    fractional_max_pool2d_backward, fractional_max_pool3d_backward,
-    max_pool_double_backward, zeros_like,
+    fractional_max_pool2d_backward, fractional_max_pool3d_backward, zeros_like,
 )
+from ...autograd.formulas.nn import max_pool_double_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms

@@ -1,4 +1,4 @@
-"""What derivatives of normalisations, convolutions and pooling call; see formulas.py.
+"""What derivatives of normalisations, convolutions and pooling call.
 
 Everything is made of public operators of the operands, statistics included, so that derivatives of
 derivatives need nothing more. f16 and bf16 are computed in f32; the engine casts back.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from .._generated import calls, functions
-from ..core import dtype as dtypes
-from ..tensor.tensor import Tensor
+from ..._generated import calls, functions
+from ...core import dtype as dtypes
+from ...tensor.tensor import Tensor
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 

@@ -1,4 +1,4 @@
-"""What derivatives of losses call; see formulas.py. `through` is the product of two gradients.
+"""What derivatives of losses call. `through` is the product of two gradients.
 
 A gradient has the sizes of all operands together, by whose number of elements a mean shares it out.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls, functions
-from ..tensor.tensor import Tensor
+from ..._generated import calls, functions
+from ...tensor.tensor import Tensor
 
 _MEAN = 1  # at::Reduction
 
@@ -83,3 +83,18 @@ def bce_with_logits_target_backward(
     if pos_weight is not None:
         slope = slope + (1 - pos_weight) * calls.log_sigmoid(self)
     return _shared(grad * slope, weight, reduction)
+
+
+# --- loss -----------------------------------------------------------------------------------------
+
+_MEAN, _SUM = 1, 2  # at::Reduction
+
+
+def nll_loss_double_backward(
+    grad: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor:  # fmt: skip
+    """The gradient of nll_loss's gradient with respect to the gradient that arrived."""
+    if reduction != _MEAN:
+        return calls.nll_loss(grad, target, weight, reduction, ignore_index)
+    return calls.nll_loss(grad, target, weight, _SUM, ignore_index) / total_weight

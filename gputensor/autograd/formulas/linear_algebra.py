@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
-from ..native.factor import adjoint_of as _H, identity, lower as _tril, upper as _triu
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...core import errors
+from ...native.factor import adjoint_of as _H, identity, lower as _tril, upper as _triu
+from ...tensor.tensor import Tensor
 
 
 def _mm(x: Tensor, y: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._generated import calls
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...tensor.tensor import Tensor
 
 Dims = tuple[int, ...]
 

@@ -1,0 +1,61 @@
+"""Gradients get the sizes, dtype and layout of what they are the gradient of; called by the engine.
+
+Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls
+from ...core import errors
+from ...core.geometry import Geometry
+from ...tensor.tensor import Tensor
+
+Sizes = tuple[int, ...]
+
+
+# --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
+
+
+def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
+    """The gradient of what was broadcast from `sizes`."""
+    given = grad._geometry.sizes
+    extra = len(given) - len(sizes)
+    leading = tuple(range(extra))
+    if given[extra:] == sizes:
+        return calls.sum_dim_IntList(grad, leading, False) if extra else grad
+    inner = [d + extra for d, n in enumerate(sizes) if n == 1 and given[d + extra] != 1]
+    grad = calls.sum_dim_IntList(grad, (*leading, *inner), True)
+    return calls.view(grad, sizes) if extra else grad
+
+
+def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) -> Tensor:
+    """`grad` with the sizes, dtype and device of the tensor it is the gradient of.
+
+    source, number: the node that made it, None for the caller, and the operand it is for.
+    """
+    if not isinstance(grad, Tensor):
+        raise errors.wrong_gradient(_name(source), number, grad, "a Tensor or None")
+    given = grad._geometry
+    if given.sizes != shape.sizes:
+        if not _is_broadcast(given.sizes, shape.sizes):
+            rule = f"shape compatible with {list(shape.sizes)}"
+            raise errors.wrong_gradient(_name(source), number, grad, rule)
+        grad = sum_to_size(grad, shape.sizes)
+    if given.dtype is not shape.dtype:
+        grad = calls.to_dtype(grad, shape.dtype, False, False, None)
+    if grad._device is not device:
+        if given.ndim:
+            raise errors.wrong_gradient(_name(source), number, grad, f"device {device}")
+        grad = calls.to_device(grad, device, shape.dtype, False, False, None)
+    return grad
+
+
+def _name(source: Any) -> str:
+    return "backward" if source is None else source.name()
+
+
+def _is_broadcast(sizes: Sizes, source: Sizes) -> bool:
+    extra = len(sizes) - len(source)
+    return extra >= 0 and all(n in (1, m) for n, m in zip(source, sizes[extra:]))

@@ -1,0 +1,274 @@
+"""Derivatives of what indices pick and put, and of embeddings.
+
+Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls, functions
+from ...tensor.tensor import Tensor
+from .fitting import Sizes
+from .numbers import conj
+from .views import _zeros_around
+
+
+# --- indices --------------------------------------------------------------------------------------
+
+
+def index_backward(grad: Tensor, shape: Sizes, indices: Any) -> Tensor:
+    return calls.index_put_(_zeros_around(grad, shape), indices, grad, True)
+
+
+def unsafe_index_backward(grad: Tensor, shape: Sizes, indices: Any) -> Tensor:
+    return calls._unsafe_index_put(_zeros_around(grad, shape), indices, grad, True)
+
+
+def unsafe_masked_index_backward(grad: Tensor, shape: Sizes, mask: Tensor, indices: Any) -> Tensor:
+    zeros = _zeros_around(grad, shape)
+    return calls._unsafe_masked_index_put_accumulate(zeros, mask, indices, grad)
+
+
+def index_put_self_backward(grad: Tensor, indices: Any, values: Tensor, accumulate: bool) -> Tensor:
+    if accumulate:
+        return grad
+    return calls.index_put(grad, indices, _zeros_around(values, ()), False)
+
+
+def gather_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
+    return calls.scatter_add_(_zeros_around(grad, shape), dim, index, grad)
+
+
+def _corner(x: Tensor, sizes: Sizes) -> Tensor:
+    """The first of the indices of each dimension, as many as `sizes` has."""
+    for d, n in enumerate(sizes):
+        if n != x._geometry.sizes[d]:
+            x = calls.slice_Tensor(x, d, 0, n, 1)
+    return x
+
+
+def _in_corner(found: Tensor, shape: Sizes) -> Tensor:
+    """`found` with zeros behind it, where it is smaller than `shape`."""
+    if found._geometry.sizes == shape:
+        return found
+    made = _zeros_around(found, shape)
+    calls.copy_(_corner(made, found._geometry.sizes), found, False)
+    return made
+
+
+def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
+    """The gradient of a source of which no more than the index's sizes is read."""
+    return _in_corner(calls.gather(grad, dim, index, False), shape)
+
+
+def index_select_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
+    return calls.index_add_(_zeros_around(grad, shape), dim, index, grad, 1)
+
+
+def take_backward(grad: Tensor, shape: Sizes, index: Tensor) -> Tensor:
+    return calls.put_(_zeros_around(grad, shape), index, grad, True)
+
+
+def put_self_backward(grad: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    return grad if accumulate else grad.put(index, functions.zeros_like(source), False)
+
+
+def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The sum of the gradient over all that was filled, once each."""
+    mask = functions.zeros_like(grad, dtype=_bool()).index_fill(dim, index, True)
+    return functions.where(mask, grad, 0).sum()
+
+
+def _bool() -> Any:
+    from ...core.dtype import bool_
+
+    return bool_
+
+
+def slice_scatter_backward(
+    grad: Tensor, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
+    zeros = functions.zeros_like(calls.slice_Tensor(grad, dim, start, end, step))
+    return calls.slice_scatter(grad, zeros, dim, start, end, step)
+
+
+class _Along:
+    """How scatter_reduce and index_reduce find places, for the derivative that they share."""
+
+    def __init__(self, name: str, dim: int, index: Tensor) -> None:
+        self.dim, self.index, self.is_scatter = dim, index, name == "scatter_reduce"
+        self.reduce = getattr(functions, name)
+
+    def read(self, x: Tensor) -> Tensor:
+        name = "gather" if self.is_scatter else "index_select"
+        found: Tensor = getattr(functions, name)(x, self.dim, self.index)
+        return found
+
+    def add(self, x: Tensor, source: Tensor) -> Tensor:
+        name = "scatter_add" if self.is_scatter else "index_add"
+        made: Tensor = getattr(functions, name)(x, self.dim, self.index, source)
+        return made
+
+    def clear(self, x: Tensor) -> Tensor:
+        name = "scatter" if self.is_scatter else "index_fill"
+        made: Tensor = getattr(functions, name)(x, self.dim, self.index, 0)
+        return made
+
+
+def _reduce_self_backward(
+    at: _Along, grad: Tensor, self: Tensor, source: Tensor, reduce: str, include_self: bool,
+    result: Tensor,
+) -> Tensor:  # fmt: skip
+    if reduce == "prod":
+        filled = functions.where(self == 0, 1, self)
+        made = at.reduce(filled, at.dim, at.index, source, reduce, include_self=include_self)
+        found = grad * conj(made / filled)
+    elif reduce == "mean":
+        found = grad / _counts(at, grad, source, include_self)
+    elif reduce == "sum":
+        found = grad
+    else:
+        found = (self == result) * _shared(at, grad, self, source, result)
+    return found if include_self else at.clear(found)
+
+
+def _reduce_source_backward(
+    at: _Along, grad: Tensor, self: Tensor, source: Tensor, reduce: str, include_self: bool,
+    result: Tensor,
+) -> Tensor:  # fmt: skip
+    if reduce == "prod":
+        # the product of the others, where one factor alone is zero
+        is_zero = source == 0
+        zeros = at.read(at.add(functions.zeros_like(self), _as(is_zero, self)))
+        is_single = functions.where(is_zero, zeros == 1, is_zero)
+        others = functions.where(is_single, 1, source)
+        made = at.reduce(self, at.dim, at.index, others, reduce, include_self=include_self)
+        rest = at.read(grad * conj(result)) / conj(functions.where(is_zero, 1, source))
+        return functions.where(is_single, at.read(grad * conj(made)), rest)
+    if reduce == "mean":
+        return at.read(grad) / at.read(_counts(at, grad, source, include_self))
+    if reduce == "sum":
+        return at.read(grad)
+    return (source == at.read(result)) * at.read(_shared(at, grad, self, source, result))
+
+
+def _as(mask: Tensor, like: Tensor) -> Tensor:
+    return calls.to_dtype(mask, like._geometry.dtype, False, False, None)
+
+
+def _counts(at: _Along, grad: Tensor, source: Tensor, include_self: bool) -> Tensor:
+    start = functions.ones_like(grad) if include_self else functions.zeros_like(grad)
+    counts = at.add(start.detach(), functions.ones_like(source).detach())
+    return functions.where(counts == 0, 1, counts)
+
+
+def _shared(at: _Along, grad: Tensor, self: Tensor, source: Tensor, result: Tensor) -> Tensor:
+    """The gradient, shared out evenly among equal extremes."""
+    is_extreme = _as(source == at.read(result), self)
+    return grad / at.add(_as(self == result, self), is_extreme)
+
+
+# What the reductions of scatter's own argument are called in scatter_reduce.
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def scatter_value_backward(
+    grad: Tensor, dim: int, index: Tensor, value: Any, reduce: str
+) -> Tensor:
+    if reduce == "add":
+        return grad
+    return functions.scatter(grad, dim, index, value.conjugate(), reduce=reduce)
+
+
+def scattered_self(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
+    include_self: bool, result: Tensor,
+) -> Tensor:  # fmt: skip
+    reduce = _REDUCTIONS.get(reduce, reduce)
+    at, src = _Along("scatter_reduce", dim, index), _corner(src, index._geometry.sizes)
+    return _reduce_self_backward(at, grad, self, src, reduce, include_self, result)
+
+
+def scattered_src(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
+    include_self: bool, result: Tensor,
+) -> Tensor:  # fmt: skip
+    reduce = _REDUCTIONS.get(reduce, reduce)
+    at, read = _Along("scatter_reduce", dim, index), _corner(src, index._geometry.sizes)
+    found = _reduce_source_backward(at, grad, self, read, reduce, include_self, result)
+    return _in_corner(found, src._geometry.sizes)
+
+
+def index_self(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+    include_self: bool, result: Tensor,
+) -> Tensor:  # fmt: skip
+    at = _Along("index_reduce", dim, index)
+    return _reduce_self_backward(at, grad, self, source, reduce, include_self, result)
+
+
+def index_source(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+    include_self: bool, result: Tensor,
+) -> Tensor:  # fmt: skip
+    at = _Along("index_reduce", dim, index)
+    return _reduce_source_backward(at, grad, self, source, reduce, include_self, result)
+
+
+# --- embedding ------------------------------------------------------------------------------------
+
+
+def embedding_double_backward(
+    grad: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    found = calls.embedding(grad, indices, padding_idx, False, False)
+    if scale_grad_by_freq:
+        found = found / _frequencies(grad, indices).unsqueeze(-1)
+    if padding_idx < 0:
+        return found
+    return functions.where((indices == padding_idx).unsqueeze(-1), 0, found)
+
+
+def _frequencies(grad: Tensor, indices: Tensor) -> Tensor:
+    """How often each index is there, in its place; rows of grad are what they name."""
+    flat = indices.reshape(-1)
+    ones = functions.ones_like(flat, dtype=grad.dtype)
+    counts = calls.index_add(_zeros_around(grad, grad._geometry.sizes[:1]), 0, flat, ones, 1)
+    return calls.index_select(counts, 0, flat).reshape(indices.shape)
+
+
+def bag_weight_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool,
+    mode: int, per_sample_weights: Any, include_last_offset: bool, padding_idx: int,
+) -> Tensor:  # fmt: skip
+    from ...native.embedding import MAX, MEAN, Bags
+
+    bags = Bags(indices, offsets, include_last_offset, padding_idx)
+    zeros = _zeros_around(grad, weight._geometry.sizes)
+    if mode == MAX:
+        places = calls._embedding_bag_forward_only(
+            weight.detach(), indices, offsets, False, MAX, False, None, include_last_offset,
+            padding_idx,
+        )[3]  # fmt: skip
+        given = functions.where((bags.sizes == 0).unsqueeze(1), 0, grad)
+        return calls.scatter_add_(zeros, 0, places, given)
+    if mode == MEAN:
+        grad = grad / functions.where(bags.sizes == 0, 1, bags.sizes).unsqueeze(1)
+    each = calls.index_select(grad, 0, bags.of)
+    if per_sample_weights is not None:
+        each = each * conj(per_sample_weights).unsqueeze(1)
+    if scale_grad_by_freq:
+        each = each / _frequencies(zeros, indices).unsqueeze(1)
+    return calls.index_add_(zeros, 0, indices, bags.without_padding(each), 1)
+
+
+def bag_samples_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, include_last_offset: bool,
+    padding_idx: int,
+) -> Tensor:  # fmt: skip
+    from ...native.embedding import Bags
+
+    bags = Bags(indices, offsets, include_last_offset, padding_idx)
+    each = calls.index_select(grad, 0, bags.of) * conj(calls.index_select(weight, 0, indices))
+    return bags.without_padding(each).sum(1)

@@ -1,0 +1,79 @@
+"""Derivatives of running values.
+
+Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls, functions
+from ...core import errors
+from ...tensor.tensor import Tensor
+from ..modes import is_grad_enabled
+from .numbers import conj
+
+
+# --- scans ----------------------------------------------------------------------------------------
+
+
+def cummaxmin_backward(grad: Tensor, self: Tensor, indices: Tensor, dim: int) -> Tensor:
+    """Each element's gradient goes to the one that it repeats."""
+    if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
+        return grad
+    return calls.scatter_add(functions.zeros_like(self), dim, indices, grad)
+
+
+def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
+    if grad._geometry.numel <= 1:
+        return grad
+    return calls.flip(calls.cumsum(calls.flip(grad, (dim,)), dim, None), (dim,))
+
+
+def not_implemented(operand: str) -> Any:
+    """Where PyTorch has no derivative either: asked for, it is refused; the others are there."""
+    raise errors.derivative_not_implemented(operand)
+
+
+def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
+    """At the first zero of a row the products without it, and behind it nothing is left; but that
+    nothing has derivatives by the zero, so where it is differentiated it is zero times what would
+    be there. So are derivatives of `order` right, whatever is zero."""
+    if grad._geometry.numel <= 1:
+        return grad
+    x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
+    is_zero = x == 0
+    is_first = functions.where(is_zero, calls.cumsum(is_zero, dim, None) == 1, False)
+    without = calls.cumprod(functions.where(is_first, 1, x), dim, None)
+    at_zero = cumsum_backward(conj(without) * grad, dim)
+    usual = cumsum_backward(conj(calls.cumprod(x, dim, None)) * grad, dim)
+    made = functions.where(is_first, at_zero, usual / conj(functions.where(is_zero, 1, x)))
+    if order == 1 or not is_grad_enabled():
+        return made
+    first = calls.sum_dim_IntList(functions.where(is_first, x, 0), (dim,), True, None)
+    is_behind = functions.where(is_first, False, calls.cumsum(is_first, dim, None) == 1)
+    beside = cumprod_backward(grad, functions.where(is_first, 1, x), dim, order - 1)
+    return functions.where(is_behind, conj(first) * beside, made)
+
+
+def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
+    """By the logarithms of positive and of negative gradients, which do not overflow."""
+    if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
+        return grad
+
+    def behind(x: Tensor) -> Tensor:
+        return calls.flip(calls.logcumsumexp(calls.flip(x, (dim,)), dim), (dim,))
+
+    if grad._geometry.dtype.is_complex:
+        return conj((behind(conj(grad).log() - result) + self).exp())
+    # finite, for derivatives of this; f16 has none lower
+    logs, least = grad.abs().log(), -65504.0 if grad._geometry.dtype.short == "f16" else -3e38
+    up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
+    down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()
+    return up - down
+
+
+def evenly_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    """The gradient of one element of all, shared out among those that equal it."""
+    chosen = functions.where(result == result, self == result, self != self)
+    return functions.where(chosen, grad / calls.sum(chosen, dtype=None), 0.0)

@@ -1,0 +1,204 @@
+"""Derivatives of views, joins and changes of shape.
+
+Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._generated import calls, functions
+from ...core.geometry import Geometry
+from ...tensor.tensor import Tensor
+from .fitting import Sizes
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def shapes(tensors: Any) -> list[Sizes]:
+    return [x._geometry.sizes for x in tensors]
+
+
+def geometry(x: Tensor) -> tuple[Geometry, int]:
+    """Layout and offset, without the elements."""
+    return x._geometry, x._offset
+
+
+def permute_backward(grad: Tensor, dims: Any) -> Tensor:
+    order = [0] * len(dims)
+    for number, d in enumerate(dims):
+        order[d] = number
+    return calls.permute(grad, tuple(order))
+
+
+def _zeros_around(grad: Tensor, shape: Sizes) -> Tensor:
+    return calls.new_zeros(grad, shape, None, None, None, None)
+
+
+def select_backward(grad: Tensor, shape: Sizes, dim: int, index: int) -> Tensor:
+    made = _zeros_around(grad, shape)
+    calls.copy_(calls.select_int(made, dim, index), grad, False)
+    return made
+
+
+def slice_backward(
+    grad: Tensor, shape: Sizes, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
+    made = _zeros_around(grad, shape)
+    calls.copy_(calls.slice_Tensor(made, dim, start, end, step), grad, False)
+    return made
+
+
+def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: int) -> Tensor:
+    made = _zeros_around(grad, shape)
+    calls.copy_(calls.diagonal(made, offset, dim1, dim2), grad, False)
+    return made
+
+
+def as_strided_backward(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """The gradient scattered into the memory of both, and read back as the source reads.
+
+    Where elements of the source share memory, each gets its part of the gradient there.
+    """
+    shape, start = source
+    begin = start if storage_offset is None else storage_offset
+    first = min(start, begin)
+    sizes, strides = tuple(size), tuple(stride)
+    if shape.numel == 0 or 0 in sizes:
+        return _zeros_around(grad, shape.sizes)
+    end = max(start - first + shape.extent, begin - first + _extent(sizes, strides))
+    memory = _zeros_around(grad, (end,))
+    _scatter(memory, grad, sizes, strides, begin - first)
+    if _may_overlap(shape.sizes, shape.strides):
+        numbers = functions.arange(end, device=grad.device)
+        places = calls.as_strided(numbers, shape.sizes, shape.strides, start - first)
+        count = _zeros_around(grad, (end,)).detach()
+        ones = calls.ones_like(calls.to_dtype(places, grad.dtype))
+        _scatter(count, ones, shape.sizes, shape.strides, start - first)
+        memory = memory / functions.where(count == 0, 1, count)
+    return calls.as_strided(memory, shape.sizes, shape.strides, start - first)
+
+
+def _extent(sizes: Sizes, strides: Sizes) -> int:
+    return 1 + sum([(n - 1) * s for n, s in zip(sizes, strides)])
+
+
+def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
+    """False if surely no two indices reach one element: each stride steps over all within."""
+    reach = 0
+    for stride, n in sorted(zip(strides, sizes)):
+        if n > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (n - 1)
+    return False
+
+
+def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
+    """Add `grad` to the elements of `memory`, 1-d or contiguous, that this layout reaches.
+
+    Layouts that reach an element twice are taken apart along their shortest dimension.
+    """
+    expanded = tuple([d for d, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1])
+    if expanded:
+        grad = calls.sum_dim_IntList(grad, expanded, True)
+        sizes = tuple([1 if d in expanded else n for d, n in enumerate(sizes)])
+    if not _may_overlap(sizes, strides):
+        calls.add__Tensor(calls.as_strided(memory, sizes, strides, offset), grad, 1)
+        return
+    d = min([k for k, n in enumerate(sizes) if n > 1], key=lambda k: sizes[k])
+    rest, hops = sizes[:d] + sizes[d + 1 :], strides[:d] + strides[d + 1 :]
+    for i in range(sizes[d]):
+        _scatter(memory, calls.select_int(grad, d, i), rest, hops, offset + i * strides[d])
+
+
+# --- join -----------------------------------------------------------------------------------------
+
+
+def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
+    begin, found = 0, []
+    for shape in sizes:
+        if shape == (0,):  # joins anything, and takes no part
+            found.append(_zeros_around(grad, shape))
+            continue
+        found.append(calls.slice_Tensor(grad, dim, begin, begin + shape[dim], 1))
+        begin += shape[dim]
+    return found
+
+
+def repeat_backward(grad: Tensor, repeats: Any, shape: Sizes) -> Tensor:
+    """Sums over the repetitions."""
+    extra = len(repeats) - len(shape)
+    if 0 in repeats:
+        return _zeros_around(grad, shape)
+    split: list[int] = []
+    dims: list[int] = []
+    for d, times in enumerate(repeats):
+        dims.append(len(split))
+        split += [times] if d < extra else [times, shape[d - extra]]
+    if not dims:
+        return grad
+    return calls.sum_dim_IntList(grad.reshape(split), tuple(dims), False)
+
+
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def roll_backward(grad: Tensor, shifts: Any, dims: Any) -> Tensor:
+    moves = (shifts,) if type(shifts) is int else tuple(shifts)
+    axes = (dims,) if type(dims) is int else tuple(dims)
+    return calls.roll(grad, tuple([-n for n in reversed(moves)]), axes[::-1])
+
+
+def constant_pad_nd_backward(grad: Tensor, pad: Any) -> Tensor:
+    return calls.constant_pad_nd(grad, tuple([-n for n in pad]), 0)
+
+
+def channel_shuffle_backward(grad: Tensor, groups: int) -> Tensor:
+    return calls.channel_shuffle(grad, max(grad._geometry.sizes[1] // groups, 1))
+
+
+def im2col_backward(
+    grad: Tensor, shape: Sizes, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Tensor:
+    return calls.col2im(grad, shape[-2:], kernel_size, dilation, padding, stride)
+
+
+def as_strided_of(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """What as_strided would take of a gradient that lies as its source did."""
+    shape, start = source
+    begin = start if storage_offset is None else storage_offset
+    end = max(start + shape.extent, begin + _extent(size, stride), 1)
+    memory = _zeros_around(grad, (end,))
+    calls.copy_(calls.as_strided(memory, shape.sizes, shape.strides, start), grad, False)
+    return calls.as_strided(memory, tuple(size), tuple(stride), begin)
+
+
+def strided_scatter_backward(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """The gradient without what was replaced."""
+    shape, start = source
+    begin = start if storage_offset is None else storage_offset
+    end = max(start + shape.extent, begin + _extent(size, stride), 1)
+    memory = _zeros_around(grad, (end,))
+    calls.copy_(calls.as_strided(memory, shape.sizes, shape.strides, start), grad, False)
+    calls.mul__Tensor(calls.as_strided(memory, tuple(size), tuple(stride), begin), 0)
+    return calls.as_strided(memory, shape.sizes, shape.strides, start)
+
+
+def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    zeros = functions.zeros_like(calls.diagonal(grad, offset, dim1, dim2))
+    return functions.diagonal_scatter(grad, zeros, offset, dim1, dim2)
+
+
+def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
+    """The gradient where each element came from, zeros where none did."""
+    if not shape:
+        return grad
+    return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)
