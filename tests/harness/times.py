@@ -65,7 +65,8 @@ class Times:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[folder_of(report.nodeid)] += report.cpu_s
+        # a test in which a process died has no time
+        self.seconds[folder_of(report.nodeid)] += getattr(report, "cpu_s", 0.0)
         self.tests[folder_of(report.nodeid)] += report.when == "call"
 
     def pytest_sessionfinish(self) -> None:
