@@ -17,7 +17,7 @@ from ..iterator.config import FILL
 from ..iterator.plan import build
 from ..kernels import stub
 from ..tensor.tensor import Tensor
-from ..structured import pointwise
+from ..structured import arguments, pointwise
 
 
 def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
@@ -87,6 +87,7 @@ def fill_diagonal_(key_set: int, self: Tensor, fill_value: Any, wrap: bool = Fal
         raise errors.wrong_shape("fill_diagonal_", "self", "have at least two dimensions", self)
     if given.ndim > 2 and len(set(given.sizes)) > 1:
         raise errors.wrong_shape("fill_diagonal_", "self", "have dimensions of one size", self)
+    wrap = arguments.boolean("fill_diagonal_", "wrap", wrap)
     step = builtins.sum(given.strides)
     count = min(given.sizes)
     main = calls.as_strided(self, (count,), (step,), self._offset)

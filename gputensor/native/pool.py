@@ -40,7 +40,7 @@ def _windows(
     if 0 in given[-count - 1 :]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of the samples", x)
     kernel = per_dim(op, "kernel_size", kernel_size, count, 1)
-    is_given = isinstance(stride, int) or len(stride)
+    is_given = arguments.ints(op, "stride", stride)
     steps = per_dim(op, "stride", stride, count, 1) if is_given else kernel
     pads = per_dim(op, "padding", padding, count)
     gaps = per_dim(op, "dilation", dilation, count, 1)
@@ -195,7 +195,7 @@ def avg_pool1d(
     if self._geometry.ndim not in (2, 3):
         raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", self)
     (kernel,) = per_dim(op, "kernel_size", kernel_size, 1, 1)
-    is_given = isinstance(stride, int) or len(stride)
+    is_given = arguments.ints(op, "stride", stride)
     (step,) = per_dim(op, "stride", stride, 1, 1) if is_given else (kernel,)
     (pad,) = per_dim(op, "padding", padding, 1)
     made = calls.avg_pool2d(
@@ -266,6 +266,9 @@ def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_avg_pool_backward(count: int, grad_output: Tensor, self: Tensor) -> Tensor:
     g, sizes = wide(grad_output), self._geometry.sizes
+    if g._geometry.ndim != len(sizes) or len(sizes) <= count:
+        op, rule = f"_adaptive_avg_pool{count}d_backward", f"have self's {len(sizes)} dimensions"
+        raise errors.wrong_shape(op, "grad_output", rule, grad_output)
     for d in range(len(sizes) - count, len(sizes)):
         whole = list(g._geometry.sizes)
         bounds, whole[d] = _bounds(sizes[d], whole[d]), sizes[d]
@@ -440,7 +443,7 @@ def max_pool1d_with_indices(
     if self._geometry.ndim not in (2, 3):
         raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", self)
     (kernel,) = per_dim(op, "kernel_size", kernel_size, 1, 1)
-    is_given = isinstance(stride, int) or len(stride)
+    is_given = arguments.ints(op, "stride", stride)
     (step,) = per_dim(op, "stride", stride, 1, 1) if is_given else (kernel,)
     (pad,), (gap,) = per_dim(op, "padding", padding, 1), per_dim(op, "dilation", dilation, 1, 1)
     values, indices = calls.max_pool2d_with_indices(

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..structured import library
@@ -119,12 +120,21 @@ def addmv(
     return calls.squeeze_dim(calls.addmm(added, mat, calls.unsqueeze(vec, 1), beta, alpha), 1)
 
 
+def _plain(op: str, arg: str, value: Any) -> Any:
+    """Python's number in the place of NumPy's."""
+    found = number(value)
+    if found is None:
+        raise errors.wrong_type(op, arg, "be a number", value)
+    return found
+
+
 def addr(
     key_set: int, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr: bool is `or` of `and`."""
     _check_vector("addr", "vec1", vec1)
     _check_vector("addr", "vec2", vec2)
+    alpha, beta = _plain("addr", "alpha", alpha), _plain("addr", "beta", beta)
     sizes = [*vec1._geometry.sizes, *vec2._geometry.sizes]
     given = (1, 1, *self._geometry.sizes)[-2:]
     if self._geometry.ndim > 2 or any(n not in (1, m) for n, m in zip(given, sizes)):
