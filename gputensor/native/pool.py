@@ -19,6 +19,7 @@ from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, dtype
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
+from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
