@@ -15,11 +15,13 @@ from ..core.dtype import bool_, float32
 from ..core.geometry import contiguous_geometry
 from ..dispatch.keys import CONJUGATE
 from ..dispatch.operator import Operator
+from ..iterator import overlap
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
+from ..structured.resizing import resize_output
 
 
 def rule(loop: str) -> Rule:
@@ -97,7 +99,19 @@ def angles_functional(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-angles_out = out
+def angles_out(operator: Operator, loop: str) -> Kernel:
+    """An out of another size becomes row-major too."""
+    general = out(operator, loop)
+
+    def kernel(key_set: int, self: Tensor, out: Tensor) -> Tensor:
+        shape = self._geometry
+        if shape.dtype.is_complex and out._geometry.sizes != shape.sizes:
+            wanted = contiguous_geometry(shape.sizes, out._geometry.dtype)
+            overlap.check_out("angle", out, wanted, self=self)
+            resize_output("angle", out, wanted)
+        return general(key_set, self, out)
+
+    return kernel
 
 
 # --- what ends in other operators -----------------------------------------------------------------

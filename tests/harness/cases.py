@@ -251,14 +251,16 @@ def as_function(name: str) -> Callable[..., Any] | None:
 def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     """The method `base` (the row's own name unless given), with `self` in front."""
     base = base or name
-    op = next((op for op in OPS if op.base == base and "method" in op.variants), None)
+    methods = [op for op in OPS if op.base == base and "method" in op.variants]
+    op = next(iter(methods), None)
     if op is None or not op.is_public:
         return None
     names = [argument.name for argument in op.arguments]
     place = names.index("self")
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if place >= len(args):  # an overload that is no method: where(condition)
+        # an overload that is no method: where(condition), repeat_interleave(repeats)
+        if place >= len(args) or not any(takes(op, args, kwargs) for op in methods):
             return packet(base)(*args, **kwargs)
         return getattr(args[place], base)(*args[:place], *args[place + 1 :], **kwargs)
 
