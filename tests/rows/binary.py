@@ -147,9 +147,21 @@ def _ldexp(self: Any, other: Any) -> Any:
 
 def _logaddexp(self: Any, other: Any) -> Any:
     if np.iscomplexobj(self):
+        self, other = np.broadcast_arrays(self, other)
         low, high = np.where(self.real < other.real, (self, other), (other, self))
         return high + np.log1p(np.exp(low - high))
     return np.logaddexp(self, other)
+
+
+def _shift(ufunc: np.ufunc) -> Any:
+    """A number of bits that uint64 cannot hold is taken modulo 2**64, as C converts it."""
+
+    def reference(self: Any, other: Any) -> Any:
+        if type(other) is int and self.dtype == np.uint64:
+            other %= 2**64
+        return ufunc(self, other)
+
+    return reference
 
 
 WIDE = "CUDA promises 2 ulp and more for these functions, and NumPy's differ between platforms"
@@ -188,14 +200,14 @@ ROWS = [
     Row(
         "bitwise_left_shift",
         few("any", "any", (1, 70, -1)) + INTEGERS,
-        np.left_shift,
+        _shift(np.left_shift),
         operator=operator.lshift,
     ),
     Row("bitwise_or", few("any", "any", (3,)) + INTEGERS, np.bitwise_or, operator=operator.or_),
     Row(
         "bitwise_right_shift",
         few("any", "any", (1, 70, -1)) + INTEGERS,
-        np.right_shift,
+        _shift(np.right_shift),
         operator=operator.rshift,
     ),
     Row("bitwise_xor", few("any", "any", (3,)) + INTEGERS, np.bitwise_xor, operator=operator.xor),

@@ -30,8 +30,8 @@ _ORDERED = {
 
 
 def _isclose(self: Any, other: Any, *bounds: float, **kwargs: Any) -> Any:
-    if self.dtype.kind == "b":
-        return self == other
+    if self.dtype.kind == "b":  # NumPy subtracts no bools
+        self, other = self.astype(np.float64), other.astype(np.float64)
     return np.isclose(self, other, *bounds, **kwargs)
 
 

@@ -90,6 +90,17 @@ def _by(make: Any) -> Any:
     return ref
 
 
+def _cauchy(self: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> np.ndarray:
+    """Of the angle as rounded in the dtype: next to a pole, the tangent multiplies its error."""
+
+    def make(count: int, of: Any) -> np.ndarray:
+        kind = np.float64 if _is_wide(of) else np.float32
+        angle = (_inside(count, of).astype(kind) - kind(0.5)) * kind(np.pi)
+        return median + sigma * np.tan(angle.astype(np.float64))
+
+    return _filled(self.shape, from_numpy(self.dtype), make)
+
+
 def _integers(size: Any, of: Any, low: int, high: Any) -> np.ndarray:
     high = int(high)
     drawn = [low + int(word) % (high - low) for word in _words(math.prod(size))]
@@ -239,7 +250,7 @@ ROWS = [
     Row(
         "cauchy_",
         _fills(0.0, 2.0),
-        _by(lambda u, median=0.0, sigma=1.0: median + sigma * np.tan(np.pi * (u - 0.5))),
+        _cauchy,
         dtypes=_REAL_FLOATS,
         **_CLOSE,
         errors=(_refused("cauchy_", 0.0, -1.0, message="'sigma' must be above 0"),),

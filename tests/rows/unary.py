@@ -75,6 +75,11 @@ def _sign(x: np.ndarray) -> np.ndarray:
     return _unit(x) if x.dtype.kind == "c" else np.where(x < 0, -1, x > 0)
 
 
+def _angle(x: np.ndarray) -> np.ndarray:
+    """np.angle turns a real -0.0 by pi, PyTorch does not."""
+    return np.angle(x if x.dtype.kind == "c" else x + 0.0)
+
+
 def _sinc(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, 1, np.sin(np.pi * x) / (np.pi * x))
 
@@ -92,7 +97,7 @@ ROWS = [
     ),
     _like("acos", np.arccos, domain=(0.1, 0.9)),
     _like("acosh", np.arccosh, positive=True, domain=(1.2, 1.9)),
-    _like("angle", np.angle, out="castable"),
+    _like("angle", _angle, out="castable"),
     _like("asin", np.arcsin, domain=(0.1, 0.9)),
     _like("asinh", np.arcsinh),
     _like("atan", np.arctan),
