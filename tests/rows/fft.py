@@ -20,9 +20,13 @@ _SINGLE = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex
 
 
 def _as(found: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """NumPy transforms in double alone where it is old; the result has the operand's precision."""
-    is_single = like.dtype.itemsize == (8 if like.dtype.kind == "c" else 4)
-    return found.astype(_SINGLE.get(found.dtype, found.dtype)) if is_single else found
+    """NumPy transforms in double alone where it is old; the result has the operand's precision, in
+    which terms that cancel leave 0: what NumPy keeps of them is less than doubles' roundings."""
+    if like.dtype.itemsize != (8 if like.dtype.kind == "c" else 4):
+        return found
+    size = np.abs(found)
+    noise = np.max(size, initial=0, where=np.isfinite(size)) * found.size * 2.0**-52
+    return np.where(size <= noise, 0, found).astype(_SINGLE.get(found.dtype, found.dtype))
 
 
 def _c2c(x: np.ndarray, dim: Any, normalization: int, forward: bool) -> np.ndarray:
