@@ -32,7 +32,8 @@ def node_names(model: Model) -> dict[str, str]:
         if op.source is not None and not has_own_formula(op):
             names[op.name] = names[op.source.name]
             continue
-        camel = "".join(part.capitalize() for part in op.base.strip("_").split("_"))
+        camel = "".join(part.title() for part in op.base.strip("_").split("_"))
+        camel = camel.removesuffix("Forward")
         number = counts.get(camel, 0)
         counts[camel] = number + 1
         names[op.name] = op.node or f"{camel}Backward{number}"

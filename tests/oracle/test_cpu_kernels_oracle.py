@@ -154,13 +154,15 @@ def test_comparisons(of):
         np.testing.assert_array_equal(
             loop(a, b), getattr(torch, op)(to_torch(a, of), to_torch(b, of)).numpy()
         )
+        if op.startswith("logical"):  # of tensors alone there
+            continue
         number = a[0].item() if of is not bfloat16 else float(a[0])
         loop = comparison.bind(op, (of, type(number)), of, bool_)
         np.testing.assert_array_equal(
             loop(a, number), getattr(torch, op)(to_torch(a, of), number).numpy()
         )
     values = np.array([5, 44], np.uint8)
-    for op in comparison.LOOPS:
+    for op in (op for op in comparison.LOOPS if not op.startswith("logical")):
         np.testing.assert_array_equal(
             comparison.bind(op, (uint8, int), uint8, bool_)(values, 300),
             getattr(torch, op)(torch.from_numpy(values), 300).numpy(),

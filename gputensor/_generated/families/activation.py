@@ -68,9 +68,7 @@ def call_mish_(self):
     key_set = (self._keys | include) & keep
     return op_mish_.table[key_set](key_set, self)
 
-op_mish_backward = _define(
-    "aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor",
-    ("pointwise",))
+op_mish_backward = _define("aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_mish_backward(grad_output, self):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -96,8 +94,7 @@ def call_elu_(self, alpha=1, scale=1, input_scale=1):
     return op_elu_.table[key_set](key_set, self, alpha, scale, input_scale)
 
 op_elu_backward = _define(
-    "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor",
-    ("pointwise",))
+    "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor")
 def call_elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or_result):
     include, keep = _state.get()
     key_set = (grad_output._keys | self_or_result._keys | include) & keep
@@ -105,7 +102,7 @@ def call_elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or
         key_set, grad_output, alpha, scale, input_scale, is_result, self_or_result,
     )
 
-op_selu = _define("aten::selu(Tensor self) -> Tensor")
+op_selu = _define("aten::selu(Tensor self) -> Tensor", ("pointwise",))
 def selu(input):
     """elu with the alpha and scale that keep mean and variance.
 
@@ -123,7 +120,7 @@ def call_selu(self):
     key_set = (self._keys | include) & keep
     return op_selu.table[key_set](key_set, self)
 
-op_selu_ = _define("aten::selu_(Tensor(a!) self) -> Tensor(a!)")
+op_selu_ = _define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_selu_(self):
     """In place: elu with the alpha and scale that keep mean and variance. See gt.selu."""
     try:
@@ -137,9 +134,9 @@ def call_selu_(self):
     key_set = (self._keys | include) & keep
     return op_selu_.table[key_set](key_set, self)
 
-op_celu = _define("aten::celu(Tensor self, Scalar alpha=1.) -> Tensor", ("pointwise",))
+op_celu = _define("aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor", ("pointwise",))
 op_celu_out = _define(
-    "aten::celu.out(Tensor self, Scalar alpha=1., *, Tensor(a!) out) -> Tensor(a!)",
+    "aten::celu.out(Tensor self, Scalar alpha=1.0, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def celu(input, alpha=1.0, *, out=None):
     """Each element; alpha * (exp(x / alpha) - 1) where it is negative.
@@ -164,7 +161,7 @@ def call_celu(self, alpha=1.0):
     key_set = (self._keys | include) & keep
     return op_celu.table[key_set](key_set, self, alpha)
 
-op_celu_ = _define("aten::celu_(Tensor(a!) self, Scalar alpha=1.) -> Tensor(a!)", ("pointwise",))
+op_celu_ = _define("aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)", ("pointwise",))
 def Tensor_celu_(self, alpha=1.0):
     """In place: Each element; alpha * (exp(x / alpha) - 1) where it is negative. See
     gt.celu."""
@@ -179,13 +176,13 @@ def call_celu_(self, alpha=1.0):
     key_set = (self._keys | include) & keep
     return op_celu_.table[key_set](key_set, self, alpha)
 
-op_relu6 = _define("aten::relu6(Tensor self) -> Tensor")
+op_relu6 = _define("aten::relu6(Tensor self) -> Tensor", ("pointwise",))
 def call_relu6(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_relu6.table[key_set](key_set, self)
 
-op_relu6_ = _define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)")
+op_relu6_ = _define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def call_relu6_(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -211,8 +208,7 @@ def call_hardtanh_(self, min_val=-1, max_val=1):
     return op_hardtanh_.table[key_set](key_set, self, min_val, max_val)
 
 op_hardtanh_backward = _define(
-    "aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
-    ("pointwise",))
+    "aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor")
 def call_hardtanh_backward(grad_output, self, min_val, max_val):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -236,31 +232,27 @@ def call_hardsigmoid_(self):
     return op_hardsigmoid_.table[key_set](key_set, self)
 
 op_hardsigmoid_backward = _define(
-    "aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
-    ("pointwise",))
+    "aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_hardsigmoid_backward(grad_output, self):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_hardsigmoid_backward.table[key_set](key_set, grad_output, self)
 
-op_hardswish = _define("aten::hardswish(Tensor self) -> Tensor", ("pointwise",))
-op_hardswish_out = _define(
-    "aten::hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+op_hardswish = _define("aten::hardswish(Tensor self) -> Tensor")
+op_hardswish_out = _define("aten::hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def call_hardswish(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardswish.table[key_set](key_set, self)
 
-op_hardswish_ = _define("aten::hardswish_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+op_hardswish_ = _define("aten::hardswish_(Tensor(a!) self) -> Tensor(a!)")
 def call_hardswish_(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardswish_.table[key_set](key_set, self)
 
 op_hardswish_backward = _define(
-    "aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor",
-    ("pointwise",))
+    "aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_hardswish_backward(grad_output, self):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -302,8 +294,7 @@ def call_hardshrink(self, lambd=0.5):
     return op_hardshrink.table[key_set](key_set, self, lambd)
 
 op_hardshrink_backward = _define(
-    "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor",
-    ("pointwise",))
+    "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor")
 def call_hardshrink_backward(grad_out, self, lambd):
     include, keep = _state.get()
     key_set = (grad_out._keys | self._keys | include) & keep
@@ -319,8 +310,7 @@ def call_softshrink(self, lambd=0.5):
     return op_softshrink.table[key_set](key_set, self, lambd)
 
 op_softshrink_backward = _define(
-    "aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor",
-    ("pointwise",))
+    "aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor")
 def call_softshrink_backward(grad_output, self, lambd):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -338,8 +328,7 @@ def call_softplus(self, beta=1, threshold=20):
     return op_softplus.table[key_set](key_set, self, beta, threshold)
 
 op_softplus_backward = _define(
-    "aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-    ("pointwise",))
+    "aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor")
 def call_softplus_backward(grad_output, self, beta, threshold):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -367,8 +356,7 @@ def call_leaky_relu_(self, negative_slope=0.01):
     return op_leaky_relu_.table[key_set](key_set, self, negative_slope)
 
 op_leaky_relu_backward = _define(
-    "aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-    ("pointwise",))
+    "aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor")
 def call_leaky_relu_backward(grad_output, self, negative_slope, self_is_result):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -423,9 +411,7 @@ def call_threshold_(self, threshold, value):
     key_set = (self._keys | include) & keep
     return op_threshold_.table[key_set](key_set, self, threshold, value)
 
-op__prelu_kernel = _define(
-    "aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
-    ("pointwise",))
+op__prelu_kernel = _define("aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor")
 def call__prelu_kernel(self, weight):
     include, keep = _state.get()
     key_set = (self._keys | weight._keys | include) & keep
@@ -473,8 +459,7 @@ def call_log_sigmoid_forward(self):
     return op_log_sigmoid_forward.table[key_set](key_set, self)
 
 op_log_sigmoid_backward = _define(
-    "aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor",
-    ("pointwise",))
+    "aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor")
 def call_log_sigmoid_backward(grad_output, self, buffer):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | buffer._keys | include) & keep
@@ -497,15 +482,15 @@ def call_tanh_backward(grad_output, output):
     return op_tanh_backward.table[key_set](key_set, grad_output, output)
 
 op_rrelu_with_noise = _define(
-    "aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> Tensor",
+    "aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
     ("nondeterministic_seeded",))
 
 op_rrelu_with_noise_backward = _define(
     "aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor")
 
 op_rrelu = _define(
-    "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> Tensor",
-    ("nondeterministic_seeded",))
+    "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+    ("nondeterministic_seeded", "pointwise",))
 def rrelu(input, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
     """Each element; times a slope between lower and upper where it is negative, random in
     training.

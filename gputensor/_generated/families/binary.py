@@ -884,17 +884,22 @@ def Tensor___ipow__(self, other):
 
 op_float_power_Tensor_Tensor = _define(
     "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-    numbers=("self", "exponent",))
+    ("pointwise",), numbers=("self", "exponent",))
 op_float_power_Tensor_Tensor_out = _define(
     "aten::float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-    numbers=("self", "exponent",))
+    ("pointwise",), numbers=("self", "exponent",))
 op_float_power_Tensor_Scalar = _define(
-    "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor")
+    "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+    ("pointwise",))
 op_float_power_Tensor_Scalar_out = _define(
-    "aten::float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)")
-op_float_power_Scalar = _define("aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor")
+    "aten::float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
+op_float_power_Scalar = _define(
+    "aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
+    ("pointwise",))
 op_float_power_Scalar_out = _define(
-    "aten::float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)")
+    "aten::float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def float_power(input, exponent, *, out=None):
     """pow in float64 or complex128.
 
@@ -936,9 +941,10 @@ def Tensor_float_power(self, exponent):
 
 op_float_power__Tensor = _define(
     "aten::float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-    numbers=("exponent",))
+    ("pointwise",), numbers=("exponent",))
 op_float_power__Scalar = _define(
-    "aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)")
+    "aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
+    ("pointwise",))
 def Tensor_float_power_(self, exponent):
     """pow in place of a tensor of float64 or complex128.
 

@@ -786,7 +786,8 @@ def call_isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return op_isclose.table[key_set](key_set, self, other, rtol, atol, equal_nan)
 
 op_allclose = _define(
-    "aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
+    "aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
+    ("data_dependent_output",))
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether isclose holds for all pairs of elements.
 
@@ -804,7 +805,9 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     except Exception as error: _refuse(error, "allclose", locals()); raise
 Tensor_allclose = allclose
 
-op_equal = _define("aten::equal(Tensor self, Tensor other) -> bool")
+op_equal = _define(
+    "aten::equal(Tensor self, Tensor other) -> bool",
+    ("data_dependent_output", "pointwise",))
 def equal(input, other):
     """Whether both have the same sizes and equal elements.
 

@@ -5,7 +5,9 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
 
-op_one_hot = _define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor")
+op_one_hot = _define(
+    "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor",
+    ("dynamic_output_shape",))
 def call_one_hot(self, num_classes=-1):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep

@@ -310,9 +310,9 @@ def linalg_ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
         return op_linalg_ldl_solve.table[key_set](key_set, LD, pivots, B, hermitian)
     except Exception as error: _refuse(error, "linalg_ldl_solve", locals()); raise
 
-op_linalg_qr = _define('aten::linalg_qr(Tensor A, str mode="reduced") -> (Tensor Q, Tensor R)')
+op_linalg_qr = _define("aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)")
 op_linalg_qr_out = _define(
-    'aten::linalg_qr.out(Tensor A, str mode="reduced", *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)')
+    "aten::linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)")
 Results_linalg_qr = _named("linalg_qr", "Q R")
 def linalg_qr(A, mode='reduced', *, out=None):
     """Q with orthonormal columns and upper triangular R whose product is A.
@@ -447,9 +447,11 @@ def call_linalg_matrix_exp(self):
     return op_linalg_matrix_exp.table[key_set](key_set, self)
 
 op_linalg_lstsq = _define(
-    "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)")
+    "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    ("dynamic_output_shape",))
 op_linalg_lstsq_out = _define(
-    "aten::linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)")
+    "aten::linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)",
+    ("dynamic_output_shape",))
 Results_linalg_lstsq = _named("linalg_lstsq", "solution residuals rank singular_values")
 def linalg_lstsq(input, b, rcond=None, *, driver=None, out=None):
     """The X for which A X is nearest to B; with gelsd and gelss ranks are read, and waited

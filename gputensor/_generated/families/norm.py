@@ -241,8 +241,7 @@ def call_group_norm(
     )
 
 op_native_batch_norm = _define(
-    "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-    ("maybe_aliasing_or_mutating",))
+    "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)")
 def native_batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps,
 ):
@@ -361,8 +360,7 @@ def call_batch_norm(
     )
 
 op_instance_norm = _define(
-    "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-    ("maybe_aliasing_or_mutating",))
+    "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor")
 def instance_norm(
     input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
     cudnn_enabled,

@@ -97,9 +97,7 @@ def call_reflection_pad3d_backward(grad_output, self, padding):
         key_set, grad_output, self, padding,
     )
 
-op_replication_pad1d = _define(
-    "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-    ("core",))
+op_replication_pad1d = _define("aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor")
 op_replication_pad1d_out = _define(
     "aten::replication_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_replication_pad1d(self, padding):

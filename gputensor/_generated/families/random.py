@@ -925,7 +925,7 @@ def call_native_dropout_backward(grad_output, mask, scale):
 
 op_dropout = _define(
     "aten::dropout(Tensor input, float p, bool train) -> Tensor",
-    ("nondeterministic_seeded",))
+    ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def dropout(input, p, train):
     """In training, elements are zero with probability p and the others scaled by 1 / (1 -
     p).
@@ -971,7 +971,7 @@ def call_dropout_(self, p, train):
 
 op_feature_dropout = _define(
     "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
-    ("nondeterministic_seeded",))
+    ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def feature_dropout(input, p, train):
     """As dropout, of whole channels: the first two dimensions have one fate each.
 
@@ -1016,7 +1016,7 @@ def call_feature_dropout_(self, p, train):
 
 op_alpha_dropout = _define(
     "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-    ("nondeterministic_seeded",))
+    ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def alpha_dropout(input, p, train):
     """As dropout, with SELU's limit in place of zero, so that mean and variance stay.
 
@@ -1061,7 +1061,7 @@ def call_alpha_dropout_(self, p, train):
 
 op_feature_alpha_dropout = _define(
     "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-    ("nondeterministic_seeded",))
+    ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def feature_alpha_dropout(input, p, train):
     """As alpha_dropout, of whole channels.
 

@@ -112,9 +112,7 @@ def flipud(input):
     except Exception as error: _refuse(error, "flipud", locals()); raise
 Tensor_flipud = flipud
 
-op_pixel_shuffle = _define(
-    "aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
-    ("core",))
+op_pixel_shuffle = _define("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")
 op_pixel_shuffle_out = _define(
     "aten::pixel_shuffle.out(Tensor self, int upscale_factor, *, Tensor(a!) out) -> Tensor(a!)")
 def pixel_shuffle(input, upscale_factor, *, out=None):

@@ -639,10 +639,9 @@ def special_erfcx(input, *, out=None):
         return op_special_erfcx.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "special_erfcx", locals()); raise
 
-op_special_ndtr = _define("aten::special_ndtr(Tensor self) -> Tensor", ("pointwise",))
+op_special_ndtr = _define("aten::special_ndtr(Tensor self) -> Tensor")
 op_special_ndtr_out = _define(
-    "aten::special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def special_ndtr(input, *, out=None):
     """The standard normal distribution: how much of it is below input.
 
@@ -1564,8 +1563,10 @@ def special_legendre_polynomial_p(x, n, *, out=None):
         return op_special_legendre_polynomial_p.table[key_set](key_set, x, n)
     except Exception as error: _refuse(error, "special_legendre_polynomial_p", locals()); raise
 
-op_mvlgamma = _define("aten::mvlgamma(Tensor self, int p) -> Tensor")
-op_mvlgamma_out = _define("aten::mvlgamma.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)")
+op_mvlgamma = _define("aten::mvlgamma(Tensor self, int p) -> Tensor", ("pointwise",))
+op_mvlgamma_out = _define(
+    "aten::mvlgamma.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 def mvlgamma(input, p, *, out=None):
     """Logarithm of the gamma function of p dimensions.
 
@@ -1591,12 +1592,15 @@ def Tensor_mvlgamma(self, p):
         return op_mvlgamma.table[key_set](key_set, self, p)
     except Exception as error: _refuse(error, "mvlgamma", locals()); raise
 
-op_special_multigammaln = _define("aten::special_multigammaln(Tensor self, int p) -> Tensor")
+op_special_multigammaln = _define(
+    "aten::special_multigammaln(Tensor self, int p) -> Tensor",
+    ("pointwise",))
 op_special_multigammaln_out = _define(
-    "aten::special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)")
+    "aten::special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
+    ("pointwise",))
 special_multigammaln = mvlgamma
 
-op_polygamma_ = _define("aten::polygamma_(Tensor(a!) self, int n) -> Tensor(a!)")
+op_polygamma_ = _define("aten::polygamma_(Tensor(a!) self, int n) -> Tensor(a!)", ("pointwise",))
 def Tensor_polygamma_(self, n):
     """The n-th derivative of digamma, in place.
 
@@ -1611,7 +1615,7 @@ def Tensor_polygamma_(self, n):
         return op_polygamma_.table[key_set](key_set, self, n)
     except Exception as error: _refuse(error, "polygamma_", locals()); raise
 
-op_mvlgamma_ = _define("aten::mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)")
+op_mvlgamma_ = _define("aten::mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)", ("pointwise",))
 def Tensor_mvlgamma_(self, p):
     """Logarithm of the gamma function of p dimensions, in place.
 

@@ -10,7 +10,7 @@ from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
 
-op_where = _define("aten::where(Tensor condition) -> Tensor[]", ("dynamic_output_shape",))
+op_where = _define("aten::where(Tensor condition) -> Tensor[]")
 op_where_self = _define(
     "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
     ("core", "pointwise", "numbers_as_tensors",), numbers=("self", "other",))

@@ -118,7 +118,7 @@ def install() -> None:
     )
     impl(
         _operators.log_sigmoid_forward, "CompositeExplicitAutograd", native.log_sigmoid_forward,
-        LogSigmoidForwardBackward0,
+        LogSigmoidBackward0,
     )
     bind(
         _operators.log_sigmoid_backward, native.functional, "log_sigmoid_backward",
@@ -717,7 +717,7 @@ class PreluKernelBackward0(_Node):
         node.saved_self = node.saved_weight = _FREED
 
 
-class LogSigmoidForwardBackward0(_Node):
+class LogSigmoidBackward0(_Node):
     """Of log_sigmoid_forward."""
     __slots__ = ("saved_self", "saved_buffer")
     saved = ("saved_self", "saved_buffer")

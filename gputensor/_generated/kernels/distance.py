@@ -88,7 +88,7 @@ def install() -> None:
     )
     impl(
         _operators._cdist_forward, "CompositeExplicitAutograd", native._cdist_forward,
-        CdistForwardBackward0,
+        CdistBackward0,
     )
     impl(
         _operators._cdist_forward_out, "CompositeExplicitAutograd",
@@ -97,7 +97,7 @@ def install() -> None:
     impl(_operators.pdist, "CompositeImplicitAutograd", native.pdist, casts(CUDA="fp32"))
     impl(
         _operators._pdist_forward, "CompositeExplicitAutograd", native._pdist_forward,
-        PdistForwardBackward0,
+        PdistBackward0,
     )
     impl(
         _operators._pdist_forward_out, "CompositeExplicitAutograd",
@@ -286,7 +286,7 @@ class EuclideanDistBackward0(_Node):
         node.saved_x1 = node.saved_x2 = node.saved_result = _FREED
 
 
-class CdistForwardBackward0(_Node):
+class CdistBackward0(_Node):
     """Of _cdist_forward."""
     __slots__ = ("saved_x1", "saved_x2", "saved_result", "saved_p")
     saved = ("saved_x1", "saved_x2", "saved_result")
@@ -315,7 +315,7 @@ class CdistForwardBackward0(_Node):
         node.saved_x1 = node.saved_x2 = node.saved_result = _FREED
 
 
-class PdistForwardBackward0(_Node):
+class PdistBackward0(_Node):
     """Of _pdist_forward."""
     __slots__ = ("saved_self", "saved_result", "saved_p")
     saved = ("saved_self", "saved_result")

@@ -12,17 +12,17 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators._fft_c2c, "CPU, CUDA, Meta", native._fft_c2c, FftC2cBackward0)
+    impl(_operators._fft_c2c, "CPU, CUDA, Meta", native._fft_c2c, FftC2CBackward0)
     impl(
         _operators._fft_c2c_out, "CompositeExplicitAutograd", _forms.out(_operators._fft_c2c),
         counts, refuses_out,
     )
-    impl(_operators._fft_r2c, "CPU, CUDA, Meta", native._fft_r2c, FftR2cBackward0)
+    impl(_operators._fft_r2c, "CPU, CUDA, Meta", native._fft_r2c, FftR2CBackward0)
     impl(
         _operators._fft_r2c_out, "CompositeExplicitAutograd", _forms.out(_operators._fft_r2c),
         counts, refuses_out,
     )
-    impl(_operators._fft_c2r, "CPU, CUDA, Meta", native._fft_c2r, FftC2rBackward0)
+    impl(_operators._fft_c2r, "CPU, CUDA, Meta", native._fft_c2r, FftC2RBackward0)
     impl(
         _operators._fft_c2r_out, "CompositeExplicitAutograd", _forms.out(_operators._fft_c2r),
         counts, refuses_out,
@@ -131,7 +131,7 @@ def install() -> None:
     impl(_operators.fft_ifftshift, "CompositeImplicitAutograd", native.fft_ifftshift)
 
 
-class FftC2cBackward0(_Node):
+class FftC2CBackward0(_Node):
     """Of _fft_c2c."""
     __slots__ = ("saved_dim", "saved_normalization", "saved_forward")
 
@@ -147,7 +147,7 @@ class FftC2cBackward0(_Node):
         return (fft_c2c_backward(grad, dim, normalization, forward),)
 
 
-class FftR2cBackward0(_Node):
+class FftR2CBackward0(_Node):
     """Of _fft_r2c."""
     __slots__ = ("saved_self_shape", "saved_dim", "saved_normalization", "saved_onesided")
 
@@ -165,7 +165,7 @@ class FftR2cBackward0(_Node):
         return (fft_r2c_backward(grad, dim, normalization, onesided, self_shape[dim[-1]]),)
 
 
-class FftC2rBackward0(_Node):
+class FftC2RBackward0(_Node):
     """Of _fft_c2r."""
     __slots__ = ("saved_dim", "saved_normalization")
 

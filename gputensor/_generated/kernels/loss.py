@@ -35,7 +35,7 @@ def install() -> None:
     )
     impl(
         _operators.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
-        NllLoss2dForwardBackward0,
+        NllLoss2DBackward0,
     )
     impl(_operators.nll_loss2d_backward, "CompositeImplicitAutograd", native.nll_loss2d_backward)
 
@@ -110,7 +110,7 @@ class NllLossBackwardBackward0(_Node):
         node.saved_target = node.saved_weight = node.saved_total_weight = _FREED
 
 
-class NllLoss2dForwardBackward0(_Node):
+class NllLoss2DBackward0(_Node):
     """Of nll_loss2d_forward."""
     __slots__ = (
         "saved_self", "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",

@@ -30,8 +30,7 @@ def install() -> None:
     )
     impl(
         _operators.multilabel_margin_loss_forward, "CompositeExplicitAutograd",
-        native.multilabel_margin_loss_forward, MultilabelMarginLossForwardBackward0,
-        casts(CPU="fp32"),
+        native.multilabel_margin_loss_forward, MultilabelMarginLossBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.multilabel_margin_loss_backward, "CompositeImplicitAutograd",
@@ -69,7 +68,7 @@ class MultiMarginLossBackward0(_Node):
         node.saved_self = node.saved_target = node.saved_weight = _FREED
 
 
-class MultilabelMarginLossForwardBackward0(_Node):
+class MultilabelMarginLossBackward0(_Node):
     """Of multilabel_margin_loss_forward."""
     __slots__ = ("saved_self", "saved_target", "saved_is_target", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_is_target")

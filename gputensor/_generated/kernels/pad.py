@@ -28,7 +28,7 @@ def install() -> None:
     )
     impl(
         _operators.reflection_pad1d, "CompositeExplicitAutograd", native.reflection_pad1d,
-        ReflectionPad1dBackward0, casts(CPU="fp32"),
+        ReflectionPad1DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.reflection_pad1d_out, "CompositeExplicitAutograd",
@@ -36,11 +36,11 @@ def install() -> None:
     )
     impl(
         _operators.reflection_pad1d_backward, "CompositeExplicitAutograd",
-        native.reflection_pad1d_backward, ReflectionPad1dBackwardBackward0,
+        native.reflection_pad1d_backward, ReflectionPad1DBackwardBackward0,
     )
     impl(
         _operators.reflection_pad2d, "CompositeExplicitAutograd", native.reflection_pad2d,
-        ReflectionPad2dBackward0, casts(CPU="fp32"),
+        ReflectionPad2DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.reflection_pad2d_out, "CompositeExplicitAutograd",
@@ -48,11 +48,11 @@ def install() -> None:
     )
     impl(
         _operators.reflection_pad2d_backward, "CompositeExplicitAutograd",
-        native.reflection_pad2d_backward, ReflectionPad2dBackwardBackward0,
+        native.reflection_pad2d_backward, ReflectionPad2DBackwardBackward0,
     )
     impl(
         _operators.reflection_pad3d, "CompositeExplicitAutograd", native.reflection_pad3d,
-        ReflectionPad3dBackward0,
+        ReflectionPad3DBackward0,
     )
     impl(
         _operators.reflection_pad3d_out, "CompositeExplicitAutograd",
@@ -60,11 +60,11 @@ def install() -> None:
     )
     impl(
         _operators.reflection_pad3d_backward, "CompositeExplicitAutograd",
-        native.reflection_pad3d_backward, ReflectionPad3dBackwardBackward0,
+        native.reflection_pad3d_backward, ReflectionPad3DBackwardBackward0,
     )
     impl(
         _operators.replication_pad1d, "CompositeExplicitAutograd", native.replication_pad1d,
-        ReplicationPad1dBackward0, casts(CPU="fp32"),
+        ReplicationPad1DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.replication_pad1d_out, "CompositeExplicitAutograd",
@@ -72,11 +72,11 @@ def install() -> None:
     )
     impl(
         _operators.replication_pad1d_backward, "CompositeExplicitAutograd",
-        native.replication_pad1d_backward, ReplicationPad1dBackwardBackward0,
+        native.replication_pad1d_backward, ReplicationPad1DBackwardBackward0,
     )
     impl(
         _operators.replication_pad2d, "CompositeExplicitAutograd", native.replication_pad2d,
-        ReplicationPad2dBackward0, casts(CPU="fp32"),
+        ReplicationPad2DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.replication_pad2d_out, "CompositeExplicitAutograd",
@@ -84,11 +84,11 @@ def install() -> None:
     )
     impl(
         _operators.replication_pad2d_backward, "CompositeExplicitAutograd",
-        native.replication_pad2d_backward, ReplicationPad2dBackwardBackward0,
+        native.replication_pad2d_backward, ReplicationPad2DBackwardBackward0,
     )
     impl(
         _operators.replication_pad3d, "CompositeExplicitAutograd", native.replication_pad3d,
-        ReplicationPad3dBackward0, casts(CPU="fp32"),
+        ReplicationPad3DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.replication_pad3d_out, "CompositeExplicitAutograd",
@@ -96,7 +96,7 @@ def install() -> None:
     )
     impl(
         _operators.replication_pad3d_backward, "CompositeExplicitAutograd",
-        native.replication_pad3d_backward, ReplicationPad3dBackwardBackward0,
+        native.replication_pad3d_backward, ReplicationPad3DBackwardBackward0,
     )
     impl(_operators._pad_circular, "CompositeImplicitAutograd", native._pad_circular)
     impl(_operators.pad, "CompositeImplicitAutograd", native.pad)
@@ -113,7 +113,7 @@ class ConstantPadNdBackward0(_Node):
         return (constant_pad_nd_backward(grad, node.saved_pad),)
 
 
-class ReflectionPad1dBackward0(_Node):
+class ReflectionPad1DBackward0(_Node):
     """Of reflection_pad1d."""
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
@@ -129,7 +129,7 @@ class ReflectionPad1dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ReflectionPad1dBackwardBackward0(_Node):
+class ReflectionPad1DBackwardBackward0(_Node):
     """Of reflection_pad1d_backward."""
     __slots__ = ("saved_padding",)
 
@@ -144,7 +144,7 @@ class ReflectionPad1dBackwardBackward0(_Node):
         )
 
 
-class ReflectionPad2dBackward0(_Node):
+class ReflectionPad2DBackward0(_Node):
     """Of reflection_pad2d."""
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
@@ -160,7 +160,7 @@ class ReflectionPad2dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ReflectionPad2dBackwardBackward0(_Node):
+class ReflectionPad2DBackwardBackward0(_Node):
     """Of reflection_pad2d_backward."""
     __slots__ = ("saved_padding",)
 
@@ -175,7 +175,7 @@ class ReflectionPad2dBackwardBackward0(_Node):
         )
 
 
-class ReflectionPad3dBackward0(_Node):
+class ReflectionPad3DBackward0(_Node):
     """Of reflection_pad3d."""
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
@@ -191,7 +191,7 @@ class ReflectionPad3dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ReflectionPad3dBackwardBackward0(_Node):
+class ReflectionPad3DBackwardBackward0(_Node):
     """Of reflection_pad3d_backward."""
     __slots__ = ("saved_padding",)
 
@@ -206,7 +206,7 @@ class ReflectionPad3dBackwardBackward0(_Node):
         )
 
 
-class ReplicationPad1dBackward0(_Node):
+class ReplicationPad1DBackward0(_Node):
     """Of replication_pad1d."""
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
@@ -222,7 +222,7 @@ class ReplicationPad1dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ReplicationPad1dBackwardBackward0(_Node):
+class ReplicationPad1DBackwardBackward0(_Node):
     """Of replication_pad1d_backward."""
     __slots__ = ("saved_padding",)
 
@@ -237,7 +237,7 @@ class ReplicationPad1dBackwardBackward0(_Node):
         )
 
 
-class ReplicationPad2dBackward0(_Node):
+class ReplicationPad2DBackward0(_Node):
     """Of replication_pad2d."""
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
@@ -253,7 +253,7 @@ class ReplicationPad2dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ReplicationPad2dBackwardBackward0(_Node):
+class ReplicationPad2DBackwardBackward0(_Node):
     """Of replication_pad2d_backward."""
     __slots__ = ("saved_padding",)
 
@@ -268,7 +268,7 @@ class ReplicationPad2dBackwardBackward0(_Node):
         )
 
 
-class ReplicationPad3dBackward0(_Node):
+class ReplicationPad3DBackward0(_Node):
     """Of replication_pad3d."""
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
@@ -284,7 +284,7 @@ class ReplicationPad3dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ReplicationPad3dBackwardBackward0(_Node):
+class ReplicationPad3DBackwardBackward0(_Node):
     """Of replication_pad3d_backward."""
     __slots__ = ("saved_padding",)
 

@@ -19,28 +19,28 @@ from .. import operators as _operators
 
 def install() -> None:
     impl(_operators.avg_pool1d, "CompositeImplicitAutograd", native.avg_pool1d)
-    impl(_operators.avg_pool2d, "CompositeExplicitAutograd", native.avg_pool2d, AvgPool2dBackward0)
+    impl(_operators.avg_pool2d, "CompositeExplicitAutograd", native.avg_pool2d, AvgPool2DBackward0)
     impl(
         _operators.avg_pool2d_backward, "CompositeExplicitAutograd", native.avg_pool2d_backward,
-        AvgPool2dBackwardBackward0,
+        AvgPool2DBackwardBackward0,
     )
     impl(
-        _operators.avg_pool3d, "CompositeExplicitAutograd", native.avg_pool3d, AvgPool3dBackward0,
+        _operators.avg_pool3d, "CompositeExplicitAutograd", native.avg_pool3d, AvgPool3DBackward0,
         casts(CPU="fp32"),
     )
     impl(
         _operators.avg_pool3d_backward, "CompositeExplicitAutograd", native.avg_pool3d_backward,
-        AvgPool3dBackwardBackward0,
+        AvgPool3DBackwardBackward0,
     )
     impl(_operators.adaptive_avg_pool1d, "CompositeImplicitAutograd", native.adaptive_avg_pool1d)
     impl(_operators.adaptive_avg_pool2d, "CompositeImplicitAutograd", native.adaptive_avg_pool2d)
     impl(
         _operators._adaptive_avg_pool2d, "CompositeExplicitAutograd", native._adaptive_avg_pool2d,
-        AdaptiveAvgPool2dBackward0,
+        AdaptiveAvgPool2DBackward0,
     )
     impl(
         _operators._adaptive_avg_pool2d_backward, "CompositeExplicitAutograd",
-        native._adaptive_avg_pool2d_backward, AdaptiveAvgPool2dBackwardBackward0,
+        native._adaptive_avg_pool2d_backward, AdaptiveAvgPool2DBackwardBackward0,
     )
     impl(
         _operators.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d,
@@ -48,11 +48,11 @@ def install() -> None:
     )
     impl(
         _operators._adaptive_avg_pool3d, "CompositeExplicitAutograd", native._adaptive_avg_pool3d,
-        AdaptiveAvgPool3dBackward0,
+        AdaptiveAvgPool3DBackward0,
     )
     impl(
         _operators._adaptive_avg_pool3d_backward, "CompositeExplicitAutograd",
-        native._adaptive_avg_pool3d_backward, AdaptiveAvgPool3dBackwardBackward0,
+        native._adaptive_avg_pool3d_backward, AdaptiveAvgPool3DBackwardBackward0,
     )
     impl(_operators.max_pool1d, "CompositeImplicitAutograd", native.max_pool1d)
     impl(
@@ -62,41 +62,41 @@ def install() -> None:
     impl(_operators.max_pool2d, "CompositeImplicitAutograd", native.max_pool2d)
     impl(
         _operators.max_pool2d_with_indices, "CompositeExplicitAutograd",
-        native.max_pool2d_with_indices, MaxPool2dWithIndicesBackward0,
+        native.max_pool2d_with_indices, MaxPool2DWithIndicesBackward0,
     )
     impl(
         _operators.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
-        native.max_pool2d_with_indices_backward, MaxPool2dWithIndicesBackwardBackward0,
+        native.max_pool2d_with_indices_backward, MaxPool2DWithIndicesBackwardBackward0,
     )
     impl(_operators.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d, casts(CPU="fp32"))
     impl(
         _operators.max_pool3d_with_indices, "CompositeExplicitAutograd",
-        native.max_pool3d_with_indices, MaxPool3dWithIndicesBackward0,
+        native.max_pool3d_with_indices, MaxPool3DWithIndicesBackward0,
     )
     impl(
         _operators.max_pool3d_with_indices_backward, "CompositeExplicitAutograd",
-        native.max_pool3d_with_indices_backward, MaxPool3dWithIndicesBackwardBackward0,
+        native.max_pool3d_with_indices_backward, MaxPool3DWithIndicesBackwardBackward0,
     )
     impl(_operators.adaptive_max_pool1d, "CompositeImplicitAutograd", native.adaptive_max_pool1d)
     impl(
         _operators.adaptive_max_pool2d, "CompositeExplicitAutograd", native.adaptive_max_pool2d,
-        AdaptiveMaxPool2dBackward0,
+        AdaptiveMaxPool2DBackward0,
     )
     impl(
         _operators.adaptive_max_pool2d_backward, "CompositeExplicitAutograd",
-        native.adaptive_max_pool2d_backward, AdaptiveMaxPool2dBackwardBackward0,
+        native.adaptive_max_pool2d_backward, AdaptiveMaxPool2DBackwardBackward0,
     )
     impl(
         _operators.adaptive_max_pool3d, "CompositeExplicitAutograd", native.adaptive_max_pool3d,
-        AdaptiveMaxPool3dBackward0, casts(CPU="fp32"),
+        AdaptiveMaxPool3DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",
-        native.adaptive_max_pool3d_backward, AdaptiveMaxPool3dBackwardBackward0,
+        native.adaptive_max_pool3d_backward, AdaptiveMaxPool3DBackwardBackward0,
     )
 
 
-class AvgPool2dBackward0(_Node):
+class AvgPool2DBackward0(_Node):
     """Of avg_pool2d."""
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
@@ -133,7 +133,7 @@ class AvgPool2dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AvgPool2dBackwardBackward0(_Node):
+class AvgPool2DBackwardBackward0(_Node):
     """Of avg_pool2d_backward."""
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
@@ -175,7 +175,7 @@ class AvgPool2dBackwardBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AvgPool3dBackward0(_Node):
+class AvgPool3DBackward0(_Node):
     """Of avg_pool3d."""
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
@@ -212,7 +212,7 @@ class AvgPool3dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AvgPool3dBackwardBackward0(_Node):
+class AvgPool3DBackwardBackward0(_Node):
     """Of avg_pool3d_backward."""
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
@@ -254,7 +254,7 @@ class AvgPool3dBackwardBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AdaptiveAvgPool2dBackward0(_Node):
+class AdaptiveAvgPool2DBackward0(_Node):
     """Of _adaptive_avg_pool2d."""
     __slots__ = ("saved_self",)
     saved = ("saved_self",)
@@ -269,7 +269,7 @@ class AdaptiveAvgPool2dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AdaptiveAvgPool2dBackwardBackward0(_Node):
+class AdaptiveAvgPool2DBackwardBackward0(_Node):
     """Of _adaptive_avg_pool2d_backward."""
     __slots__ = ("saved_self", "saved_grad_output_shape")
     saved = ("saved_self",)
@@ -292,7 +292,7 @@ class AdaptiveAvgPool2dBackwardBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AdaptiveAvgPool3dBackward0(_Node):
+class AdaptiveAvgPool3DBackward0(_Node):
     """Of _adaptive_avg_pool3d."""
     __slots__ = ("saved_self",)
     saved = ("saved_self",)
@@ -307,7 +307,7 @@ class AdaptiveAvgPool3dBackward0(_Node):
         node.saved_self = _FREED
 
 
-class AdaptiveAvgPool3dBackwardBackward0(_Node):
+class AdaptiveAvgPool3DBackwardBackward0(_Node):
     """Of _adaptive_avg_pool3d_backward."""
     __slots__ = ("saved_self", "saved_grad_output_shape")
     saved = ("saved_self",)
@@ -330,7 +330,7 @@ class AdaptiveAvgPool3dBackwardBackward0(_Node):
         node.saved_self = _FREED
 
 
-class MaxPool2dWithIndicesBackward0(_Node):
+class MaxPool2DWithIndicesBackward0(_Node):
     """Of max_pool2d_with_indices."""
     __slots__ = (
         "saved_self", "saved_result1", "saved_kernel_size", "saved_stride", "saved_padding",
@@ -363,7 +363,7 @@ class MaxPool2dWithIndicesBackward0(_Node):
         node.saved_self = node.saved_result1 = _FREED
 
 
-class MaxPool2dWithIndicesBackwardBackward0(_Node):
+class MaxPool2DWithIndicesBackwardBackward0(_Node):
     """Of max_pool2d_with_indices_backward."""
     __slots__ = ("saved_indices", "saved_self")
     saved = ("saved_indices", "saved_self")
@@ -390,7 +390,7 @@ class MaxPool2dWithIndicesBackwardBackward0(_Node):
         node.saved_indices = node.saved_self = _FREED
 
 
-class MaxPool3dWithIndicesBackward0(_Node):
+class MaxPool3DWithIndicesBackward0(_Node):
     """Of max_pool3d_with_indices."""
     __slots__ = (
         "saved_self", "saved_result1", "saved_kernel_size", "saved_stride", "saved_padding",
@@ -423,7 +423,7 @@ class MaxPool3dWithIndicesBackward0(_Node):
         node.saved_self = node.saved_result1 = _FREED
 
 
-class MaxPool3dWithIndicesBackwardBackward0(_Node):
+class MaxPool3DWithIndicesBackwardBackward0(_Node):
     """Of max_pool3d_with_indices_backward."""
     __slots__ = ("saved_indices", "saved_self")
     saved = ("saved_indices", "saved_self")
@@ -450,7 +450,7 @@ class MaxPool3dWithIndicesBackwardBackward0(_Node):
         node.saved_indices = node.saved_self = _FREED
 
 
-class AdaptiveMaxPool2dBackward0(_Node):
+class AdaptiveMaxPool2DBackward0(_Node):
     """Of adaptive_max_pool2d."""
     __slots__ = ("saved_self", "saved_result1")
     saved = ("saved_self", "saved_result1")
@@ -468,7 +468,7 @@ class AdaptiveMaxPool2dBackward0(_Node):
         node.saved_self = node.saved_result1 = _FREED
 
 
-class AdaptiveMaxPool2dBackwardBackward0(MaxPool2dWithIndicesBackwardBackward0):
+class AdaptiveMaxPool2DBackwardBackward0(MaxPool2DWithIndicesBackwardBackward0):
     """Of adaptive_max_pool2d_backward."""
     __slots__ = ()
 
@@ -479,7 +479,7 @@ class AdaptiveMaxPool2dBackwardBackward0(MaxPool2dWithIndicesBackwardBackward0):
             node.saved_self = _save(self)
 
 
-class AdaptiveMaxPool3dBackward0(_Node):
+class AdaptiveMaxPool3DBackward0(_Node):
     """Of adaptive_max_pool3d."""
     __slots__ = ("saved_self", "saved_result1")
     saved = ("saved_self", "saved_result1")
@@ -497,7 +497,7 @@ class AdaptiveMaxPool3dBackward0(_Node):
         node.saved_self = node.saved_result1 = _FREED
 
 
-class AdaptiveMaxPool3dBackwardBackward0(MaxPool3dWithIndicesBackwardBackward0):
+class AdaptiveMaxPool3DBackwardBackward0(MaxPool3DWithIndicesBackwardBackward0):
     """Of adaptive_max_pool3d_backward."""
     __slots__ = ()
 

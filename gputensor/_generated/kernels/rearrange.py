@@ -49,12 +49,12 @@ def install() -> None:
         _operators.channel_shuffle_out, "CompositeExplicitAutograd",
         _forms.out(_operators.channel_shuffle), counts, refuses_out,
     )
-    impl(_operators.im2col, "CompositeExplicitAutograd", native.im2col, Im2colBackward0)
+    impl(_operators.im2col, "CompositeExplicitAutograd", native.im2col, Im2ColBackward0)
     impl(
         _operators.im2col_out, "CompositeExplicitAutograd", _forms.out(_operators.im2col), counts,
         refuses_out,
     )
-    impl(_operators.col2im, "CompositeExplicitAutograd", native.col2im, Col2imBackward0)
+    impl(_operators.col2im, "CompositeExplicitAutograd", native.col2im, Col2ImBackward0)
     impl(
         _operators.col2im_out, "CompositeExplicitAutograd", _forms.out(_operators.col2im), counts,
         refuses_out,
@@ -118,7 +118,7 @@ class ChannelShuffleBackward0(_Node):
         return (channel_shuffle_backward(grad, node.saved_groups),)
 
 
-class Im2colBackward0(_Node):
+class Im2ColBackward0(_Node):
     """Of im2col."""
     __slots__ = (
         "saved_self_shape", "saved_kernel_size", "saved_dilation", "saved_padding",
@@ -141,7 +141,7 @@ class Im2colBackward0(_Node):
         return (im2col_backward(grad, self_shape, kernel_size, dilation, padding, stride),)
 
 
-class Col2imBackward0(_Node):
+class Col2ImBackward0(_Node):
     """Of col2im."""
     __slots__ = ("saved_kernel_size", "saved_dilation", "saved_padding", "saved_stride")
 

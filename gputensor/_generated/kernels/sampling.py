@@ -14,7 +14,7 @@ from .. import operators as _operators
 def install() -> None:
     impl(
         _operators.grid_sampler_2d, "CompositeExplicitAutograd", native.grid_sampler_2d,
-        GridSampler2dBackward0, casts(CPU="fp32"),
+        GridSampler2DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.grid_sampler_2d_out, "CompositeExplicitAutograd",
@@ -26,7 +26,7 @@ def install() -> None:
     )
     impl(
         _operators.grid_sampler_3d, "CompositeExplicitAutograd", native.grid_sampler_3d,
-        GridSampler3dBackward0, casts(CPU="fp32"),
+        GridSampler3DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.grid_sampler_3d_out, "CompositeExplicitAutograd",
@@ -45,7 +45,7 @@ def install() -> None:
     )
 
 
-class GridSampler2dBackward0(_Node):
+class GridSampler2DBackward0(_Node):
     """Of grid_sampler_2d."""
     __slots__ = (
         "saved_input", "saved_grid", "saved_interpolation_mode", "saved_padding_mode",
@@ -87,7 +87,7 @@ class GridSampler2dBackward0(_Node):
         node.saved_input = node.saved_grid = _FREED
 
 
-class GridSampler3dBackward0(_Node):
+class GridSampler3DBackward0(_Node):
     """Of grid_sampler_3d."""
     __slots__ = (
         "saved_input", "saved_grid", "saved_interpolation_mode", "saved_padding_mode",

@@ -75,7 +75,7 @@ def install() -> None:
     forwards(_operators.special_xlogy_Scalar_Other, _operators.xlogy_Tensor)
     forwards(_operators.special_xlogy_OutScalar_Self, _operators.xlogy_OutTensor)
     forwards(_operators.special_xlogy_OutScalar_Other, _operators.xlogy_OutTensor)
-    bind(_operators.special_xlog1py, native.functional, "xlog1py", SpecialXlog1pyBackward0)
+    bind(_operators.special_xlog1py, native.functional, "xlog1py", SpecialXlog1PyBackward0)
     bind(_operators.special_xlog1py_out, native.out, "xlog1py", counts, refuses_out)
     forwards(_operators.special_xlog1py_self_scalar, _operators.special_xlog1py)
     forwards(_operators.special_xlog1py_other_scalar, _operators.special_xlog1py)
@@ -97,11 +97,11 @@ def install() -> None:
     bind(_operators.special_ndtri_out, native.out, "ndtri", counts, refuses_out)
     bind(_operators.special_log_ndtr, native.functional, "log_ndtr", SpecialLogNdtrBackward0)
     bind(_operators.special_log_ndtr_out, native.out, "log_ndtr", counts, refuses_out)
-    bind(_operators.special_i0e, native.functional, "i0e", SpecialI0eBackward0)
+    bind(_operators.special_i0e, native.functional, "i0e", SpecialI0EBackward0)
     bind(_operators.special_i0e_out, native.out, "i0e", counts, refuses_out)
     bind(_operators.special_i1, native.functional, "i1", SpecialI1Backward0)
     bind(_operators.special_i1_out, native.out, "i1", counts, refuses_out)
-    bind(_operators.special_i1e, native.functional, "i1e", SpecialI1eBackward0)
+    bind(_operators.special_i1e, native.functional, "i1e", SpecialI1EBackward0)
     bind(_operators.special_i1e_out, native.out, "i1e", counts, refuses_out)
     bind(_operators.special_bessel_j0, native.functional, "bessel_j0", passes)
     bind(_operators.special_bessel_j0_out, native.out, "bessel_j0", counts, refuses_out)
@@ -627,7 +627,7 @@ class XlogyBackward0(_Node):
         node.saved_self = node.saved_other = _FREED
 
 
-class SpecialXlog1pyBackward0(_Node):
+class SpecialXlog1PyBackward0(_Node):
     """Of special_xlog1py."""
     __slots__ = ("saved_self", "saved_other")
     saved = ("saved_self", "saved_other")
@@ -752,7 +752,7 @@ class SpecialLogNdtrBackward0(_Node):
         node.saved_self = _FREED
 
 
-class SpecialI0eBackward0(_Node):
+class SpecialI0EBackward0(_Node):
     """Of special_i0e."""
     __slots__ = ("saved_self", "saved_result")
     saved = ("saved_self", "saved_result")
@@ -782,7 +782,7 @@ class SpecialI1Backward0(_Node):
         node.saved_self = node.saved_result = _FREED
 
 
-class SpecialI1eBackward0(_Node):
+class SpecialI1EBackward0(_Node):
     """Of special_i1e."""
     __slots__ = ("saved_self", "saved_result")
     saved = ("saved_self", "saved_result")

@@ -136,8 +136,8 @@ def install() -> None:
     bind(_operators.log10, native.functional, "log10", Log10Backward0, casts(CUDA="fp32"))
     bind(_operators.log10_, native.inplace, "log10", counts, Log10Backward0)
     bind(_operators.log10_out, native.out, "log10", counts, refuses_out)
-    bind(_operators.log1p, native.functional, "log1p", Log1pBackward0, casts(CUDA="fp32"))
-    bind(_operators.log1p_, native.inplace, "log1p", counts, Log1pBackward0)
+    bind(_operators.log1p, native.functional, "log1p", Log1PBackward0, casts(CUDA="fp32"))
+    bind(_operators.log1p_, native.inplace, "log1p", counts, Log1PBackward0)
     bind(_operators.log1p_out, native.out, "log1p", counts, refuses_out)
     forwards(_operators.special_log1p, _operators.log1p)
     forwards(_operators.special_log1p_out, _operators.log1p_out)
@@ -215,11 +215,11 @@ def install() -> None:
         _operators.square_out, "CompositeExplicitAutograd", _forms.out(_operators.square), counts,
         refuses_out,
     )
-    bind(_operators.deg2rad, native.functional, "deg2rad", Deg2radBackward0)
-    bind(_operators.deg2rad_, native.inplace, "deg2rad", counts, Deg2radBackward0)
+    bind(_operators.deg2rad, native.functional, "deg2rad", Deg2RadBackward0)
+    bind(_operators.deg2rad_, native.inplace, "deg2rad", counts, Deg2RadBackward0)
     bind(_operators.deg2rad_out, native.out, "deg2rad", counts, refuses_out)
-    bind(_operators.rad2deg, native.functional, "rad2deg", Rad2degBackward0)
-    bind(_operators.rad2deg_, native.inplace, "rad2deg", counts, Rad2degBackward0)
+    bind(_operators.rad2deg, native.functional, "rad2deg", Rad2DegBackward0)
+    bind(_operators.rad2deg_, native.inplace, "rad2deg", counts, Rad2DegBackward0)
     bind(_operators.rad2deg_out, native.out, "rad2deg", counts, refuses_out)
     bind(_operators.sqrt, native.functional, "sqrt", SqrtBackward0)
     bind(_operators.sqrt_, native.inplace, "sqrt", counts, SqrtBackward0)
@@ -578,7 +578,7 @@ class Log10Backward0(_Node):
         node.saved_self = _FREED
 
 
-class Log1pBackward0(_Node):
+class Log1PBackward0(_Node):
     """Of log1p."""
     __slots__ = ("saved_self",)
     saved = ("saved_self",)
@@ -774,7 +774,7 @@ class TruncBackward0(BitwiseNotBackward0):
     __slots__ = ()
 
 
-class Deg2radBackward0(_Node):
+class Deg2RadBackward0(_Node):
     """Of deg2rad."""
     __slots__ = ()
 
@@ -782,7 +782,7 @@ class Deg2radBackward0(_Node):
         return (grad * 0.017453292519943295,)
 
 
-class Rad2degBackward0(_Node):
+class Rad2DegBackward0(_Node):
     """Of rad2deg."""
     __slots__ = ()
 

@@ -17,7 +17,7 @@ from .. import operators as _operators
 def install() -> None:
     impl(
         _operators.max_unpool2d, "CompositeExplicitAutograd", native.max_unpool2d,
-        MaxUnpool2dBackward0, casts(CPU="fp32"),
+        MaxUnpool2DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.max_unpool2d_out, "CompositeExplicitAutograd",
@@ -25,7 +25,7 @@ def install() -> None:
     )
     impl(
         _operators.max_unpool3d, "CompositeExplicitAutograd", native.max_unpool3d,
-        MaxUnpool3dBackward0, casts(CPU="fp32"),
+        MaxUnpool3DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.max_unpool3d_out, "CompositeExplicitAutograd",
@@ -33,23 +33,23 @@ def install() -> None:
     )
     impl(
         _operators.fractional_max_pool2d, "CompositeExplicitAutograd", native.fractional_max_pool2d,
-        FractionalMaxPool2dBackward0, casts(CPU="fp32"),
+        FractionalMaxPool2DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.fractional_max_pool2d_backward, "CompositeExplicitAutograd",
-        native.fractional_max_pool2d_backward, FractionalMaxPool2dBackwardBackward0,
+        native.fractional_max_pool2d_backward, FractionalMaxPool2DBackwardBackward0,
     )
     impl(
         _operators.fractional_max_pool3d, "CompositeExplicitAutograd", native.fractional_max_pool3d,
-        FractionalMaxPool3dBackward0, casts(CPU="fp32"),
+        FractionalMaxPool3DBackward0, casts(CPU="fp32"),
     )
     impl(
         _operators.fractional_max_pool3d_backward, "CompositeExplicitAutograd",
-        native.fractional_max_pool3d_backward, FractionalMaxPool3dBackwardBackward0,
+        native.fractional_max_pool3d_backward, FractionalMaxPool3DBackwardBackward0,
     )
 
 
-class MaxUnpool2dBackward0(_Node):
+class MaxUnpool2DBackward0(_Node):
     """Of max_unpool2d."""
     __slots__ = ("saved_indices",)
     saved = ("saved_indices",)
@@ -65,7 +65,7 @@ class MaxUnpool2dBackward0(_Node):
         node.saved_indices = _FREED
 
 
-class MaxUnpool3dBackward0(_Node):
+class MaxUnpool3DBackward0(_Node):
     """Of max_unpool3d."""
     __slots__ = ("saved_indices",)
     saved = ("saved_indices",)
@@ -81,7 +81,7 @@ class MaxUnpool3dBackward0(_Node):
         node.saved_indices = _FREED
 
 
-class FractionalMaxPool2dBackward0(_Node):
+class FractionalMaxPool2DBackward0(_Node):
     """Of fractional_max_pool2d."""
     __slots__ = ("saved_self", "saved_result1", "saved_kernel_size", "saved_output_size")
     saved = ("saved_self", "saved_result1")
@@ -104,7 +104,7 @@ class FractionalMaxPool2dBackward0(_Node):
         node.saved_self = node.saved_result1 = _FREED
 
 
-class FractionalMaxPool2dBackwardBackward0(_Node):
+class FractionalMaxPool2DBackwardBackward0(_Node):
     """Of fractional_max_pool2d_backward."""
     __slots__ = ("saved_indices", "saved_self")
     saved = ("saved_indices", "saved_self")
@@ -129,7 +129,7 @@ class FractionalMaxPool2dBackwardBackward0(_Node):
         node.saved_indices = node.saved_self = _FREED
 
 
-class FractionalMaxPool3dBackward0(_Node):
+class FractionalMaxPool3DBackward0(_Node):
     """Of fractional_max_pool3d."""
     __slots__ = ("saved_self", "saved_result1", "saved_kernel_size", "saved_output_size")
     saved = ("saved_self", "saved_result1")
@@ -152,7 +152,7 @@ class FractionalMaxPool3dBackward0(_Node):
         node.saved_self = node.saved_result1 = _FREED
 
 
-class FractionalMaxPool3dBackwardBackward0(_Node):
+class FractionalMaxPool3DBackwardBackward0(_Node):
     """Of fractional_max_pool3d_backward."""
     __slots__ = ("saved_indices", "saved_self")
     saved = ("saved_indices", "saved_self")

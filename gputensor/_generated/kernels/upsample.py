@@ -23,7 +23,7 @@ from .. import operators as _operators
 def install() -> None:
     impl(
         _operators.upsample_nearest1d, "CPU, CUDA, Meta", native.upsample_nearest1d,
-        UpsampleNearest1dBackward0, casts(CUDA="fp32"),
+        UpsampleNearest1DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_nearest1d_out, "CompositeExplicitAutograd",
@@ -35,11 +35,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_nearest1d_backward, "CPU, CUDA, Meta",
-        native.upsample_nearest1d_backward, UpsampleNearest1dBackwardBackward0,
+        native.upsample_nearest1d_backward, UpsampleNearest1DBackwardBackward0,
     )
     impl(
         _operators.upsample_nearest2d, "CPU, CUDA, Meta", native.upsample_nearest2d,
-        UpsampleNearest2dBackward0, casts(CUDA="fp32"),
+        UpsampleNearest2DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_nearest2d_out, "CompositeExplicitAutograd",
@@ -51,11 +51,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_nearest2d_backward, "CPU, CUDA, Meta",
-        native.upsample_nearest2d_backward, UpsampleNearest2dBackwardBackward0,
+        native.upsample_nearest2d_backward, UpsampleNearest2DBackwardBackward0,
     )
     impl(
         _operators.upsample_nearest3d, "CPU, CUDA, Meta", native.upsample_nearest3d,
-        UpsampleNearest3dBackward0, casts(CUDA="fp32"),
+        UpsampleNearest3DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_nearest3d_out, "CompositeExplicitAutograd",
@@ -67,11 +67,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_nearest3d_backward, "CPU, CUDA, Meta",
-        native.upsample_nearest3d_backward, UpsampleNearest3dBackwardBackward0,
+        native.upsample_nearest3d_backward, UpsampleNearest3DBackwardBackward0,
     )
     impl(
         _operators._upsample_nearest_exact1d, "CPU, CUDA, Meta", native._upsample_nearest_exact1d,
-        UpsampleNearestExact1dBackward0, casts(CUDA="fp32"),
+        UpsampleNearestExact1DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_nearest_exact1d_out, "CompositeExplicitAutograd",
@@ -83,11 +83,11 @@ def install() -> None:
     )
     impl(
         _operators._upsample_nearest_exact1d_backward, "CPU, CUDA, Meta",
-        native._upsample_nearest_exact1d_backward, UpsampleNearestExact1dBackwardBackward0,
+        native._upsample_nearest_exact1d_backward, UpsampleNearestExact1DBackwardBackward0,
     )
     impl(
         _operators._upsample_nearest_exact2d, "CPU, CUDA, Meta", native._upsample_nearest_exact2d,
-        UpsampleNearestExact2dBackward0, casts(CUDA="fp32"),
+        UpsampleNearestExact2DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_nearest_exact2d_out, "CompositeExplicitAutograd",
@@ -99,11 +99,11 @@ def install() -> None:
     )
     impl(
         _operators._upsample_nearest_exact2d_backward, "CPU, CUDA, Meta",
-        native._upsample_nearest_exact2d_backward, UpsampleNearestExact2dBackwardBackward0,
+        native._upsample_nearest_exact2d_backward, UpsampleNearestExact2DBackwardBackward0,
     )
     impl(
         _operators._upsample_nearest_exact3d, "CPU, CUDA, Meta", native._upsample_nearest_exact3d,
-        UpsampleNearestExact3dBackward0, casts(CUDA="fp32"),
+        UpsampleNearestExact3DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_nearest_exact3d_out, "CompositeExplicitAutograd",
@@ -115,11 +115,11 @@ def install() -> None:
     )
     impl(
         _operators._upsample_nearest_exact3d_backward, "CPU, CUDA, Meta",
-        native._upsample_nearest_exact3d_backward, UpsampleNearestExact3dBackwardBackward0,
+        native._upsample_nearest_exact3d_backward, UpsampleNearestExact3DBackwardBackward0,
     )
     impl(
         _operators.upsample_linear1d, "CPU, CUDA, Meta", native.upsample_linear1d,
-        UpsampleLinear1dBackward0, casts(CUDA="fp32"),
+        UpsampleLinear1DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_linear1d_out, "CompositeExplicitAutograd",
@@ -130,11 +130,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_linear1d_backward, "CPU, CUDA, Meta", native.upsample_linear1d_backward,
-        UpsampleLinear1dBackwardBackward0,
+        UpsampleLinear1DBackwardBackward0,
     )
     impl(
         _operators.upsample_bilinear2d, "CPU, CUDA, Meta", native.upsample_bilinear2d,
-        UpsampleBilinear2dBackward0, casts(CUDA="fp32"),
+        UpsampleBilinear2DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_bilinear2d_out, "CompositeExplicitAutograd",
@@ -146,11 +146,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_bilinear2d_backward, "CPU, CUDA, Meta",
-        native.upsample_bilinear2d_backward, UpsampleBilinear2dBackwardBackward0,
+        native.upsample_bilinear2d_backward, UpsampleBilinear2DBackwardBackward0,
     )
     impl(
         _operators.upsample_trilinear3d, "CPU, CUDA, Meta", native.upsample_trilinear3d,
-        UpsampleTrilinear3dBackward0, casts(CUDA="fp32"),
+        UpsampleTrilinear3DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_trilinear3d_out, "CompositeExplicitAutograd",
@@ -162,11 +162,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_trilinear3d_backward, "CPU, CUDA, Meta",
-        native.upsample_trilinear3d_backward, UpsampleTrilinear3dBackwardBackward0,
+        native.upsample_trilinear3d_backward, UpsampleTrilinear3DBackwardBackward0,
     )
     impl(
         _operators.upsample_bicubic2d, "CPU, CUDA, Meta", native.upsample_bicubic2d,
-        UpsampleBicubic2dBackward0, casts(CUDA="fp32"),
+        UpsampleBicubic2DBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators.upsample_bicubic2d_out, "CompositeExplicitAutograd",
@@ -178,11 +178,11 @@ def install() -> None:
     )
     impl(
         _operators.upsample_bicubic2d_backward, "CPU, CUDA, Meta",
-        native.upsample_bicubic2d_backward, UpsampleBicubic2dBackwardBackward0,
+        native.upsample_bicubic2d_backward, UpsampleBicubic2DBackwardBackward0,
     )
     impl(
         _operators._upsample_bilinear2d_aa, "CPU, CUDA, Meta", native._upsample_bilinear2d_aa,
-        UpsampleBilinear2dAaBackward0, casts(CUDA="fp32"),
+        UpsampleBilinear2DAaBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_bilinear2d_aa_out, "CompositeExplicitAutograd",
@@ -194,11 +194,11 @@ def install() -> None:
     )
     impl(
         _operators._upsample_bilinear2d_aa_backward, "CPU, CUDA, Meta",
-        native._upsample_bilinear2d_aa_backward, UpsampleBilinear2dAaBackwardBackward0,
+        native._upsample_bilinear2d_aa_backward, UpsampleBilinear2DAaBackwardBackward0,
     )
     impl(
         _operators._upsample_bicubic2d_aa, "CPU, CUDA, Meta", native._upsample_bicubic2d_aa,
-        UpsampleBicubic2dAaBackward0, casts(CUDA="fp32"),
+        UpsampleBicubic2DAaBackward0, casts(CUDA="fp32"),
     )
     impl(
         _operators._upsample_bicubic2d_aa_out, "CompositeExplicitAutograd",
@@ -210,11 +210,11 @@ def install() -> None:
     )
     impl(
         _operators._upsample_bicubic2d_aa_backward, "CPU, CUDA, Meta",
-        native._upsample_bicubic2d_aa_backward, UpsampleBicubic2dAaBackwardBackward0,
+        native._upsample_bicubic2d_aa_backward, UpsampleBicubic2DAaBackwardBackward0,
     )
     impl(
         _operators._upsample_lanczos2d_aa, "CPU, CUDA, Meta", native._upsample_lanczos2d_aa,
-        UpsampleLanczos2dAaBackward0,
+        UpsampleLanczos2DAaBackward0,
     )
     impl(
         _operators._upsample_lanczos2d_aa_out, "CompositeExplicitAutograd",
@@ -226,11 +226,11 @@ def install() -> None:
     )
     impl(
         _operators._upsample_lanczos2d_aa_backward, "CPU, CUDA, Meta",
-        native._upsample_lanczos2d_aa_backward, UpsampleLanczos2dAaBackwardBackward0,
+        native._upsample_lanczos2d_aa_backward, UpsampleLanczos2DAaBackwardBackward0,
     )
 
 
-class UpsampleNearest1dBackward0(_Node):
+class UpsampleNearest1DBackward0(_Node):
     """Of upsample_nearest1d."""
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales")
 
@@ -246,7 +246,7 @@ class UpsampleNearest1dBackward0(_Node):
         return (upsample_nearest1d_backward(grad, output_size, self_shape, scales),)
 
 
-class UpsampleNearest1dBackwardBackward0(_Node):
+class UpsampleNearest1DBackwardBackward0(_Node):
     """Of upsample_nearest1d_backward."""
     __slots__ = ("saved_output_size", "saved_scales")
 
@@ -258,7 +258,7 @@ class UpsampleNearest1dBackwardBackward0(_Node):
         return (upsample_nearest1d(grad, node.saved_output_size, node.saved_scales),)
 
 
-class UpsampleNearest2dBackward0(_Node):
+class UpsampleNearest2DBackward0(_Node):
     """Of upsample_nearest2d."""
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales_h", "saved_scales_w")
 
@@ -276,7 +276,7 @@ class UpsampleNearest2dBackward0(_Node):
         return (upsample_nearest2d_backward(grad, output_size, self_shape, scales_h, scales_w),)
 
 
-class UpsampleNearest2dBackwardBackward0(_Node):
+class UpsampleNearest2DBackwardBackward0(_Node):
     """Of upsample_nearest2d_backward."""
     __slots__ = ("saved_output_size", "saved_scales_h", "saved_scales_w")
 
@@ -292,7 +292,7 @@ class UpsampleNearest2dBackwardBackward0(_Node):
         return (upsample_nearest2d(grad, output_size, scales_h, scales_w),)
 
 
-class UpsampleNearest3dBackward0(_Node):
+class UpsampleNearest3DBackward0(_Node):
     """Of upsample_nearest3d."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_scales_d", "saved_scales_h",
@@ -317,7 +317,7 @@ class UpsampleNearest3dBackward0(_Node):
         ),)
 
 
-class UpsampleNearest3dBackwardBackward0(_Node):
+class UpsampleNearest3DBackwardBackward0(_Node):
     """Of upsample_nearest3d_backward."""
     __slots__ = ("saved_output_size", "saved_scales_d", "saved_scales_h", "saved_scales_w")
 
@@ -335,7 +335,7 @@ class UpsampleNearest3dBackwardBackward0(_Node):
         return (upsample_nearest3d(grad, output_size, scales_d, scales_h, scales_w),)
 
 
-class UpsampleNearestExact1dBackward0(_Node):
+class UpsampleNearestExact1DBackward0(_Node):
     """Of _upsample_nearest_exact1d."""
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales")
 
@@ -351,7 +351,7 @@ class UpsampleNearestExact1dBackward0(_Node):
         return (_upsample_nearest_exact1d_backward(grad, output_size, self_shape, scales),)
 
 
-class UpsampleNearestExact1dBackwardBackward0(_Node):
+class UpsampleNearestExact1DBackwardBackward0(_Node):
     """Of _upsample_nearest_exact1d_backward."""
     __slots__ = ("saved_output_size", "saved_scales")
 
@@ -363,7 +363,7 @@ class UpsampleNearestExact1dBackwardBackward0(_Node):
         return (_upsample_nearest_exact1d(grad, node.saved_output_size, node.saved_scales),)
 
 
-class UpsampleNearestExact2dBackward0(_Node):
+class UpsampleNearestExact2DBackward0(_Node):
     """Of _upsample_nearest_exact2d."""
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales_h", "saved_scales_w")
 
@@ -383,7 +383,7 @@ class UpsampleNearestExact2dBackward0(_Node):
         ),)
 
 
-class UpsampleNearestExact2dBackwardBackward0(_Node):
+class UpsampleNearestExact2DBackwardBackward0(_Node):
     """Of _upsample_nearest_exact2d_backward."""
     __slots__ = ("saved_output_size", "saved_scales_h", "saved_scales_w")
 
@@ -399,7 +399,7 @@ class UpsampleNearestExact2dBackwardBackward0(_Node):
         return (_upsample_nearest_exact2d(grad, output_size, scales_h, scales_w),)
 
 
-class UpsampleNearestExact3dBackward0(_Node):
+class UpsampleNearestExact3DBackward0(_Node):
     """Of _upsample_nearest_exact3d."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_scales_d", "saved_scales_h",
@@ -424,7 +424,7 @@ class UpsampleNearestExact3dBackward0(_Node):
         ),)
 
 
-class UpsampleNearestExact3dBackwardBackward0(_Node):
+class UpsampleNearestExact3DBackwardBackward0(_Node):
     """Of _upsample_nearest_exact3d_backward."""
     __slots__ = ("saved_output_size", "saved_scales_d", "saved_scales_h", "saved_scales_w")
 
@@ -442,7 +442,7 @@ class UpsampleNearestExact3dBackwardBackward0(_Node):
         return (_upsample_nearest_exact3d(grad, output_size, scales_d, scales_h, scales_w),)
 
 
-class UpsampleLinear1dBackward0(_Node):
+class UpsampleLinear1DBackward0(_Node):
     """Of upsample_linear1d."""
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales")
 
@@ -460,7 +460,7 @@ class UpsampleLinear1dBackward0(_Node):
         return (upsample_linear1d_backward(grad, output_size, self_shape, align_corners, scales),)
 
 
-class UpsampleLinear1dBackwardBackward0(_Node):
+class UpsampleLinear1DBackwardBackward0(_Node):
     """Of upsample_linear1d_backward."""
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales")
 
@@ -476,7 +476,7 @@ class UpsampleLinear1dBackwardBackward0(_Node):
         return (upsample_linear1d(grad, output_size, align_corners, scales),)
 
 
-class UpsampleBilinear2dBackward0(_Node):
+class UpsampleBilinear2DBackward0(_Node):
     """Of upsample_bilinear2d."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
@@ -501,7 +501,7 @@ class UpsampleBilinear2dBackward0(_Node):
         ),)
 
 
-class UpsampleBilinear2dBackwardBackward0(_Node):
+class UpsampleBilinear2DBackwardBackward0(_Node):
     """Of upsample_bilinear2d_backward."""
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
 
@@ -519,7 +519,7 @@ class UpsampleBilinear2dBackwardBackward0(_Node):
         return (upsample_bilinear2d(grad, output_size, align_corners, scales_h, scales_w),)
 
 
-class UpsampleTrilinear3dBackward0(_Node):
+class UpsampleTrilinear3DBackward0(_Node):
     """Of upsample_trilinear3d."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_d",
@@ -546,7 +546,7 @@ class UpsampleTrilinear3dBackward0(_Node):
         ),)
 
 
-class UpsampleTrilinear3dBackwardBackward0(_Node):
+class UpsampleTrilinear3DBackwardBackward0(_Node):
     """Of upsample_trilinear3d_backward."""
     __slots__ = (
         "saved_output_size", "saved_align_corners", "saved_scales_d", "saved_scales_h",
@@ -573,7 +573,7 @@ class UpsampleTrilinear3dBackwardBackward0(_Node):
         ),)
 
 
-class UpsampleBicubic2dBackward0(_Node):
+class UpsampleBicubic2DBackward0(_Node):
     """Of upsample_bicubic2d."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
@@ -598,7 +598,7 @@ class UpsampleBicubic2dBackward0(_Node):
         ),)
 
 
-class UpsampleBicubic2dBackwardBackward0(_Node):
+class UpsampleBicubic2DBackwardBackward0(_Node):
     """Of upsample_bicubic2d_backward."""
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
 
@@ -616,7 +616,7 @@ class UpsampleBicubic2dBackwardBackward0(_Node):
         return (upsample_bicubic2d(grad, output_size, align_corners, scales_h, scales_w),)
 
 
-class UpsampleBilinear2dAaBackward0(_Node):
+class UpsampleBilinear2DAaBackward0(_Node):
     """Of _upsample_bilinear2d_aa."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
@@ -641,7 +641,7 @@ class UpsampleBilinear2dAaBackward0(_Node):
         ),)
 
 
-class UpsampleBilinear2dAaBackwardBackward0(_Node):
+class UpsampleBilinear2DAaBackwardBackward0(_Node):
     """Of _upsample_bilinear2d_aa_backward."""
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
 
@@ -659,7 +659,7 @@ class UpsampleBilinear2dAaBackwardBackward0(_Node):
         return (_upsample_bilinear2d_aa(grad, output_size, align_corners, scales_h, scales_w),)
 
 
-class UpsampleBicubic2dAaBackward0(_Node):
+class UpsampleBicubic2DAaBackward0(_Node):
     """Of _upsample_bicubic2d_aa."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
@@ -684,7 +684,7 @@ class UpsampleBicubic2dAaBackward0(_Node):
         ),)
 
 
-class UpsampleBicubic2dAaBackwardBackward0(_Node):
+class UpsampleBicubic2DAaBackwardBackward0(_Node):
     """Of _upsample_bicubic2d_aa_backward."""
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
 
@@ -702,7 +702,7 @@ class UpsampleBicubic2dAaBackwardBackward0(_Node):
         return (_upsample_bicubic2d_aa(grad, output_size, align_corners, scales_h, scales_w),)
 
 
-class UpsampleLanczos2dAaBackward0(_Node):
+class UpsampleLanczos2DAaBackward0(_Node):
     """Of _upsample_lanczos2d_aa."""
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
@@ -727,7 +727,7 @@ class UpsampleLanczos2dAaBackward0(_Node):
         ),)
 
 
-class UpsampleLanczos2dAaBackwardBackward0(_Node):
+class UpsampleLanczos2DAaBackwardBackward0(_Node):
     """Of _upsample_lanczos2d_aa_backward."""
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
 
