@@ -34,8 +34,8 @@ def few(*scalars: Any, operands: int = 1, values: str = "exact", **kwargs: Any) 
 
 def _row(name: str, samples: list[S], ref: Any, ulp: float = 64, **more: Any) -> Row:
     wide = dict.fromkeys((float32, float64, complex64, complex128), ulp)
-    said = {"ulp": {float16: 1, bfloat16: 1, **wide}, "device_ulp": ulp}
-    return Row(name, samples, ref, like="lerp", why=WHY, **said, **more)
+    said = {"ulp": {float16: 1, bfloat16: 1, **wide}, "device_ulp": ulp, "why": WHY}
+    return Row(name, samples, ref, like="lerp", **said | more)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -123,6 +123,8 @@ ROWS = [
         _gelu,
         out="same",
         ulp=256,
+        device_ulp=512,
+        why="a unit of tanh is 384 of 1 + tanh at -3; each device is within 256 of the reference",
         errors=(
             Fails(
                 S(T(2), approximate="sinh"),

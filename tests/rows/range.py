@@ -155,7 +155,8 @@ ROWS = [
         out="any",
         dtypes=tuple(d for d in ALL if d is not gt.bool),
         ulp={float64: 2, complex64: 1, complex128: 4, float32: 1},
-        why="the powers are those of NumPy, of ends in float64",
+        device_ulp=4,
+        why="the powers are those of NumPy and of CUDA, of ends in float64",
         errors=(
             Fails(S(0, 1, -1), errors.ArgumentError, "'steps' must not be negative"),
             Fails(S(0, "1", 2), TypeError, "logspace: 'end' must be a number"),

@@ -84,7 +84,10 @@ ROWS = [
     _row("i0", special.i0),
     _row("igamma", special.gammainc, _TWO[::2]),
     _row("igammac", special.gammaincc, _TWO[::2]),
-    _row("lgamma", special.gammaln),
+    _row(
+        "lgamma", special.gammaln,
+        device_ulp=2048, why="SciPy's is off by units of 1 beside its zeros: by 4096 of 1e-4's",
+    ),
     _row(
         "logit", _logit,
         [S(T(2, 3, values="positive")), S(T(2, 3), 0.3), S(T(0, 3)), S(T(values="positive"), 0.0)],

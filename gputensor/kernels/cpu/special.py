@@ -1,6 +1,7 @@
 """out[i] = op(x[i]) or op(a[i], b[i]).                                              family: special
 
-Types    f32 and f64 as SciPy computes them; f16 and bf16 in f32, rounded once.
+Types    f32 and f64 as SciPy computes them, polynomials of f32 in f64; f16 and bf16 in f32,
+         rounded once.
 Source   SciPy, and the recurrences of the orthogonal polynomials (Abramowitz and Stegun, 22.7);
          values at the edges are PyTorch's, aten/src/ATen/native/Math.h.
 """
@@ -118,13 +119,19 @@ def _times_log(log: Any) -> Callable[..., Any]:
     return lambda a, b: where(np.isnan(b), b, where(a == 0, 0, a * log(b)))
 
 
-def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
+def _polynomial(
+    first: Callable[[Any], Any], step: Step, is_shifted: bool = False
+) -> Callable[..., Any]:
     """p_n(x), n being cut to a whole number; 0 of negative n and infinite n, NaN beyond _HIGHEST.
 
-    p_0 is 1, p_1 is `first`.
+    p_0 is 1, p_1 is `first`. In f64, as on CUDA: beside a zero little is left of f32.
     """
 
     def of(x: Any, n: Any) -> Any:
+        wide = x.astype(np.float64)
+        return in_f64(2 * wide - 1 if is_shifted else wide, n).astype(x.dtype)
+
+    def in_f64(x: Any, n: Any) -> Any:
         degree = np.trunc(n)
         made = where(degree > _HIGHEST, x.dtype.type(np.nan), degree == 0).astype(x.dtype)
         made = where(np.isfinite(degree), made, x.dtype.type(0))
@@ -148,8 +155,7 @@ def _polynomial(first: Callable[[Any], Any], step: Step) -> Callable[..., Any]:
 
 
 def _chebyshev(first: Callable[[Any], Any], is_shifted: bool = False) -> Callable[..., Any]:
-    plain = _polynomial(first, lambda x, k, p, q: 2 * x * p - q)
-    return (lambda x, n: plain(2 * x - 1, n)) if is_shifted else plain
+    return _polynomial(first, lambda x, k, p, q: 2 * x * p - q, is_shifted)
 
 
 _CHEBYSHEV: dict[str, Callable[[Any], Any]] = {
