@@ -251,7 +251,8 @@ def as_function(name: str) -> Callable[..., Any] | None:
 def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     """The method `base` (the row's own name unless given), with `self` in front."""
     base = base or name
-    methods = [op for op in OPS if op.base == base and "method" in op.variants]
+    overloads = [op for op in OPS if op.base == base]
+    methods = [op for op in overloads if "method" in op.variants]
     op = next(iter(methods), None)
     if op is None or not op.is_public:
         return None
@@ -259,8 +260,10 @@ def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     place = names.index("self")
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # an overload that is no method: where(condition), repeat_interleave(repeats)
-        if place >= len(args) or not any(takes(op, args, kwargs) for op in methods):
+        # an overload that is no method: where(condition), repeat_interleave(repeats); Python
+        # parses `x.to(device)` itself, which no overload takes
+        taking = [op for op in overloads if takes(op, args, kwargs)]
+        if place >= len(args) or taking and not any(op in methods for op in taking):
             return packet(base)(*args, **kwargs)
         return getattr(args[place], base)(*args[:place], *args[place + 1 :], **kwargs)
 
