@@ -3,8 +3,9 @@
 TIMES is what `pytest --times=TIMES` wrote. Budgets are in tests/budgets.toml, in loops of
 harness/times.py, so that they hold on any machine; where the machine was slower during the run
 than during the loop, the folders tell so together, and the median of what they took of their
-budgets counts. A folder that takes half as much again fails the check, and no test: nothing in a
-test depends on a clock. --write takes what was measured for the new budgets of that tier.
+budgets counts. A folder that takes half as much again, by more than the tier notices, fails the
+check, and no test: nothing in a test depends on a clock. --write takes what was measured for the
+new budgets of that tier.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_suffix(".toml")
-# A folder may exceed its budget by half; seconds below this are noise.
+# A folder may exceed its budget by half; seconds below this tell nothing of the machine's speed.
 SLACK, NOISE_S = 1.5, 2.0
+# Of the tier's budget, what no one notices: which of the folders that need a kernel compiles it is
+# chance when several processes run them, and this is more than one folder's such kernels.
+CHANCE = 0.03
 
 
 def judge(times: dict[str, Any], budgets: dict[str, float]) -> tuple[list[str], list[str]]:
@@ -30,18 +34,20 @@ def judge(times: dict[str, Any], budgets: dict[str, float]) -> tuple[list[str], 
     ]
     loop_s = max(times["reference_s"], statistics.median(used or [0.0]))
     whole = sum(seconds for seconds, _ in times["folders"].values())
+    allowed_s = sum(budgets.get(name, 0.0) for name in times["folders"]) * loop_s
     lines = [f"{'folder':40} {'tests':>6} {'CPU s':>7} {'share':>6} {'budget':>7}  used"]
     wrong = []
     for name, (seconds, tests) in sorted(times["folders"].items(), key=lambda f: -f[1][0]):
         budget_s = budgets.get(name, 0.0) * loop_s
-        exceeds = seconds > SLACK * budget_s and seconds - budget_s > NOISE_S
+        exceeds = seconds > SLACK * budget_s and seconds - budget_s > max(
+            NOISE_S, CHANCE * allowed_s
+        )
         lines.append(
             f"{name:40} {tests:6} {seconds:7.1f} {seconds / whole:6.1%} {budget_s:7.1f}  "
             f"{f'{seconds / budget_s:.0%}' if budget_s else '-'}{' EXCEEDED' if exceeds else ''}"
         )
         if exceeds:
             wrong.append(f"{name} took {seconds:.1f} s, and its budget here is {budget_s:.1f} s")
-    allowed_s = sum(budgets.get(name, 0.0) for name in times["folders"]) * loop_s
     lines.append(
         f"{'all':40} {sum(n for _, n in times['folders'].values()):6} {whole:7.1f} {1:6.0%} "
         f"{allowed_s:7.1f}  (the loop took {loop_s * 1e3:.0f} ms)"

@@ -94,6 +94,14 @@ def test_a_machine_that_became_slower_exceeds_no_budget() -> None:
     assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 62.0 s")
 
 
+def test_a_small_folder_may_compile_what_it_shares_with_others() -> None:
+    """Which of them does is chance; it is less than the tier notices."""
+    for seconds, exceeded in ((4.5, 0), (5.5, 1)):
+        folders = MEASURED["folders"] | {"tests/amp": [20.0, 7], "tests/op_db": [seconds, 8]}
+        _, wrong = budgets.judge(MEASURED | {"folders": folders}, BUDGETS | {"tests/op_db": 4.0})
+        assert len(wrong) == exceeded, seconds
+
+
 def test_budgets_are_written_by_tier() -> None:
     text = budgets.written("full", MEASURED, {"quick": {"tests/core": 3}})
     read = tomllib.loads(text)
