@@ -29,28 +29,28 @@ squeeze squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatt
 unsqueeze_copy view_copy sampling: affine_grid_generator grid_sampler grid_sampler_2d
 grid_sampler_3d reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
 allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
-logical_xor lt ne not_equal random: alpha_dropout alpha_dropout_ bernoulli dropout dropout_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ multinomial
-native_dropout normal rand rand_like randint randint_like randn randn_like randperm argreduce:
-aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort msort sort topk
-nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy as_strided_scatter
-chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy select select_copy
-slice slice_copy split split_copy split_with_sizes split_with_sizes_copy tensor_split unbind
-unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit window:
-bartlett_window blackman_window hamming_window hann_window istft kaiser_window norm: batch_norm
-group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm rms_norm
-criterion: binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
-margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
-block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat concatenate dstack
-hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
-distance: cdist cosine_similarity dist pairwise_distance pdist renorm activation: celu hardshrink
-prelu rrelu selu threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle pixel_unshuffle
-roll rot90 linalg: cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve
-matrix_exp matrix_power orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone copy flip
-resolve_conj resolve_neg complex_view: complex conj imag is_conj is_neg polar real view_as_complex
-view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
-std_mean var var_mean ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+logical_xor lt ne not_equal dropout: alpha_dropout alpha_dropout_ dropout dropout_
+feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout
+argreduce: aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort msort
+sort topk nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy
+as_strided_scatter chunk diagonal diagonal_copy diagonal_scatter dsplit hsplit narrow narrow_copy
+select select_copy slice slice_copy split split_copy split_with_sizes split_with_sizes_copy
+tensor_split unbind unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit
+window: bartlett_window blackman_window hamming_window hann_window istft kaiser_window norm:
+batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
+rms_norm random: bernoulli multinomial normal criterion: binary_cross_entropy_with_logits
+cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss poisson_nll_loss
+triplet_margin_loss histogram: bincount histc histogram join: block_diag broadcast_tensors
+cartesian_prod cat column_stack combinations concat concatenate dstack hstack meshgrid
+repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted distance: cdist
+cosine_similarity dist pairwise_distance pdist renorm activation: celu hardshrink prelu rrelu selu
+threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle pixel_unshuffle roll rot90 linalg:
+cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power
+orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone copy flip resolve_conj resolve_neg
+complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
+view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
+var_mean ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
 cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
 triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma logit mvlgamma polygamma
 xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
@@ -58,8 +58,8 @@ scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor ga
 index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill
 index_put index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order:
 kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
-masked_scatter masked_select resize: resize_as_ segment: segment_reduce unique: unique_dim where:
-where
+masked_scatter masked_select random_factory: rand rand_like randint randint_like randn randn_like
+randperm resize: resize_as_ segment: segment_reduce unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -118,10 +118,9 @@ select_int slice_Tensor split_Tensor split_with_sizes unbind_int unfold unsafe_s
 unsafe_split_with_sizes complex_view: _conj _neg_view complex conj imag real view_as_real factory:
 empty_like empty_memory_format empty_strided full_like new_empty new_full new_ones new_zeros ones
 ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step eye linspace
-logspace random: alpha_dropout alpha_dropout_ bernoulli__float dropout dropout_ exponential_
-feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout
-native_dropout_backward rand uniform_ copy: _local_scalar_dense _to_copy clone contiguous copy_ flip
-item to_device to_dtype to_other join: block_diag broadcast_tensors cartesian_prod cat
+logspace random: bernoulli__float exponential_ uniform_ random_factory: rand dropout: dropout
+native_dropout native_dropout_backward copy: _local_scalar_dense _to_copy clone contiguous copy_
+flip item to_device to_dtype to_other join: block_diag broadcast_tensors cartesian_prod cat
 meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int stack rearrange:
 channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed triu pad:
 constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
@@ -223,24 +222,24 @@ zeros_like range: arange arange.out arange.start arange.start_out arange.start_s
 eye.m_out eye.out linspace linspace.Scalar_Tensor linspace.Scalar_Tensor_out linspace.Tensor_Scalar
 linspace.Tensor_Scalar_out linspace.Tensor_Tensor linspace.Tensor_Tensor_out linspace.out logspace
 logspace.Scalar_Tensor logspace.Scalar_Tensor_out logspace.Tensor_Scalar logspace.Tensor_Scalar_out
-logspace.Tensor_Tensor logspace.Tensor_Tensor_out logspace.out random: alpha_dropout alpha_dropout_
-bernoulli bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_
-dropout dropout_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout
-feature_dropout_ geometric_ log_normal_ multinomial multinomial.out native_dropout
-native_dropout_backward normal.Tensor_Tensor normal.Tensor_Tensor_out normal.Tensor_float
-normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out normal.float_float
-normal.float_float_out normal_ rand rand.generator rand.generator_out rand.out rand_like
-rand_like.generator randint randint.generator randint.generator_out randint.low
-randint.low_generator randint.low_generator_out randint.low_out randint.out randint_like
-randint_like.Tensor randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
+logspace.Tensor_Tensor logspace.Tensor_Tensor_out logspace.out random: bernoulli bernoulli.float_out
+bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ exponential_ geometric_
+log_normal_ multinomial multinomial.out normal.Tensor_Tensor normal.Tensor_Tensor_out
+normal.Tensor_float normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out
+normal.float_float normal.float_float_out normal_ random_ random_.from random_.to uniform_
+random_factory: rand rand.generator rand.generator_out rand.out rand_like rand_like.generator
+randint randint.generator randint.generator_out randint.low randint.low_generator
+randint.low_generator_out randint.low_out randint.out randint_like randint_like.Tensor
+randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
 randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
-randn_like.generator random_ random_.from random_.to randperm randperm.generator
-randperm.generator_out randperm.out uniform_ copy: _copy_from _copy_from_and_resize
-_local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item resolve_conj resolve_neg
-to.device to.dtype to.dtype_layout to.other type_as join: _chunk_cat _chunk_cat.out block_diag
-broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out combinations concat
-concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out meshgrid
-meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
+randn_like.generator randperm randperm.generator randperm.generator_out randperm.out dropout:
+alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
+feature_dropout feature_dropout_ native_dropout native_dropout_backward copy: _copy_from
+_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item
+resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other type_as join: _chunk_cat
+_chunk_cat.out block_diag broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out
+combinations concat concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out
+meshgrid meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
 repeat_interleave.self_int row_stack row_stack.out stack stack.out tile vstack vstack.out rearrange:
 channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out pixel_shuffle
 pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll roll.out rot90 rot90.out triangle: diag

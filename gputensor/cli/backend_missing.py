@@ -23,7 +23,7 @@ from .backend_check import device_of
 from .output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
 # Composite operators that end in a loop of the device's: what they ask for where it has none.
-# native/copy.py, range.py and random.py; tests/backend/test_commands.py holds them to it.
+# native/copy.py, range.py and random_factory.py; tests/backend/test_commands.py holds them to it.
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",

@@ -1,6 +1,6 @@
-"""Kernels of forms that follow from what another operator gives: in place, into `out`, and copies
-of views. They run on every device, and cost a copy; a family with loops of its own writes into
-`out` itself.
+"""Kernels of forms that follow from what another operator gives: in place, into `out`, copies of
+views, and overloads that lack an argument. They run on every device; those of the first three cost
+a copy: a family with loops of its own writes into `out` itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,21 @@ from ..tensor.tensor import Tensor
 from .resizing import resize_output
 
 Kernel = Callable[..., Any]
+
+
+def given(kernel: Any, **values: Any) -> Kernel:
+    """The kernel of an overload that lacks these arguments, which are the same in each call."""
+    _, *names = kernel.__code__.co_varnames
+    places = sorted([(names.index(name), value) for name, value in values.items()])
+
+    def shorter(key_set: int, *args: Any) -> Any:
+        full = list(args)
+        for place, value in places:
+            full.insert(place, value)
+        return kernel(key_set, *full)
+
+    shorter.__module__ = kernel.__module__  # whose family's it is
+    return shorter
 
 
 def copy(of: Operator) -> Kernel:

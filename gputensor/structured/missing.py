@@ -29,6 +29,11 @@ def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
     return made
 
 
+def write(operator: Operator, made: Tensor, *args: Any) -> Tensor:
+    """`ask` an in-place operator for what a kernel has made, or whose write is counted already."""
+    return ask(operator, made, made, *args)
+
+
 def fall_back(operator: Operator, on: Tensor, *args: Any) -> Any:
     """Call what serves `operator` on this tensor's device if its composite kernel is left aside.
 

@@ -11,22 +11,21 @@ from typing import Any
 
 import numpy as np
 
-import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import (
     ALL, COMPLEX, FLOATING, bool_, complex64, from_numpy, float32, float64, int8, int64,
 )  # fmt: skip
 
-from . import DEVICE, DTYPE, Fails, Row, S, T
+from . import DEVICE, Fails, Row, S, T
 
-_FLOATS = tuple(d for d in ALL if d.category >= FLOATING)
-_REAL_FLOATS = tuple(d for d in ALL if d.category == FLOATING)
-_REAL = tuple(d for d in ALL if d.category != COMPLEX)
+FLOATS = tuple(d for d in ALL if d.category >= FLOATING)
+REAL_FLOATS = tuple(d for d in ALL if d.category == FLOATING)
+REAL = tuple(d for d in ALL if d.category != COMPLEX)
 # Bits kept of each 64-bit word, all of them exact in the dtype.
 _BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
-def _words(count: int) -> np.ndarray:
+def words(count: int) -> np.ndarray:
     counter = np.array([2**64 - 1] * 4, np.uint64)
     source = np.random.Philox(key=np.array([7, 0], np.uint64), counter=counter)
     return source.random_raw(count).astype(np.uint64)
@@ -41,10 +40,10 @@ def _filled(size: Any, of: Any, make: Any) -> np.ndarray:
     return make(count, of).astype(of.np).reshape(size)
 
 
-def _uniform(size: Any, of: Any, from_: float = 0, to: float = 1) -> np.ndarray:
+def uniform(size: Any, of: Any, from_: float = 0, to: float = 1) -> np.ndarray:
     def make(count: int, of: Any) -> np.ndarray:
         bits = _BITS[of.name]
-        unit = (_words(count) >> np.uint64(64 - bits)).astype(np.float64) * 2.0**-bits
+        unit = (words(count) >> np.uint64(64 - bits)).astype(np.float64) * 2.0**-bits
         return unit * (to - from_) + from_
 
     return _filled(size, of, make)
@@ -58,15 +57,15 @@ def _is_wide(of: Any) -> bool:
     return of is float64 or of.category < FLOATING
 
 
-def _normal(size: Any, of: Any, mean: float = 0, std: float = 1) -> np.ndarray:
+def normal(size: Any, of: Any, mean: float = 0, std: float = 1) -> np.ndarray:
     std = std / math.sqrt(2) if of.category == COMPLEX else std
 
     def make(count: int, of: Any) -> np.ndarray:
-        words = _words(count + count % 2)
+        drawn = words(count + count % 2)
         bits, kind = ((53, 53), np.float64) if _is_wide(of) else ((30, 24), np.float32)
-        unit = (_upper(words[::2], bits[0]) + 1).astype(kind) * 2.0 ** -bits[0]
+        unit = (_upper(drawn[::2], bits[0]) + 1).astype(kind) * 2.0 ** -bits[0]
         turn = kind(2 * math.pi * 2.0 ** -bits[1])
-        angle = (_upper(words[1::2], bits[1]).astype(kind) * turn).astype(np.float64)
+        angle = (_upper(drawn[1::2], bits[1]).astype(kind) * turn).astype(np.float64)
         radius = np.sqrt(-2 * np.log(unit.astype(np.float64))) * std
         both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
         return both.reshape(-1)[:count] + mean
@@ -76,7 +75,7 @@ def _normal(size: Any, of: Any, mean: float = 0, std: float = 1) -> np.ndarray:
 
 def _inside(count: int, of: Any) -> np.ndarray:
     bits, kind = (53, np.float64) if _is_wide(of) else (31, np.float32)
-    unit = (_upper(_words(count), bits) | 1).astype(kind) * kind(2.0**-bits)
+    unit = (_upper(words(count), bits) | 1).astype(kind) * kind(2.0**-bits)
     return np.minimum(unit, kind(1) - np.finfo(kind).epsneg).astype(np.float64)
 
 
@@ -101,9 +100,9 @@ def _cauchy(self: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> np.nda
     return _filled(self.shape, from_numpy(self.dtype), make)
 
 
-def _integers(size: Any, of: Any, low: int, high: Any) -> np.ndarray:
+def integers(size: Any, of: Any, low: int, high: Any) -> np.ndarray:
     high = int(high)
-    drawn = [low + int(word) % (high - low) for word in _words(math.prod(size))]
+    drawn = [low + int(word) % (high - low) for word in words(math.prod(size))]
     whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # no f64 on the way
     return whole.astype(of.np).reshape(size)
 
@@ -115,90 +114,34 @@ def _random_(self: np.ndarray, *bounds: int) -> np.ndarray:
     elif not bounds:
         bounds = (2 if of is bool_ else int(np.iinfo(of.np).max) + 1,)
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return _integers(self.shape, of, low, high)
+    return integers(self.shape, of, low, high)
 
 
-def _chosen(size: Any, p: Any, of: Any) -> np.ndarray:
-    return (_upper(_words(math.prod(size)), 53) * 2.0**-53 < p).astype(of.np).reshape(size)
+def chosen(size: Any, p: Any, of: Any) -> np.ndarray:
+    return (_upper(words(math.prod(size)), 53) * 2.0**-53 < p).astype(of.np).reshape(size)
 
 
 def _bernoulli(self: np.ndarray, p: Any = None) -> np.ndarray:
     of = from_numpy(self.dtype)
     if isinstance(p, float):
-        return _chosen(self.shape, p, of)
+        return chosen(self.shape, p, of)
     p = np.broadcast_to(np.asarray(self if p is None else p), self.shape)
-    unit = _uniform(self.shape, float64 if p.dtype == np.float64 else float32)
+    unit = uniform(self.shape, float64 if p.dtype == np.float64 else float32)
     return (unit < p.astype(unit.dtype)).astype(self.dtype)
 
 
-def _randperm(n: int, dtype: Any = int64, **_: Any) -> np.ndarray:
-    return np.argsort(_words(n), kind="stable").astype((dtype or int64).np)
-
-
-def _like(make: Any) -> Any:
-    def ref(self: np.ndarray, *args: Any, dtype: Any = None, **_: Any) -> np.ndarray:
-        return make(self.shape, dtype or from_numpy(self.dtype), *args)
-
-    return ref
-
-
-def _of_size(make: Any, default: Any = float32) -> Any:
-    """The reference of a factory whose size stands last."""
-
-    def ref(*args: Any, dtype: Any = None, **_: Any) -> np.ndarray:
-        return make(args[-1], dtype or default, *args[:-1])
-
-    return ref
-
-
-def _randint(size: Any, of: Any, *bounds: int) -> np.ndarray:
-    return _integers(size, of, *(bounds if len(bounds) == 2 else (0, *bounds)))
-
-
-def _dropped(input: np.ndarray, p: float, train: bool) -> np.ndarray:
-    if p in (0, 1) or not train:
-        return input * (1 - p) if train else input
-    kept = _chosen(input.shape, 1 - p, from_numpy(input.dtype))
-    return input * (kept / input.dtype.type(1 - p)).astype(input.dtype)
-
-
-def _native(input: np.ndarray, p: float, train: Any) -> list[np.ndarray]:
-    kept = np.ones(input.shape, bool)
-    if train in (True, None):
-        kept = _chosen(input.shape, 1 - p, bool_)
-        input = ((input * kept).astype(input.dtype) * (1 / (1 - p))).astype(input.dtype)
-    return [input, kept]
-
-
-_INTEGER = "must be floating or complex"
-_LIBM = "logarithms, roots and angles have each library's last bits, in float32 for 16-bit floats"
-_CLOSE: Any = {"ulp": 16, "device_ulp": 16, "why": _LIBM, "refuses_expanded": True}
-_SIZES = [
-    S((5,), dtype=DTYPE),
-    S((2, 3), generator=None),
-    S(()),
-    S((0, 3)),
-    S((33, 5), dtype=DTYPE),
-]
-_NO_SIZE = Fails(S((-1,)), errors.ArgumentError, "'size' must hold no negative number")
-_ALIKE = [
-    S(T(2, 3)),
-    S(T(2, 3, 4, 5), generator=None),
-    S(T()),
-    S(T(0, 3)),
-    S(T(2, 3), dtype=gt.float64),
-]
-_ALIKE += [S(T(2, 3, 4, 5), memory_format=gt.channels_last)]
-_HIGH = gt.tensor(2)  # which is on the CPU, whatever the device
-_FILLED = [T(2, 3), T(), T(0, 3), T(2, 3, 4, 5)]
+INTEGER = "must be floating or complex"
+LIBM = "logarithms, roots and angles have each library's last bits, in float32 for 16-bit floats"
+_CLOSE: Any = {"ulp": 16, "device_ulp": 16, "why": LIBM, "refuses_expanded": True}
+FILLED = [T(2, 3), T(), T(0, 3), T(2, 3, 4, 5)]
 
 
 def _fills(*args: Any) -> list[S]:
     """In place: each of the sizes, one with these arguments."""
-    return [S(x) for x in _FILLED] + [S(T(2, 3), *args)] * bool(args)
+    return [S(x) for x in FILLED] + [S(T(2, 3), *args)] * bool(args)
 
 
-def _refused(op: str, *args: Any, message: str, of: Any = None) -> Fails:
+def refused(op: str, *args: Any, message: str, of: Any = None) -> Fails:
     return Fails(S(T(2), *args), errors.GpuTensorError, f"{op}: {message}", of)
 
 
@@ -211,7 +154,7 @@ def _multinomial(
         sizes = (*self.shape[:-1], num_samples)
         of = float64 if self.dtype == np.float64 else float32
         sums = np.cumsum(wide, -1)
-        drawn = _uniform(sizes, of) * sums[..., -1:]
+        drawn = uniform(sizes, of) * sums[..., -1:]
         return (drawn[..., None] >= sums[..., None, :]).sum(-1)
     rate = _filled(self.shape, from_numpy(self.dtype), lambda n, of: -np.log(_inside(n, of)))
     return np.argsort(-wide / rate, -1, kind="stable")[..., :num_samples]
@@ -219,20 +162,13 @@ def _multinomial(
 
 ROWS = [
     Row(
-        "alpha_dropout",
-        [S(T(2, 3, 2), 0.5, False), S(T(2, 3, 2), 0.5, True)],
-        dtypes=_REAL_FLOATS,
-        may_copy=True,
-        refuses_expanded=True,
-    ),
-    Row(
         "bernoulli_",
         [S(T(2, 3)), S(T(2, 3), 0.25), S(T(3, 4), T(4, values="positive", dtype=float32))],
         lambda self, p=0.5: _bernoulli(self, p),
-        dtypes=_REAL,
+        dtypes=REAL,
         refuses_expanded=True,
         errors=(
-            _refused("bernoulli_", -0.5, message="'p' must be in"),
+            refused("bernoulli_", -0.5, message="'p' must be in"),
             Fails(
                 S(T(2), T(3, dtype=float32)), errors.ArgumentError, "bernoulli_: 'p' must broadcast"
             ),
@@ -243,70 +179,48 @@ ROWS = [
         [S(T(2, 3, values="positive")), S(T(0, 3)), S(T(2, 3), 0.3)],
         _bernoulli,
         out="own",
-        dtypes=_REAL_FLOATS,
+        dtypes=REAL_FLOATS,
         refuses_expanded=True,
-        errors=(_refused("bernoulli", 1.5, message="'p' must be in"),),
+        errors=(refused("bernoulli", 1.5, message="'p' must be in"),),
     ),
     Row(
         "cauchy_",
         _fills(0.0, 2.0),
         _cauchy,
-        dtypes=_REAL_FLOATS,
+        dtypes=REAL_FLOATS,
         **_CLOSE,
-        errors=(_refused("cauchy_", 0.0, -1.0, message="'sigma' must be above 0"),),
-    ),
-    Row(
-        "dropout",
-        [S(T(2, 3), 0.5, True), S(T(2, 3), 0.25, False), S(T(2, 3), 1.0, True)],
-        _dropped,
-        dtypes=_REAL_FLOATS,
-        may_copy=True,
-        refuses_expanded=True,
+        errors=(refused("cauchy_", 0.0, -1.0, message="'sigma' must be above 0"),),
     ),
     Row(
         "exponential_",
         _fills(2.0),
         _by(lambda u, rate=1.0: -np.log(u) / rate),
-        dtypes=_REAL_FLOATS,
+        dtypes=REAL_FLOATS,
         **_CLOSE,
-        errors=(_refused("exponential_", -1.0, message="'lambd' must be above 0"),),
-    ),
-    Row(
-        "feature_alpha_dropout",
-        [S(T(2, 3, 2), 0.5, False), S(T(2, 3, 2), 0.5, True)],
-        dtypes=_REAL_FLOATS,
-        may_copy=True,
-        refuses_expanded=True,
-    ),
-    Row(
-        "feature_dropout",
-        [S(T(2, 3, 2), 0.5, False), S(T(2, 3, 2), 0.5, True)],
-        dtypes=_REAL_FLOATS,
-        may_copy=True,
-        refuses_expanded=True,
+        errors=(refused("exponential_", -1.0, message="'lambd' must be above 0"),),
     ),
     Row(
         "geometric_",
-        [S(x, 0.3) for x in _FILLED],
+        [S(x, 0.3) for x in FILLED],
         _by(lambda u, p: np.ceil(np.log(u) / math.log1p(-p))),
-        dtypes=_REAL[1:],
+        dtypes=REAL[1:],
         refuses_expanded=True,
         errors=(
-            _refused("geometric_", 1.0, message=r"'p' must be in \(0, 1\)"),
-            _refused("geometric_", 0.5, message="'self' must be real", of=complex64),
+            refused("geometric_", 1.0, message=r"'p' must be in \(0, 1\)"),
+            refused("geometric_", 0.5, message="'self' must be real", of=complex64),
         ),
     ),
     Row(
         "log_normal_",
         _fills(0.5, 0.25),
         lambda self, mean=1.0, std=2.0: np.exp(
-            _normal(self.shape, float64 if self.dtype == np.float64 else float32, mean, std).astype(
+            normal(self.shape, float64 if self.dtype == np.float64 else float32, mean, std).astype(
                 np.float64
             )
         ).astype(self.dtype),
-        dtypes=_REAL_FLOATS,
+        dtypes=REAL_FLOATS,
         **_CLOSE,
-        errors=(_refused("log_normal_", 0.0, 0.0, message="'std' must be above 0"),),
+        errors=(refused("log_normal_", 0.0, 0.0, message="'std' must be above 0"),),
     ),
     Row(
         "multinomial",
@@ -321,32 +235,19 @@ ROWS = [
         out="same",
         result=lambda args, kwargs, of: int64,
         errors=(
-            _refused("multinomial", 3, message="'num_samples' must be at most 2"),
-            _refused("multinomial", 0, message="'num_samples' must be positive"),
+            refused("multinomial", 3, message="'num_samples' must be at most 2"),
+            refused("multinomial", 0, message="'num_samples' must be positive"),
             Fails(S(T(2), 1), errors.DtypeError, "multinomial: 'self' must be floating", int64),
             Fails(S(T(), 1), errors.ShapeError, "multinomial: 'self' must have one or two"),
         ),
     ),
     Row(
-        "native_dropout",
-        [S(T(2, 3), 0.5, True), S(T(2, 3), 0.25, None), S(T(2), 0.5, False)],
-        _native,
-        result=lambda args, kwargs, of: (of, bool_),
-        dtypes=_REAL_FLOATS,
-    ),
-    Row(
-        "native_dropout_backward",
-        [S(T(2, 3), T(2, 3, dtype=bool_), 2.0)],
-        lambda grad, mask, scale: grad * (mask * grad.dtype.type(scale)),
-        dtypes=_REAL_FLOATS,
-    ),
-    Row(
         "normal_",
         _fills(0.0, 2.0),
-        lambda self, *a: _normal(self.shape, from_numpy(self.dtype), *a),
-        dtypes=_FLOATS,
+        lambda self, *a: normal(self.shape, from_numpy(self.dtype), *a),
+        dtypes=FLOATS,
         **_CLOSE,
-        errors=(_refused("normal_", 0.0, -1.0, message="'std' must not be negative"),),
+        errors=(refused("normal_", 0.0, -1.0, message="'std' must not be negative"),),
     ),
     Row(
         "normal",
@@ -357,109 +258,27 @@ ROWS = [
             S(0.0, 2.0, (2, 3), device=DEVICE),
         ],
         out="own",
-        dtypes=_REAL_FLOATS,
+        dtypes=REAL_FLOATS,
         result=lambda args, kwargs, of: float32 if args[2:] else of,
-        errors=(_refused("normal", -1.0, message="'std' must not be negative"),),
-    ),
-    Row(
-        "rand",
-        _SIZES,
-        _of_size(_uniform),
-        out="own",
-        dtypes=_FLOATS,
-        errors=(
-            Fails(S((2,), dtype=int64), errors.DtypeError, f"rand: 'dtype' {_INTEGER}"),
-            _NO_SIZE,
-        ),
-    ),
-    Row(
-        "rand_like",
-        _ALIKE,
-        _like(_uniform),
-        dtypes=_FLOATS,
-        errors=(_refused("rand_like", message=f"'dtype' {_INTEGER}", of=int64),),
-    ),
-    Row(
-        "randint",
-        [
-            S(7, (2, 3), dtype=DTYPE),
-            S(2, 9, (4,)),
-            S(3, (), generator=None),
-            S(1, 3, (0, 2), generator=None),
-        ],
-        _of_size(_randint, int64),
-        out="own",
-        dtypes=_REAL[1:],
-        result=lambda args, kwargs, of: of if "dtype" in kwargs else int64,
-        errors=(Fails(S(3, 3, (2,)), errors.ArgumentError, "randint: 'low' must be below high"),),
-    ),
-    Row(
-        "randint_like",
-        [S(x, 2) for x in _FILLED]
-        + [
-            S(T(2, 3), 1, 7, dtype=gt.int32),
-            S(T(5), 2, generator=None),
-            S(T(5), 1, 2, generator=None),
-            S(T(2, 3), _HIGH),
-            S(T(2, 3), _HIGH, generator=None),
-        ],
-        _like(_randint),
-        dtypes=_REAL,
-        errors=(_refused("randint_like", 0, message="'low' must be below high"),),
-    ),
-    Row(
-        "randn",
-        _SIZES,
-        _of_size(_normal),
-        out="own",
-        dtypes=_FLOATS,
-        ulp=16,
-        device_ulp=16,
-        why=_LIBM,
-        errors=(
-            Fails(S((2,), dtype=int64), errors.DtypeError, f"randn: 'dtype' {_INTEGER}"),
-            _NO_SIZE,
-        ),
-    ),
-    Row(
-        "randn_like",
-        _ALIKE,
-        _like(_normal),
-        dtypes=_FLOATS,
-        ulp=16,
-        device_ulp=16,
-        why=_LIBM,
-        errors=(_refused("randn_like", message=f"'dtype' {_INTEGER}", of=int64),),
+        errors=(refused("normal", -1.0, message="'std' must not be negative"),),
     ),
     Row(
         "random_",
-        [S(x) for x in _FILLED] + [S(T(2, 3), 2), S(T(5), 0, 2)],
+        [S(x) for x in FILLED] + [S(T(2, 3), 2), S(T(5), 0, 2)],
         _random_,
-        dtypes=_REAL,
+        dtypes=REAL,
         refuses_expanded=True,
         errors=(
-            _refused("random_", 2, 2, message="'from' must be below to"),
-            _refused("random_", 0, 200, message="'to' must stay within what int8 holds", of=int8),
-            _refused("random_", message="'self' must be real", of=complex64),
-        ),
-    ),
-    Row(
-        "randperm",
-        [S(5), S(0, generator=None), S(33, dtype=DTYPE)],
-        _randperm,
-        out="own",
-        dtypes=_REAL[1:],
-        result=lambda args, kwargs, of: of if "dtype" in kwargs else int64,
-        errors=(
-            Fails(S(-1), errors.ArgumentError, "randperm: 'n' must not be negative"),
-            Fails(S(200, dtype=int8), errors.ArgumentError, "randperm: 'n' must not be above"),
+            refused("random_", 2, 2, message="'from' must be below to"),
+            refused("random_", 0, 200, message="'to' must stay within what int8 holds", of=int8),
+            refused("random_", message="'self' must be real", of=complex64),
         ),
     ),
     Row(
         "uniform_",
         _fills(2.0, 4.0),
-        lambda self, *a: _uniform(self.shape, from_numpy(self.dtype), *a),
-        dtypes=_FLOATS,
+        lambda self, *a: uniform(self.shape, from_numpy(self.dtype), *a),
+        dtypes=FLOATS,
         refuses_expanded=True,
         errors=(
             Fails(
@@ -467,8 +286,8 @@ ROWS = [
                 errors.ArgumentError,
                 "uniform_: 'self' must not hold one memory",
             ),
-            _refused("uniform_", 2.0, 1.0, message="'from' must not be above to"),
-            _refused("uniform_", message=f"'self' {_INTEGER}", of=int64),
+            refused("uniform_", 2.0, 1.0, message="'from' must not be above to"),
+            refused("uniform_", message=f"'self' {INTEGER}", of=int64),
         ),
     ),
 ]

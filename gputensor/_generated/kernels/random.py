@@ -2,7 +2,6 @@
 """What is registered for the operators of native/random.py, and their derivatives."""
 
 from ...autograd.formulas import zeros_like
-from ...autograd.formulas.pointwise import native_dropout_input_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
@@ -13,37 +12,7 @@ from .. import operators as _operators
 
 
 def install() -> None:
-    impl(_operators.rand, "CompositeExplicitAutograd", native.rand, selects, passes)
-    impl(
-        _operators.rand_generator, "CompositeExplicitAutograd", native.rand_generator, selects,
-        passes,
-    )
-    impl(_operators.rand_out, "CompositeExplicitAutograd", native.rand_out, counts, refuses_out)
-    impl(
-        _operators.rand_generator_out, "CompositeExplicitAutograd", native.rand_generator_out,
-        counts, refuses_out,
-    )
-    impl(_operators.rand_like, "CompositeExplicitAutograd", native.rand_like, passes)
-    impl(
-        _operators.rand_like_generator, "CompositeExplicitAutograd", native.rand_like_generator,
-        passes,
-    )
     impl(_operators.uniform_, "CPU, CUDA, Meta", native.uniform_, counts, UniformBackward0)
-    impl(_operators.randn, "CompositeExplicitAutograd", native.randn, selects, passes)
-    impl(
-        _operators.randn_generator, "CompositeExplicitAutograd", native.randn_generator, selects,
-        passes,
-    )
-    impl(_operators.randn_out, "CompositeExplicitAutograd", native.randn_out, counts, refuses_out)
-    impl(
-        _operators.randn_generator_out, "CompositeExplicitAutograd", native.randn_generator_out,
-        counts, refuses_out,
-    )
-    impl(_operators.randn_like, "CompositeExplicitAutograd", native.randn_like, passes)
-    impl(
-        _operators.randn_like_generator, "CompositeExplicitAutograd", native.randn_like_generator,
-        passes,
-    )
     impl(_operators.normal_, "CPU, CUDA, Meta", native.normal_, counts, NormalBackward0)
     impl(
         _operators.normal_Tensor_float, "CompositeExplicitAutograd", native.normal_tensors,
@@ -96,66 +65,6 @@ def install() -> None:
         _operators.random_, "CPU, CUDA, Meta", native.random_, counts, RandomBackward2,
         loop="integers",
     )
-    impl(_operators.randint, "CompositeExplicitAutograd", native.randint, selects, passes)
-    impl(
-        _operators.randint_generator, "CompositeExplicitAutograd", native.randint_generator,
-        selects, passes,
-    )
-    impl(
-        _operators.randint_out, "CompositeExplicitAutograd", native.randint_out, counts,
-        refuses_out,
-    )
-    impl(
-        _operators.randint_generator_out, "CompositeExplicitAutograd", native.randint_generator_out,
-        counts, refuses_out,
-    )
-    impl(_operators.randint_low, "CompositeExplicitAutograd", native.randint_low, selects, passes)
-    impl(
-        _operators.randint_low_generator, "CompositeExplicitAutograd", native.randint_low_generator,
-        selects, passes,
-    )
-    impl(
-        _operators.randint_low_out, "CompositeExplicitAutograd", native.randint_low_out, counts,
-        refuses_out,
-    )
-    impl(
-        _operators.randint_low_generator_out, "CompositeExplicitAutograd",
-        native.randint_low_generator_out, counts, refuses_out,
-    )
-    impl(_operators.randint_like, "CompositeExplicitAutograd", native.randint_like, passes)
-    impl(
-        _operators.randint_like_generator, "CompositeExplicitAutograd",
-        native.randint_like_generator, passes,
-    )
-    impl(
-        _operators.randint_like_Tensor, "CompositeExplicitAutograd", native.randint_like_Tensor,
-        passes,
-    )
-    impl(
-        _operators.randint_like_Tensor_generator, "CompositeExplicitAutograd",
-        native.randint_like_Tensor_generator, passes,
-    )
-    impl(
-        _operators.randint_like_low_dtype, "CompositeExplicitAutograd",
-        native.randint_like_low_dtype, passes,
-    )
-    impl(
-        _operators.randint_like_low_generator_dtype, "CompositeExplicitAutograd",
-        native.randint_like_low_generator_dtype, passes,
-    )
-    impl(_operators.randperm, "CompositeExplicitAutograd", native.randperm, selects, passes)
-    impl(
-        _operators.randperm_generator, "CompositeExplicitAutograd", native.randperm_generator,
-        selects, passes,
-    )
-    impl(
-        _operators.randperm_out, "CompositeExplicitAutograd", native.randperm_out, counts,
-        refuses_out,
-    )
-    impl(
-        _operators.randperm_generator_out, "CompositeExplicitAutograd",
-        native.randperm_generator_out, counts, refuses_out,
-    )
     impl(_operators.multinomial, "CompositeExplicitAutograd", native.multinomial, passes)
     impl(
         _operators.multinomial_out, "CompositeExplicitAutograd", _forms.out(_operators.multinomial),
@@ -178,27 +87,6 @@ def install() -> None:
     impl(
         _operators.bernoulli__float, "CPU, CUDA, Meta", native.bernoulli__float, counts,
         BernoulliBackward2,
-    )
-    impl(
-        _operators.native_dropout, "CompositeExplicitAutograd", native.native_dropout,
-        NativeDropoutBackward0,
-    )
-    impl(
-        _operators.native_dropout_backward, "CompositeExplicitAutograd",
-        native.native_dropout_backward, NativeDropoutBackwardBackward0,
-    )
-    impl(_operators.dropout, "CompositeImplicitAutograd", native.dropout)
-    impl(_operators.dropout_, "CompositeImplicitAutograd", native.dropout_)
-    impl(_operators.feature_dropout, "CompositeImplicitAutograd", native.feature_dropout)
-    impl(_operators.feature_dropout_, "CompositeImplicitAutograd", native.feature_dropout_)
-    impl(_operators.alpha_dropout, "CompositeImplicitAutograd", native.alpha_dropout)
-    impl(_operators.alpha_dropout_, "CompositeImplicitAutograd", native.alpha_dropout_)
-    impl(
-        _operators.feature_alpha_dropout, "CompositeImplicitAutograd", native.feature_alpha_dropout,
-    )
-    impl(
-        _operators.feature_alpha_dropout_, "CompositeImplicitAutograd",
-        native.feature_alpha_dropout_,
     )
 
 
@@ -330,38 +218,3 @@ class BernoulliBackward1(_Node):
 class BernoulliBackward2(UniformBackward0):
     """Of bernoulli_.float."""
     __slots__ = ()
-
-
-class NativeDropoutBackward0(_Node):
-    """Of native_dropout."""
-    __slots__ = ("saved_result1", "saved_p", "saved_train")
-    saved = ("saved_result1",)
-    others = (("saved_result1", 1),)
-
-    def keep(node, input, p, train):
-        node.saved_p = p
-        node.saved_train = train
-
-    def backward(node, grad):
-        result1 = node.saved_result1.unpack(node)
-        return (native_dropout_input_backward(grad, result1, node.saved_p, node.saved_train),)
-
-    def release(node):
-        node.saved_result1 = _FREED
-
-
-class NativeDropoutBackwardBackward0(_Node):
-    """Of native_dropout_backward."""
-    __slots__ = ("saved_mask", "saved_scale")
-    saved = ("saved_mask",)
-    inputs = ("grad_output",)
-
-    def keep(node, grad_output, mask, scale):
-        node.saved_mask = _save(mask)
-        node.saved_scale = scale
-
-    def backward(node, grad):
-        return (grad * (node.saved_mask.unpack(node) * node.saved_scale),)
-
-    def release(node):
-        node.saved_mask = _FREED

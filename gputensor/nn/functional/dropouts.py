@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-from ..._generated import calls
+from ..._generated import calls, functions
 from ...core import errors
 from ...core.arguments import flag
 from ...tensor.tensor import Tensor
@@ -12,21 +11,6 @@ from ...tensor.tensor import Tensor
 __all__ = [
     "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
 ]  # fmt: skip
-
-
-# By name: what gives a new tensor, and what writes to its input.
-_FORMS: dict[str, tuple[Any, Any]] = {
-    "dropout": (lambda *a: calls.dropout(*a), lambda *a: calls.dropout_(*a)),
-    "alpha_dropout": (lambda *a: calls.alpha_dropout(*a), lambda *a: calls.alpha_dropout_(*a)),
-    "feature_dropout": (
-        lambda *a: calls.feature_dropout(*a),
-        lambda *a: calls.feature_dropout_(*a),
-    ),
-    "feature_alpha_dropout": (
-        lambda *a: calls.feature_alpha_dropout(*a),
-        lambda *a: calls.feature_alpha_dropout_(*a),
-    ),
-}
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -72,7 +56,7 @@ def feature_alpha_dropout(
 def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     if not isinstance(input, Tensor):
         raise errors.not_a_tensor(op, "input", "a Tensor", input)
-    drop = _FORMS[op][flag(op, "inplace", inplace)]
+    drop = getattr(functions, f"{op}_" if flag(op, "inplace", inplace) else op)
     made: Tensor = drop(input, p, flag(op, "training", training))
     return made
 

@@ -1,0 +1,183 @@
+"""New tensors of random numbers: rand, randn, randint, randperm, and those like another tensor.
+
+What fills them are the in-place operators of native/random.py, which a device may bring its own of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors
+from ..core.device import CPU
+from ..core.dtype import int64
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..structured import arguments, generator as generators, missing
+from ..structured.forms import given
+from ..tensor.tensor import Tensor
+from .random import WHOLE, bounds, check_floating, check_real, resized
+
+Fill = Callable[[Tensor, Any], Tensor]
+
+
+# --- uniform and normal numbers -------------------------------------------------------------------
+
+
+def _uniform(made: Tensor, generator: Any) -> Tensor:
+    return missing.write(operators.uniform_, made, 0.0, 1.0, generator)
+
+
+def _normal(made: Tensor, generator: Any) -> Tensor:
+    return missing.write(operators.normal_, made, 0.0, 1.0, generator)
+
+
+def _of_size(op: str, fill: Fill) -> Callable[..., Tensor]:
+    def kernel(
+        key_set: int, size: Any, generator: Any, dtype: Any = None, layout: Any = None,
+        device: Any = None, pin_memory: Any = None,
+    ) -> Tensor:  # fmt: skip
+        sizes = arguments.sizes(op, size)
+        made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
+        check_floating(op, made._geometry.dtype, "dtype")
+        return fill(made, generator)
+
+    return kernel
+
+
+def _out(op: str, fill: Fill) -> Callable[..., Tensor]:
+    def kernel(key_set: int, size: Any, generator: Any, out: Tensor) -> Tensor:
+        check_floating(op, out._geometry.dtype, "out")
+        return fill(resized(op, out, size), generator)
+
+    return kernel
+
+
+def _like(op: str, fill: Fill) -> Callable[..., Tensor]:
+    def kernel(
+        key_set: int, self: Tensor, generator: Any, dtype: Any = None, layout: Any = None,
+        device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+        check_floating(op, made._geometry.dtype, "dtype")
+        return fill(made, generator)
+
+    return kernel
+
+
+rand_generator = _of_size("rand", _uniform)
+rand = given(rand_generator, generator=None)
+rand_generator_out = _out("rand", _uniform)
+rand_out = given(rand_generator_out, generator=None)
+rand_like_generator = _like("rand_like", _uniform)
+rand_like = given(rand_like_generator, generator=None)
+
+randn_generator = _of_size("randn", _normal)
+randn = given(randn_generator, generator=None)
+randn_generator_out = _out("randn", _normal)
+randn_out = given(randn_generator_out, generator=None)
+randn_like_generator = _like("randn_like", _normal)
+randn_like = given(randn_like_generator, generator=None)
+
+
+# --- integers -------------------------------------------------------------------------------------
+
+
+def randint_low_generator(
+    key_set: int, low: Any, high: Any, size: Any, generator: Any, dtype: Any = int64,
+    layout: Any = None, device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    sizes = arguments.sizes("randint", size)
+    dtype = int64 if dtype is None else dtype
+    made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
+    return _drawn("randint", made, low, high, generator)
+
+
+def randint_low_generator_out(
+    key_set: int, low: Any, high: Any, size: Any, generator: Any, out: Tensor
+) -> Tensor:
+    return _drawn("randint", resized("randint", out, size), low, high, generator)
+
+
+def randint_like_low_generator_dtype(
+    key_set: int, self: Tensor, low: Any, high: Any, generator: Any, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    return _drawn("randint_like", made, low, high, generator)
+
+
+def randint_like_Tensor_generator(
+    key_set: int, self: Tensor, high: Tensor, generator: Any, *options: Any
+) -> Tensor:
+    if high._geometry.ndim or high._device is not CPU:
+        raise errors.must("randint_like", "high", "be on the CPU and have no dimensions", high)
+    limit = int(high.item())
+    return randint_like_low_generator_dtype(key_set, self, 0, limit, generator, *options)
+
+
+def _drawn(op: str, made: Tensor, low: Any, high: Any, generator: Any) -> Tensor:
+    low, high = arguments.integer(op, "low", low), arguments.integer(op, "high", high)
+    if low >= high:
+        raise errors.must(op, "low", "be below high", (low, high))
+    return missing.write(operators.random__from, made, low, high, generator)
+
+
+randint = given(randint_low_generator, low=0, generator=None)
+randint_generator = given(randint_low_generator, low=0)
+randint_low = given(randint_low_generator, generator=None)
+randint_out = given(randint_low_generator_out, low=0, generator=None)
+randint_generator_out = given(randint_low_generator_out, low=0)
+randint_low_out = given(randint_low_generator_out, generator=None)
+randint_like = given(randint_like_low_generator_dtype, low=0, generator=None)
+randint_like_generator = given(randint_like_low_generator_dtype, low=0)
+randint_like_low_dtype = given(randint_like_low_generator_dtype, generator=None)
+randint_like_Tensor = given(randint_like_Tensor_generator, generator=None)
+
+
+# --- permutations ---------------------------------------------------------------------------------
+
+
+def randperm_generator(
+    key_set: int, n: Any, generator: Any, dtype: Any = int64, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    sizes = (_count(n),)
+    dtype = int64 if dtype is None else dtype
+    made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
+    return _permuted(made, generator)
+
+
+def randperm_generator_out(key_set: int, n: Any, generator: Any, out: Tensor) -> Tensor:
+    return _permuted(resized("randperm", out, (_count(n),)), generator)
+
+
+randperm = given(randperm_generator, generator=None)
+randperm_out = given(randperm_generator_out, generator=None)
+
+
+def _count(n: Any) -> int:
+    number = arguments.integer("randperm", "n", n)
+    if number < 0:
+        raise errors.must("randperm", "n", "not be negative", n)
+    return number
+
+
+def _permuted(out: Tensor, generator: Any) -> Tensor:
+    """The order in which 64-bit numbers of the device's stream, drawn on the host, are sorted."""
+    of, n = out._geometry.dtype, out._geometry.numel
+    check_real("randperm", of)
+    largest = bounds(of)[1]
+    if n > min(WHOLE.get(of.short, largest), largest) + 1:
+        raise errors.must("randperm", "n", f"not be above what {of.name} counts to", n)
+    if generator is not None:
+        generators.check("randperm", generator, out._device.type)
+    if n == 0 or out._device.type == "meta":
+        return out
+    seed, block = (generator or generators.default_generator(out._device)).take(n)
+    keys = calls.empty_memory_format((n,), int64, None, CPU, None, None)
+    array = keys._get_array()
+    run(stub.cpu("random").integers, array, seed, block, 0, 1 << 64)
+    array[:] = array.view("u8").argsort(kind="stable")
+    return missing.write(operators.copy_, out, keys, False)
