@@ -17,19 +17,19 @@ unary: abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctan
 atanh bitwise_not ceil conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fix floor frac
 isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not neg negative positive
 rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh
-trunc pool: adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d max_pool1d max_pool1d_with_indices
-max_pool2d max_pool3d binary: add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or
-bitwise_right_shift bitwise_xor copysign div divide float_power floor_divide fmax fmin fmod gcd
-heaviside hypot lcm ldexp logaddexp logaddexp2 maximum minimum mul multiply nextafter pow remainder
-rsub sub subtract true_divide batched: addbmm baddbmm bmm ternary: addcdiv addcmul clamp clamp_max
-clamp_min clip lerp nan_to_num matmul: addmm matmul mm products: addmv addr dot ger inner kron mv
-outer vdot view: adjoint alias alias_copy atleast_1d atleast_2d atleast_3d broadcast_to detach
-detach_copy expand_copy flatten lift_fresh moveaxis movedim permute permute_copy ravel reshape
-squeeze squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy unflatten unsqueeze
-unsqueeze_copy view_copy sampling: affine_grid_generator grid_sampler grid_sampler_2d
-grid_sampler_3d reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum comparison:
-allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and logical_or
-logical_xor lt ne not_equal dropout: alpha_dropout alpha_dropout_ dropout dropout_
+trunc pool: adaptive_avg_pool1d avg_pool1d max_pool: adaptive_max_pool1d max_pool1d
+max_pool1d_with_indices max_pool2d max_pool3d binary: add arctan2 atan2 bitwise_and
+bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign div divide float_power
+floor_divide fmax fmin fmod gcd heaviside hypot lcm ldexp logaddexp logaddexp2 maximum minimum mul
+multiply nextafter pow remainder rsub sub subtract true_divide batched: addbmm baddbmm bmm ternary:
+addcdiv addcmul clamp clamp_max clamp_min clip lerp nan_to_num matmul: addmm matmul mm products:
+addmv addr dot ger inner kron mv outer vdot view: adjoint alias alias_copy atleast_1d atleast_2d
+atleast_3d broadcast_to detach detach_copy expand_copy flatten lift_fresh moveaxis movedim permute
+permute_copy ravel reshape squeeze squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy
+unflatten unsqueeze unsqueeze_copy view_copy sampling: affine_grid_generator grid_sampler
+grid_sampler_2d grid_sampler_3d reduce: all amax amin any count_nonzero logsumexp mean nansum prod
+sum comparison: allclose eq equal ge greater greater_equal gt isclose le less less_equal logical_and
+logical_or logical_xor lt ne not_equal dropout: alpha_dropout alpha_dropout_ dropout dropout_
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout
 argreduce: aminmax argmax argmin max min range: arange eye linspace logspace sort: argsort msort
 sort topk nonzero: argwhere nonzero_static slicing: as_strided as_strided_ as_strided_copy
@@ -129,32 +129,31 @@ replication_pad1d_backward replication_pad2d replication_pad2d_backward replicat
 replication_pad3d_backward sort: sort sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor
 searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
 fill__Scalar zero_ binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor
-bitwise_xor_Tensor div_Tensor div_Tensor_mode div__Tensor floor_divide maximum minimum mul_Tensor
-mul__Tensor pow_Scalar remainder_Scalar remainder_Tensor sub_Tensor threshold_backward activation:
-_prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward
-hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh
-hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid
-log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu selu
-selu_ sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink
-softshrink_backward tanh_backward threshold threshold_ unary: _conj_physical abs ceil cos exp floor
-log log1p neg reciprocal relu relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma
-special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor
-isclose le_Tensor logical_and logical_or logical_xor lt_Tensor ne_Tensor where: where_self ternary:
-clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
-index_Tensor index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate
-index_add index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_reduce_two
-scatter_src scatter_value slice_scatter unfold_backward embedding: _embedding_bag
-_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
-embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
-masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all all_dim amax amin any any_dim logsumexp mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: bmm products: chain_matmul chain_matmul_out
-dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv:
-convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
-_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
-adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
-adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
-avg_pool3d avg_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
+bitwise_xor_Tensor div_Tensor div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor
+pow_Scalar remainder_Scalar remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel
+celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid
+hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_
+hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward
+log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward
+silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward
+threshold threshold_ unary: _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu
+relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e
+special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_and
+logical_or logical_xor lt_Tensor ne_Tensor where: where_self ternary: clamp_max clamp_min
+lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take
+scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put
+index_put_ put_ scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter
+unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
+nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
+masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any
+any_dim logsumexp mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched:
+bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear
+einsum tensordot tensordot_out conv: convolution convolution_backward pool: _adaptive_avg_pool2d
+_adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d
+adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
+avg_pool3d_backward max_pool: adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
+adaptive_max_pool3d adaptive_max_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
 max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward upsample:
 _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec
 _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec
@@ -421,9 +420,9 @@ _trilinear.out bilinear einsum tensordot tensordot.out conv: conv1d conv1d.paddi
 conv2d.padding conv3d conv3d.padding conv_transpose1d conv_transpose2d.input conv_transpose3d.input
 convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
 _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
-adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
-adaptive_max_pool3d adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward
-avg_pool3d avg_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
+adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward
+max_pool: adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
 max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
 upsample: _upsample_bicubic2d_aa _upsample_bicubic2d_aa.out _upsample_bicubic2d_aa.vec
 _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa _upsample_bilinear2d_aa.out

@@ -13,23 +13,13 @@ from .._generated import calls
 from ..core import errors, memory_format as formats
 from ..core.dtype import BOOL
 from ..structured import arguments
+from ..structured.arguments import per_dim
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
-
-
-def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> Sizes:
-    """A number for each dimension; one stands for all."""
-    found = arguments.ints(op, arg, value)
-    found = found * count if len(found) == 1 else found
-    if len(found) != count:
-        raise errors.must(op, arg, f"be one int or {count}", value)
-    if any(x < least for x in found):
-        raise errors.must(op, arg, f"be at least {least} everywhere", value)
-    return found
 
 
 def convolution(

@@ -13,37 +13,18 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..structured import arguments
+from ..structured.windows import check_planes
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
-from .norm import cast, check_floating, wide
+from .max_pool import check_indices, planes, scattered
+from .norm import cast, check_floating
 
 Sizes = tuple[int, ...]
 
 
-def _planes(x: Tensor, count: int) -> Tensor:
-    """With one dimension in place of the last ones."""
-    sizes = x._geometry.sizes
-    before = sizes[: len(sizes) - count]
-    return calls.reshape(x, (*before, prod(sizes[len(before) :])))
-
-
 def _check_planes(op: str, x: Tensor, count: int) -> None:
     check_floating(op, self=x)
-    if x._geometry.ndim not in (count + 1, count + 2):
-        rule = f"have {count + 1} dimensions, or {count + 2} with samples"
-        raise errors.wrong_shape(op, "self", rule, x)
-    if 0 in x._geometry.sizes[x._geometry.ndim - count - 1 :]:
-        raise errors.wrong_shape(op, "self", "have no size 0 but of the samples", x)
-
-
-def _check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
-    if indices._geometry.dtype is not dtypes.int64:
-        raise errors.wrong_dtype(op, "indices", "be int64", indices)
-    if indices._geometry.sizes != like._geometry.sizes:
-        rule = f"have the sizes {list(like._geometry.sizes)} of {arg}"
-        raise errors.wrong_shape(op, "indices", rule, indices)
-    if indices._device is not like._device:
-        raise errors.mixed_devices(op, like, arg, indices, "indices")
+    check_planes(op, x, count)
 
 
 # --- unpooling ------------------------------------------------------------------------------------
@@ -51,7 +32,7 @@ def _check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
 
 def _unpooled(op: str, count: int, self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
     _check_planes(op, self, count)
-    _check_indices(op, indices, self, "self")
+    check_indices(op, indices, self, "self")
     out = arguments.sizes(op, output_size, "output_size")
     if len(out) != count:
         raise errors.must(op, "output_size", f"have {count} entries", out)
@@ -60,7 +41,7 @@ def _unpooled(op: str, count: int, self: Tensor, indices: Tensor, output_size: A
     zeros = calls.new_zeros(self, (*before, prod(out)))
     made = zeros
     if 0 not in (*given, *out):
-        made = calls.scatter_src(zeros, -1, _planes(indices, count), _planes(self, count))
+        made = calls.scatter_src(zeros, -1, planes(indices, count), planes(self, count))
     made = calls.reshape(made, (*before, *out))
     is_kept = count == 2 and len(given) == 4
     form = suggest_memory_format(self) if is_kept else formats.contiguous_format
@@ -147,7 +128,7 @@ def _pooled(
         ones = [1] * (count - 1 - d)
         first = first * n + calls.reshape(_begins(sample, n, k, m), (*before, *[1] * d, m, *ones))
     flat = calls.reshape(first, (*before, prod(out)))
-    x = _planes(self, count)
+    x = planes(self, count)
     values = calls.new_full(self, flat._geometry.sizes, float("-inf"))
     indices = flat
     for tap in product(*map(range, kernel)):
@@ -164,22 +145,17 @@ def _pooled(
     return calls.reshape(values, (*before, *out)), calls.reshape(indices, (*before, *out))
 
 
-def _scattered(
-    count: int, grad_output: Tensor, self: Tensor, output_size: Any, indices: Tensor
-) -> Tensor:
+def _backward(
+    count: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
+    indices: Tensor,
+) -> Tensor:  # fmt: skip
     op = f"fractional_max_pool{count}d_backward"
     _check_planes(op, self, count)
-    _check_indices(op, indices, grad_output, "grad_output")
     given = self._geometry.sizes
     wanted = (*given[: len(given) - count], *arguments.sizes(op, output_size, "output_size"))
     if grad_output._geometry.sizes != wanted:
         raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
-    zeros = calls.new_zeros(_planes(wide(self), count), _planes(self, count)._geometry.sizes)
-    made = zeros
-    if 0 not in wanted:
-        grads = _planes(wide(grad_output), count)
-        made = calls.scatter_add(zeros, -1, _planes(indices, count), grads)
-    return calls.reshape(cast(made, self._geometry.dtype), given)
+    return scattered(op, count, grad_output, self, indices, keeps=False)
 
 
 def fractional_max_pool2d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
@@ -190,15 +166,9 @@ def fractional_max_pool3d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
     return _pooled(3, *args)
 
 
-def fractional_max_pool2d_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
-    indices: Tensor,
-) -> Tensor:  # fmt: skip
-    return _scattered(2, grad_output, self, output_size, indices)
+def fractional_max_pool2d_backward(key_set: int, *args: Any) -> Tensor:
+    return _backward(2, *args)
 
 
-def fractional_max_pool3d_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
-    indices: Tensor,
-) -> Tensor:  # fmt: skip
-    return _scattered(3, grad_output, self, output_size, indices)
+def fractional_max_pool3d_backward(key_set: int, *args: Any) -> Tensor:
+    return _backward(3, *args)

@@ -40,6 +40,17 @@ def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
     return found
 
 
+def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[int, ...]:
+    """A number for each dimension; one stands for all."""
+    found = ints(op, arg, value)
+    found = found * count if len(found) == 1 else found
+    if len(found) != count:
+        raise errors.must(op, arg, f"be one int or {count}", value)
+    if any(x < least for x in found):
+        raise errors.must(op, arg, f"be at least {least} everywhere", value)
+    return found
+
+
 def integer(op: str, arg: str, value: Any) -> int:
     """One int of 64 bits, as kernels take it; bools are not taken for one."""
     number = _integer(op, arg, value)

@@ -1,4 +1,4 @@
-"""Rows of pooling."""
+"""Rows of means of windows."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 import numpy as np
 
 from gputensor.core import errors
-from gputensor.core.dtype import bfloat16, bool_, float16, float32, float64, int64
+from gputensor.core.dtype import bfloat16, bool_, float16, float32, float64
 
 from . import Fails, Row, S, T
 
 FLOATS = (float16, bfloat16, float32, float64)
-_KIND: Any = {
+KIND: Any = {
     "ulp": {float16: 1, bfloat16: 1, float32: 4, float64: 4}, "device_ulp": 4, "dtypes": FLOATS,
     "why": "sums of at most some dozens of terms that are exact, and one division for each",
     "zeros_equal": True,
 }  # fmt: skip
 
 
-def _full(value: Any, count: int) -> tuple[int, ...]:
+def full(value: Any, count: int) -> tuple[int, ...]:
     found = (value,) if isinstance(value, int) else tuple(value)
     return found * count if len(found) == 1 else found
 
 
-def _windows(x, count, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+def windows(x, count, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     """(cell, indices of its elements that are not padding, along each dimension)."""
-    k, p, d = (_full(v, count) for v in (kernel, padding, dilation))
-    s = _full(stride, count) if stride != () else k
+    k, p, d = (full(v, count) for v in (kernel, padding, dilation))
+    s = full(stride, count) if stride != () else k
     out = []
     for n, a, b, c, e in zip(x.shape[-count:], k, s, p, d):
         made = (n + 2 * c - e * (a - 1) - 1 + (b - 1 if ceil_mode else 0)) // b + 1
@@ -42,7 +42,7 @@ def _windows(x, count, kernel, stride=(), padding=0, dilation=1, ceil_mode=False
 
 def _avg(count: int) -> Any:
     def avg(x, kernel, stride=(), padding=0, ceil_mode=False, include=True, override=None):
-        out, cells, rules = _windows(x, count, kernel, stride, padding, 1, ceil_mode)
+        out, cells, rules = windows(x, count, kernel, stride, padding, 1, ceil_mode)
         made = np.zeros((*x.shape[: x.ndim - count], *out))
         for cell, inside in cells:
             total = x.astype(np.float64)[(..., *np.ix_(*inside))].sum(tuple(range(-count, 0)))
@@ -58,28 +58,8 @@ def _avg(count: int) -> Any:
     return avg  # fmt: skip
 
 
-def _best(x: np.ndarray, inside: list[list[int]], count: int) -> tuple[np.ndarray, np.ndarray]:
-    part = x[(..., *np.ix_(*inside))]
-    flat = part.reshape(*part.shape[: part.ndim - count], -1)
-    places = np.arange(np.prod(x.shape[-count:])).reshape(x.shape[-count:])[np.ix_(*inside)]
-    at = flat.astype(np.float64).argmax(-1)
-    return np.take_along_axis(flat, at[..., None], -1)[..., 0], places.reshape(-1)[at]
-
-
-def _max(count: int) -> Any:
-    def max(x, *args):
-        out, cells, _ = _windows(x, count, *args)
-        values = np.zeros((*x.shape[: x.ndim - count], *out), x.dtype)
-        indices = np.zeros(values.shape, np.int64)
-        for cell, inside in cells:
-            values[(..., *cell)], indices[(..., *cell)] = _best(x, inside, count)
-        return [values, indices]
-
-    return max
-
-
-def _adaptive(x: np.ndarray, output_size: Any, count: int) -> Any:
-    out = _full(output_size, count)
+def adaptive(x: np.ndarray, output_size: Any, count: int) -> Any:
+    out = full(output_size, count)
     for cell in np.ndindex(*out):
         yield (
             cell,
@@ -92,24 +72,13 @@ def _adaptive(x: np.ndarray, output_size: Any, count: int) -> Any:
 
 def _adaptive_avg(count: int) -> Any:
     def avg(x, output_size):
-        made = np.zeros((*x.shape[: x.ndim - count], *_full(output_size, count)))
-        for cell, inside in _adaptive(x, output_size, count):
+        made = np.zeros((*x.shape[: x.ndim - count], *full(output_size, count)))
+        for cell, inside in adaptive(x, output_size, count):
             part = x.astype(np.float64)[(..., *np.ix_(*inside))]
             made[(..., *cell)] = part.mean(tuple(range(-count, 0)))
         return made
 
     return avg
-
-
-def _adaptive_max(count: int) -> Any:
-    def max(x, output_size):
-        values = np.zeros((*x.shape[: x.ndim - count], *_full(output_size, count)), x.dtype)
-        indices = np.zeros(values.shape, np.int64)
-        for cell, inside in _adaptive(x, output_size, count):
-            values[(..., *cell)], indices[(..., *cell)] = _best(x, inside, count)
-        return [values, indices]
-
-    return max
 
 
 def _through(forward: Any, places: int) -> Any:
@@ -126,27 +95,7 @@ def _through(forward: Any, places: int) -> Any:
     return backward
 
 
-def _scattered(grad, x, *rest):
-    indices = rest[-1]
-    made = np.zeros((*grad.shape[:2], int(np.prod(x.shape[2:]))))
-    flat = grad.astype(np.float64).reshape(*grad.shape[:2], -1)
-    for place in np.ndindex(*flat.shape):
-        at = indices.reshape(flat.shape)[place]
-        made[(*place[:2], at)] += flat[place]
-    return made.reshape(x.shape)
-
-
-def _indexed(args: Any, kwargs: Any, of: Any) -> Any:
-    return of, int64
-
-
-_WINDOW = ([2, 2], [2, 2], [0, 0])
-_AT = T(1, 2, 2, 2, values="classes", dtype=int64)
-_AT3 = T(1, 2, 2, 2, 2, values="classes", dtype=int64)
-_MAX: Any = {"dtypes": FLOATS, "result": _indexed}
-
-
-def _avg_errors(op: str) -> tuple[Fails, ...]:
+def pool_errors(op: str) -> tuple[Fails, ...]:
     return (
         Fails(
             S(T(1, 1, 3, 3), 2, 1, 2), errors.ArgumentError, f"{op}: 'padding' must be at most half"
@@ -160,75 +109,39 @@ def _avg_errors(op: str) -> tuple[Fails, ...]:
 
 
 ROWS = [
-    Row("adaptive_avg_pool1d", [S(T(2, 3, 5), 3), S(T(3, 4), [2])], _adaptive_avg(1), **_KIND),
+    Row("adaptive_avg_pool1d", [S(T(2, 3, 5), 3), S(T(3, 4), [2])], _adaptive_avg(1), **KIND),
     Row(
         "adaptive_avg_pool2d",
-        [S(T(1, 2, 5, 4), [3, 2]), S(T(1, 2, 4, 4), [1, 1])], _adaptive_avg(2), **_KIND,
+        [S(T(1, 2, 5, 4), [3, 2]), S(T(1, 2, 4, 4), [1, 1])], _adaptive_avg(2), **KIND,
     ),
-    Row("_adaptive_avg_pool2d", [S(T(1, 2, 5, 4), [3, 2])], _adaptive_avg(2), **_KIND),
+    Row("_adaptive_avg_pool2d", [S(T(1, 2, 5, 4), [3, 2])], _adaptive_avg(2), **KIND),
     Row(
         "_adaptive_avg_pool2d_backward", [S(T(1, 2, 2, 2), T(1, 2, 3, 4))],
-        lambda g, x: _through(_adaptive_avg(2), 2)(g, x, [2, 2]), **_KIND,
+        lambda g, x: _through(_adaptive_avg(2), 2)(g, x, [2, 2]), **KIND,
     ),
-    Row("adaptive_avg_pool3d", [S(T(1, 1, 3, 3, 2), [2, 2, 1])], _adaptive_avg(3), **_KIND),
-    Row("_adaptive_avg_pool3d", [S(T(1, 1, 3, 3, 2), [2, 2, 2])], _adaptive_avg(3), **_KIND),
+    Row("adaptive_avg_pool3d", [S(T(1, 1, 3, 3, 2), [2, 2, 1])], _adaptive_avg(3), **KIND),
+    Row("_adaptive_avg_pool3d", [S(T(1, 1, 3, 3, 2), [2, 2, 2])], _adaptive_avg(3), **KIND),
     Row(
         "_adaptive_avg_pool3d_backward", [S(T(1, 1, 2, 1, 2), T(1, 1, 3, 2, 2))],
-        lambda g, x: _through(_adaptive_avg(3), 3)(g, x, [2, 1, 2]), **_KIND,
+        lambda g, x: _through(_adaptive_avg(3), 3)(g, x, [2, 1, 2]), **KIND,
     ),
-    Row("adaptive_max_pool1d", [S(T(2, 3, 5), 3)], _adaptive_max(1), **_MAX),
-    Row("adaptive_max_pool2d", [S(T(1, 2, 5, 4), [3, 2])], _adaptive_max(2), **_MAX),
-    Row(
-        "adaptive_max_pool2d_backward",
-        [S(T(1, 2, 2, 2), T(1, 2, 3, 4), _AT)], _scattered, **_KIND,
-    ),
-    Row("adaptive_max_pool3d", [S(T(1, 1, 3, 3, 2), [2, 2, 1])], _adaptive_max(3), **_MAX),
-    Row(
-        "adaptive_max_pool3d_backward",
-        [S(T(1, 2, 2, 2, 2), T(1, 2, 3, 2, 2), _AT3)], _scattered, **_KIND,
-    ),
-    Row("avg_pool1d", [S(T(2, 3, 6), 3, 2, 1), S(T(3, 5), 2)], _avg(1), **_KIND),
+    Row("avg_pool1d", [S(T(2, 3, 6), 3, 2, 1), S(T(3, 5), 2)], _avg(1), **KIND),
     Row(
         "avg_pool2d",
         [S(T(1, 2, 5, 4), 2), S(T(1, 2, 5, 5), [3, 2], [2, 1], 1, True),
          S(T(2, 5, 5), 3, 2, 1, True, False),
          S(T(1, 2, 4, 4), 2, 1, 0, False, True, 3)],
-        _avg(2), errors=_avg_errors("avg_pool2d"), **_KIND,
+        _avg(2), errors=pool_errors("avg_pool2d"), **KIND,
     ),
     Row(
         "avg_pool2d_backward",
         [S(T(1, 2, 3, 3), T(1, 2, 4, 4), [3, 3], [2, 2], [1, 1], True, False, None)],
-        _through(_avg(2), 2), **_KIND,
+        _through(_avg(2), 2), **KIND,
     ),
-    Row("avg_pool3d", [S(T(1, 1, 3, 4, 4), 2, 1, 1)], _avg(3), **_KIND),
+    Row("avg_pool3d", [S(T(1, 1, 3, 4, 4), 2, 1, 1)], _avg(3), **KIND),
     Row(
         "avg_pool3d_backward",
         [S(T(1, 1, 2, 1, 1), T(1, 1, 3, 2, 2), [2] * 3, [1] * 3, [0] * 3, False, True, None)],
-        _through(_avg(3), 3), **_KIND,
-    ),
-    Row("max_pool1d", [S(T(2, 3, 6), 3, 2, 1)], lambda *a: _max(1)(*a)[0], dtypes=FLOATS),
-    Row("max_pool1d_with_indices", [S(T(2, 3, 6), 3, 2, 1)], _max(1), **_MAX),
-    Row("max_pool2d", [S(T(1, 2, 5, 4), 2)], lambda *a: _max(2)(*a)[0], dtypes=FLOATS),
-    Row(
-        "max_pool2d_with_indices",
-        [S(T(1, 2, 5, 4), 2), S(T(1, 2, 5, 5), [3, 2], [2, 1], 1, [1, 2], True), S(T(2, 4, 4), 2)],
-        _max(2), errors=_avg_errors("max_pool2d"), **_MAX,
-    ),
-    Row(
-        "max_pool2d_with_indices_backward",
-        [S(T(1, 2, 2, 2), T(1, 2, 4, 4), *_WINDOW, [1, 1], False, _AT)],
-        _scattered, **_KIND,
-    ),
-    Row("max_pool3d", [S(T(1, 1, 3, 4, 4), 2)], lambda *a: _max(3)(*a)[0], dtypes=FLOATS),
-    Row("max_pool3d_with_indices", [S(T(1, 1, 3, 4, 4), 2, 1, 1)], _max(3), **_MAX),
-    Row(
-        "max_pool3d_with_indices_backward",
-        [
-            S(
-                T(1, 1, 2, 2, 2), T(1, 1, 3, 3, 3), [2] * 3, [1] * 3, [0] * 3, [1] * 3, False,
-                T(1, 1, 2, 2, 2, values="classes", dtype=int64),
-            )
-        ],
-        _scattered, **_KIND,
+        _through(_avg(3), 3), **KIND,
     ),
 ]  # fmt: skip

@@ -538,12 +538,6 @@ def call_div_Tensor(self, other):
     key_set = (key_set | include) & keep
     return op_div_Tensor.table[key_set](key_set, self, other)
 
-def call_div_Tensor_mode(self, other, rounding_mode):
-    include, keep = _state.get()
-    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    key_set = (key_set | include) & keep
-    return op_div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
-
 op_div__Tensor = _define(
     "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))

@@ -3,12 +3,9 @@
 
 from ...autograd.formulas import (
     _adaptive_avg_pool2d, _adaptive_avg_pool2d_backward, _adaptive_avg_pool3d,
-    _adaptive_avg_pool3d_backward, adaptive_max_pool2d_backward,
-    adaptive_max_pool3d_backward, avg_pool2d, avg_pool2d_backward, avg_pool3d,
-    avg_pool3d_backward, max_pool2d_with_indices_backward, max_pool3d_with_indices_backward,
-    zeros_like,
+    _adaptive_avg_pool3d_backward, avg_pool2d, avg_pool2d_backward, avg_pool3d,
+    avg_pool3d_backward, zeros_like,
 )
-from ...autograd.formulas.nn import max_pool_double_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
@@ -19,27 +16,27 @@ from .. import operators as _operators
 
 def install() -> None:
     impl(_operators.avg_pool1d, "CompositeImplicitAutograd", native.avg_pool1d)
-    impl(_operators.avg_pool2d, "CompositeExplicitAutograd", native.avg_pool2d, AvgPool2DBackward0)
+    impl(_operators.avg_pool2d, "CPU, CUDA, Meta", native.avg_pool2d, AvgPool2DBackward0)
     impl(
-        _operators.avg_pool2d_backward, "CompositeExplicitAutograd", native.avg_pool2d_backward,
+        _operators.avg_pool2d_backward, "CPU, CUDA, Meta", native.avg_pool2d_backward,
         AvgPool2DBackwardBackward0,
     )
     impl(
-        _operators.avg_pool3d, "CompositeExplicitAutograd", native.avg_pool3d, AvgPool3DBackward0,
+        _operators.avg_pool3d, "CPU, CUDA, Meta", native.avg_pool3d, AvgPool3DBackward0,
         casts(CPU="fp32"),
     )
     impl(
-        _operators.avg_pool3d_backward, "CompositeExplicitAutograd", native.avg_pool3d_backward,
+        _operators.avg_pool3d_backward, "CPU, CUDA, Meta", native.avg_pool3d_backward,
         AvgPool3DBackwardBackward0,
     )
     impl(_operators.adaptive_avg_pool1d, "CompositeImplicitAutograd", native.adaptive_avg_pool1d)
     impl(_operators.adaptive_avg_pool2d, "CompositeImplicitAutograd", native.adaptive_avg_pool2d)
     impl(
-        _operators._adaptive_avg_pool2d, "CompositeExplicitAutograd", native._adaptive_avg_pool2d,
+        _operators._adaptive_avg_pool2d, "CPU, CUDA, Meta", native._adaptive_avg_pool2d,
         AdaptiveAvgPool2DBackward0,
     )
     impl(
-        _operators._adaptive_avg_pool2d_backward, "CompositeExplicitAutograd",
+        _operators._adaptive_avg_pool2d_backward, "CPU, CUDA, Meta",
         native._adaptive_avg_pool2d_backward, AdaptiveAvgPool2DBackwardBackward0,
     )
     impl(
@@ -47,52 +44,12 @@ def install() -> None:
         casts(CPU="fp32"),
     )
     impl(
-        _operators._adaptive_avg_pool3d, "CompositeExplicitAutograd", native._adaptive_avg_pool3d,
+        _operators._adaptive_avg_pool3d, "CPU, CUDA, Meta", native._adaptive_avg_pool3d,
         AdaptiveAvgPool3DBackward0,
     )
     impl(
-        _operators._adaptive_avg_pool3d_backward, "CompositeExplicitAutograd",
+        _operators._adaptive_avg_pool3d_backward, "CPU, CUDA, Meta",
         native._adaptive_avg_pool3d_backward, AdaptiveAvgPool3DBackwardBackward0,
-    )
-    impl(_operators.max_pool1d, "CompositeImplicitAutograd", native.max_pool1d)
-    impl(
-        _operators.max_pool1d_with_indices, "CompositeImplicitAutograd",
-        native.max_pool1d_with_indices,
-    )
-    impl(_operators.max_pool2d, "CompositeImplicitAutograd", native.max_pool2d)
-    impl(
-        _operators.max_pool2d_with_indices, "CompositeExplicitAutograd",
-        native.max_pool2d_with_indices, MaxPool2DWithIndicesBackward0,
-    )
-    impl(
-        _operators.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
-        native.max_pool2d_with_indices_backward, MaxPool2DWithIndicesBackwardBackward0,
-    )
-    impl(_operators.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d, casts(CPU="fp32"))
-    impl(
-        _operators.max_pool3d_with_indices, "CompositeExplicitAutograd",
-        native.max_pool3d_with_indices, MaxPool3DWithIndicesBackward0,
-    )
-    impl(
-        _operators.max_pool3d_with_indices_backward, "CompositeExplicitAutograd",
-        native.max_pool3d_with_indices_backward, MaxPool3DWithIndicesBackwardBackward0,
-    )
-    impl(_operators.adaptive_max_pool1d, "CompositeImplicitAutograd", native.adaptive_max_pool1d)
-    impl(
-        _operators.adaptive_max_pool2d, "CompositeExplicitAutograd", native.adaptive_max_pool2d,
-        AdaptiveMaxPool2DBackward0,
-    )
-    impl(
-        _operators.adaptive_max_pool2d_backward, "CompositeExplicitAutograd",
-        native.adaptive_max_pool2d_backward, AdaptiveMaxPool2DBackwardBackward0,
-    )
-    impl(
-        _operators.adaptive_max_pool3d, "CompositeExplicitAutograd", native.adaptive_max_pool3d,
-        AdaptiveMaxPool3DBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",
-        native.adaptive_max_pool3d_backward, AdaptiveMaxPool3DBackwardBackward0,
     )
 
 
@@ -328,181 +285,3 @@ class AdaptiveAvgPool3DBackwardBackward0(_Node):
 
     def release(node):
         node.saved_self = _FREED
-
-
-class MaxPool2DWithIndicesBackward0(_Node):
-    """Of max_pool2d_with_indices."""
-    __slots__ = (
-        "saved_self", "saved_result1", "saved_kernel_size", "saved_stride", "saved_padding",
-        "saved_dilation", "saved_ceil_mode",
-    )
-    saved = ("saved_self", "saved_result1")
-    others = (("saved_result1", 1),)
-
-    def keep(node, self, kernel_size, stride, padding, dilation, ceil_mode):
-        node.saved_self = _save(self)
-        node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
-        node.saved_stride = tuple(stride) if type(stride) is list else stride
-        node.saved_padding = tuple(padding) if type(padding) is list else padding
-        node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
-        node.saved_ceil_mode = ceil_mode
-
-    def backward(node, grad):
-        kernel_size = node.saved_kernel_size
-        stride = node.saved_stride
-        padding = node.saved_padding
-        dilation = node.saved_dilation
-        ceil_mode = node.saved_ceil_mode
-        self = node.saved_self.unpack(node)
-        result1 = node.saved_result1.unpack(node)
-        return (max_pool2d_with_indices_backward(
-            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1,
-        ),)
-
-    def release(node):
-        node.saved_self = node.saved_result1 = _FREED
-
-
-class MaxPool2DWithIndicesBackwardBackward0(_Node):
-    """Of max_pool2d_with_indices_backward."""
-    __slots__ = ("saved_indices", "saved_self")
-    saved = ("saved_indices", "saved_self")
-    inputs = ("grad_output", "self")
-
-    def keep(
-        node, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices,
-    ):
-        if node.edges[0] is not None:
-            node.saved_indices = _save(indices)
-        if node.edges[1] is not None:
-            node.saved_self = _save(self)
-
-    def backward(node, grad):
-        to_grad_output, to_self = node.edges
-        grad_grad_output = grad_self = None
-        if to_grad_output is not None:
-            grad_grad_output = max_pool_double_backward(grad, node.saved_indices.unpack(node), 2)
-        if to_self is not None:
-            grad_self = zeros_like(node.saved_self.unpack(node))
-        return grad_grad_output, grad_self
-
-    def release(node):
-        node.saved_indices = node.saved_self = _FREED
-
-
-class MaxPool3DWithIndicesBackward0(_Node):
-    """Of max_pool3d_with_indices."""
-    __slots__ = (
-        "saved_self", "saved_result1", "saved_kernel_size", "saved_stride", "saved_padding",
-        "saved_dilation", "saved_ceil_mode",
-    )
-    saved = ("saved_self", "saved_result1")
-    others = (("saved_result1", 1),)
-
-    def keep(node, self, kernel_size, stride, padding, dilation, ceil_mode):
-        node.saved_self = _save(self)
-        node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
-        node.saved_stride = tuple(stride) if type(stride) is list else stride
-        node.saved_padding = tuple(padding) if type(padding) is list else padding
-        node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
-        node.saved_ceil_mode = ceil_mode
-
-    def backward(node, grad):
-        kernel_size = node.saved_kernel_size
-        stride = node.saved_stride
-        padding = node.saved_padding
-        dilation = node.saved_dilation
-        ceil_mode = node.saved_ceil_mode
-        self = node.saved_self.unpack(node)
-        result1 = node.saved_result1.unpack(node)
-        return (max_pool3d_with_indices_backward(
-            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1,
-        ),)
-
-    def release(node):
-        node.saved_self = node.saved_result1 = _FREED
-
-
-class MaxPool3DWithIndicesBackwardBackward0(_Node):
-    """Of max_pool3d_with_indices_backward."""
-    __slots__ = ("saved_indices", "saved_self")
-    saved = ("saved_indices", "saved_self")
-    inputs = ("grad_output", "self")
-
-    def keep(
-        node, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices,
-    ):
-        if node.edges[0] is not None:
-            node.saved_indices = _save(indices)
-        if node.edges[1] is not None:
-            node.saved_self = _save(self)
-
-    def backward(node, grad):
-        to_grad_output, to_self = node.edges
-        grad_grad_output = grad_self = None
-        if to_grad_output is not None:
-            grad_grad_output = max_pool_double_backward(grad, node.saved_indices.unpack(node), 3)
-        if to_self is not None:
-            grad_self = zeros_like(node.saved_self.unpack(node))
-        return grad_grad_output, grad_self
-
-    def release(node):
-        node.saved_indices = node.saved_self = _FREED
-
-
-class AdaptiveMaxPool2DBackward0(_Node):
-    """Of adaptive_max_pool2d."""
-    __slots__ = ("saved_self", "saved_result1")
-    saved = ("saved_self", "saved_result1")
-    others = (("saved_result1", 1),)
-
-    def keep(node, self, output_size):
-        node.saved_self = _save(self)
-
-    def backward(node, grad):
-        self = node.saved_self.unpack(node)
-        result1 = node.saved_result1.unpack(node)
-        return (adaptive_max_pool2d_backward(grad, self, result1),)
-
-    def release(node):
-        node.saved_self = node.saved_result1 = _FREED
-
-
-class AdaptiveMaxPool2DBackwardBackward0(MaxPool2DWithIndicesBackwardBackward0):
-    """Of adaptive_max_pool2d_backward."""
-    __slots__ = ()
-
-    def keep(node, grad_output, self, indices):
-        if node.edges[0] is not None:
-            node.saved_indices = _save(indices)
-        if node.edges[1] is not None:
-            node.saved_self = _save(self)
-
-
-class AdaptiveMaxPool3DBackward0(_Node):
-    """Of adaptive_max_pool3d."""
-    __slots__ = ("saved_self", "saved_result1")
-    saved = ("saved_self", "saved_result1")
-    others = (("saved_result1", 1),)
-
-    def keep(node, self, output_size):
-        node.saved_self = _save(self)
-
-    def backward(node, grad):
-        self = node.saved_self.unpack(node)
-        result1 = node.saved_result1.unpack(node)
-        return (adaptive_max_pool3d_backward(grad, self, result1),)
-
-    def release(node):
-        node.saved_self = node.saved_result1 = _FREED
-
-
-class AdaptiveMaxPool3DBackwardBackward0(MaxPool3DWithIndicesBackwardBackward0):
-    """Of adaptive_max_pool3d_backward."""
-    __slots__ = ()
-
-    def keep(node, grad_output, self, indices):
-        if node.edges[0] is not None:
-            node.saved_indices = _save(indices)
-        if node.edges[1] is not None:
-            node.saved_self = _save(self)
