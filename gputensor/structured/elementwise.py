@@ -9,6 +9,7 @@ its functors say what they take (kernels/cuda/include/computed.cuh). See native/
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_, itemgetter
 from typing import Any
 
 from .._generated.loops import LOOPS
@@ -58,17 +59,17 @@ def _checked(operator: Operator, common: dtype, name: str, value: Any) -> Any:
 
 def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
     taken = _Taker(operator, prepare)
-    made = compute(operator, rule, taken.params)
-    return lambda key_set, *args: made(taken.inputs(args), args)
+    inputs, params = taken.inputs, taken.params
+    made = compute(operator, rule, taken.prepared)
+    return lambda key_set, *args: made(inputs(args), params(args))
 
 
-def compute(operator: Operator, rule: Rule, params: Any = lambda entry, args: ()) -> Any:
-    """made(inputs, args) -> a new tensor; params(entry, args) gives what stands beside inputs."""
+def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
+    """made(inputs, params) -> a new tensor; prepared(entry, params) gives what loops take."""
 
-    def made(inputs: tuple[Any, ...], args: tuple[Any, ...] = ()) -> Tensor:
+    def made(inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
         entry = pointwise.find_entry(operator, rule, rule.loop, None, inputs)
-        beside = params(entry, args)
-        _check_numbers(operator, entry, inputs)
+        beside = _beside(operator, entry, inputs, params, prepared)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -90,48 +91,68 @@ def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
 
 def _writing(operator: Operator, rule: Rule, prepare: Prepare, at: int) -> Kernel:
     taken = _Taker(operator, prepare)
-    write = compute_into(operator, rule, taken.params)
-    return lambda key_set, *args: write(args[at], taken.inputs(args), args)
+    inputs, params = taken.inputs, taken.params
+    write = compute_into(operator, rule, taken.prepared)
+    return lambda key_set, *args: write(args[at], inputs(args), params(args))
 
 
-def compute_into(operator: Operator, rule: Rule, params: Any = lambda entry, args: ()) -> Any:
-    """write(out, inputs, args) -> out, as `compute`."""
+def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
+    """write(out, inputs, params) -> out, as `compute`."""
     write = pointwise.write(operator, rule)
 
-    def checked_write(out: Tensor, inputs: tuple[Any, ...], args: tuple[Any, ...] = ()) -> Tensor:
+    def checked_write(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
         entry = pointwise.find_entry(operator, rule, rule.loop, out, inputs)
-        beside = params(entry, args)
-        _check_numbers(operator, entry, inputs)
-        return write(out, inputs, beside)
+        return write(out, inputs, _beside(operator, entry, inputs, params, prepared))
 
     return checked_write
 
 
-def _check_numbers(operator: Operator, entry: Any, inputs: tuple[Any, ...]) -> None:
-    """A number among the inputs must fit the dtype that it meets them in."""
+_KEPT = pointwise.NUMBERS | {type(None), str}
+
+
+def _beside(
+    operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
+) -> tuple[Any, ...]:
+    """What loops take beside the inputs, all numbers checked; that of the entry's last call where
+    the numbers are the very same, as a program's calls repeat theirs."""
+    if not params and not entry.has_numbers:
+        return ()
+    last, beside = entry.last_beside
+    given = params
     if entry.has_numbers:
-        for name, x in zip(entry.plan.config.arg_names, inputs):
-            if type(x) in pointwise.NUMBERS:
-                number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
+        given = (*params, *[x for x in inputs if type(x) in pointwise.NUMBERS])
+    if len(last) == len(given) and all(map(is_, last, given)):
+        return beside  # type: ignore[no-any-return]
+    beside = prepared(entry, params)
+    for name, x in zip(entry.plan.config.arg_names, inputs):
+        if type(x) in pointwise.NUMBERS:  # it must fit the dtype that it meets the others in
+            number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
+    if all([type(x) in _KEPT for x in given]):
+        entry.last_beside = (given, beside)
+    return beside  # type: ignore[no-any-return]
 
 
 class _Taker:
     """Which arguments of a call are inputs, and which are params."""
 
-    __slots__ = ("operator", "prepare", "places", "named")
+    __slots__ = ("operator", "prepare", "inputs", "params", "names")
 
     def __init__(self, operator: Operator, prepare: Prepare) -> None:
         self.operator, self.prepare = operator, prepare
-        self.places, self.named = _places(operator)
+        places, named = _places(operator)
+        self.inputs, self.params = _picker(places), _picker(tuple([place for place, _ in named]))
+        self.names = tuple([name for _, name in named])
 
-    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([args[place] for place in self.places])
+    def prepared(self, entry: Any, params: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = dict(zip(self.names, params))
+        return self.prepare(self.operator, entry.plan.common_dtype, given) if given else ()
 
-    def params(self, entry: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not self.named:
-            return ()
-        given = {name: args[place] for place, name in self.named}
-        return self.prepare(self.operator, entry.plan.common_dtype, given)
+
+def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """What takes the arguments at these places out of all."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return (lambda args: (args[places[0]],)) if places else lambda args: ()
 
 
 def _places(operator: Operator) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:

@@ -103,15 +103,19 @@ class CpuEntry:
     """A plan and the loop bound to it.
 
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
+    last_beside: see structured/elementwise.py.
     """
 
-    __slots__ = ("plan", "loop", "geometry", "numpy_allocates", "block", "has_numbers")
+    __slots__ = (
+        "plan", "loop", "geometry", "numpy_allocates", "block", "has_numbers", "last_beside",
+    )  # fmt: skip
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.plan = plan
         self.geometry = plan.outputs[0].geometry
         kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
         self.has_numbers = any([kind in NUMBERS for kind in kinds])
+        self.last_beside: Any = ((), ())
         result = self.geometry.dtype
         bound = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, result)
         self.loop = of_many(bound, kinds, result, plan.numel)
@@ -139,9 +143,12 @@ class CpuEntry:
         """What the loop gives where it may allocate, and is told so by an `out` of None."""
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
         try:
-            return from_array(run(self.loop, *arrays, *params, None), self.geometry)
-        except OverflowError as error:
-            raise self.refused(error, inputs) from None
+            array = enter(self.loop, *arrays, *params, None)
+        except (RuntimeError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                raise self.refused(error, inputs) from None
+            array = again(error, self.loop, *arrays, *params, None)
+        return from_array(array, self.geometry)
 
     def refused(self, error: OverflowError, inputs: tuple[Any, ...]) -> Exception:
         op = self.plan.op.removesuffix("_")
@@ -195,7 +202,7 @@ def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
 class DeviceEntry:
     """A plan and the launch bound to it, for every device but the CPU."""
 
-    __slots__ = ("plan", "launch", "geometry", "has_numbers")
+    __slots__ = ("plan", "launch", "geometry", "has_numbers", "last_beside")
     numpy_allocates = False
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
@@ -203,6 +210,7 @@ class DeviceEntry:
         self.geometry = plan.outputs[0].geometry
         self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
         self.has_numbers = any([type(x) in NUMBERS for x in inputs])
+        self.last_beside: Any = ((), ())
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Launch over the inputs into `out`; returns before the device has run it."""
@@ -227,9 +235,12 @@ def find_entry(
     operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> Any:
     """The entry of these operands from the operator's table, made when it is not there yet."""
-    key = (
-        loop, None if out is None else _key(out), *[True if x is out else _key(x) for x in inputs],
-    )  # fmt: skip
+    if out is None:
+        kinds = [type(x) if type(x) in NUMBERS else x._geometry if x._device is CPU else _key(x)
+                 for x in inputs]  # fmt: skip
+        key: tuple[Any, ...] = (loop, None, *kinds)
+    else:
+        key = (loop, _key(out), *[True if x is out else _key(x) for x in inputs])
     entry = operator.table.plans.get(key)
     if entry is None:
         entry = make_entry(operator, rule, loop, out, inputs, key)

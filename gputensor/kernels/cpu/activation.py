@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
-from .select import where
+from .select import signed, where, zeroed
 
 _ROOT = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -51,7 +51,7 @@ def _gelu_tanh_backward(grad: Any, x: Any) -> Any:
 
 
 def _silu(x: Any) -> Any:
-    below = np.negative(x, np.empty_like(x))
+    below = np.negative(x)
     np.exp(below, below)
     np.add(below, 1, below)
     return np.divide(x, below, below)
@@ -60,7 +60,54 @@ def _silu(x: Any) -> Any:
 def _leaky_relu(x: Any, slope: Any) -> Any:
     less = x * slope
     # of infinity times 0 the larger would be NaN
-    return np.maximum(x, less, out=less) if 0 < slope <= 1 and x.ndim else where(x > 0, x, less)
+    return np.maximum(x, less, out=less) if 0 < slope <= 1 else where(x > 0, x, less, less)
+
+
+def _clipped(x: Any, low: Any, high: Any) -> Any:
+    made = np.maximum(x, low)
+    return np.minimum(made, high, out=made)
+
+
+def _six(x: Any) -> Any:
+    """From 0 to 6 where x goes from -3 to 3."""
+    made = np.add(x, 3)
+    np.maximum(made, 0, out=made)
+    return np.minimum(made, 6, out=made)
+
+
+def _hardsigmoid(x: Any) -> Any:
+    made = _six(x)
+    return np.divide(made, 6, made)
+
+
+def _hardswish(x: Any) -> Any:
+    made = _six(x)
+    np.multiply(x, made, made)
+    return np.divide(made, 6, made)
+
+
+def _gelu(x: Any) -> Any:
+    from scipy.special import erf
+
+    made = np.multiply(x, x.dtype.type(_ROOT))
+    erf(made, made)
+    np.add(made, 1, made)
+    np.multiply(made, 0.5, made)
+    return np.multiply(x, made, made)
+
+
+def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    below = np.multiply(x, input_scale) if input_scale != 1 else x
+    below = np.expm1(below)
+    np.multiply(below, alpha * scale, below)
+    return where(x < 0, below, x if scale == 1 else x * scale, below)
+
+
+def _mish(x: Any) -> Any:
+    made = np.exp(x)
+    np.log1p(made, made)
+    np.tanh(made, made)
+    return np.multiply(x, made, made)
 
 
 def _silu_backward(grad: Any, x: Any) -> Any:
@@ -84,13 +131,19 @@ def _elu_backward(
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    nearer = where(x > by, x - by, where(x < -by, x + by, x * 0))
-    return nearer
+    """What is near zero becomes a zero of its own sign."""
+    made = _clipped(x, -by, by)
+    np.subtract(x, made, made)
+    return signed(made, x)
 
 
 def _softplus(x: Any, beta: Any, threshold: Any) -> Any:
-    scaled = x * beta
-    return where(scaled > threshold, x, np.log1p(np.exp(scaled)) / beta)
+    scaled = x if beta == 1 else x * beta
+    made = np.exp(scaled)
+    np.log1p(made, made)
+    if beta != 1:
+        np.divide(made, beta, made)
+    return where(scaled > threshold, x, made, made)
 
 
 def _softplus_backward(grad: Any, x: Any, beta: Any, threshold: Any) -> Any:
@@ -100,7 +153,8 @@ def _softplus_backward(grad: Any, x: Any, beta: Any, threshold: Any) -> Any:
 
 
 def _hardswish_backward(grad: Any, x: Any) -> Any:
-    return where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
+    made = grad * (x / 3 + 0.5)
+    return zeroed(x <= -3, where(x < 3, made, grad, made))
 
 
 def _log_sigmoid_backward(grad: Any, x: Any, buffer: Any) -> Any:
@@ -110,31 +164,29 @@ def _log_sigmoid_backward(grad: Any, x: Any, buffer: Any) -> Any:
 
 
 def _shrunk_backward(grad: Any, x: Any, by: Any) -> Any:
-    return where((x >= -by) & (x <= by), 0, grad)
+    return zeroed(np.abs(x) <= by, grad)
 
 
 LOOPS: dict[str, Callable[..., Any]] = {
     "_prelu_kernel": lambda x, weight: where(x > 0, x, weight * x),
-    "elu": lambda x, alpha, scale, input_scale: where(
-        x < 0, np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale), x * scale
-    ),
+    "elu": _elu,
     "elu_backward": _elu_backward,
-    "gelu": lambda x: x * _normal_share(x),
+    "gelu": _gelu,
     "gelu_backward": _gelu_backward,
     "gelu_tanh": lambda x: 0.5 * x * (1 + _gelu_inner(x)),
     "gelu_tanh_backward": _gelu_tanh_backward,
-    "hardshrink": lambda x, by: where((x >= -by) & (x <= by), 0, x),
+    "hardshrink": lambda x, by: zeroed(np.abs(x) <= by, x),
     "hardshrink_backward": _shrunk_backward,
-    "hardsigmoid": lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "hardsigmoid": _hardsigmoid,
     "hardsigmoid_backward": lambda grad, x: where((x > -3) & (x < 3), grad / 6, 0),
-    "hardswish": lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "hardswish": _hardswish,
     "hardswish_backward": _hardswish_backward,
-    "hardtanh": lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    "hardtanh_backward": lambda grad, x, low, high: where((x <= low) | (x >= high), 0, grad),
+    "hardtanh": _clipped,
+    "hardtanh_backward": lambda grad, x, low, high: zeroed((x <= low) | (x >= high), grad),
     "leaky_relu": _leaky_relu,
     "leaky_relu_backward": lambda grad, x, slope, _: where(x > 0, grad, grad * slope),
     "log_sigmoid_backward": _log_sigmoid_backward,
-    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "mish": _mish,
     "mish_backward": _mish_backward,
     "sigmoid_backward": lambda grad, y: grad * np.conjugate((1 - y) * y),
     "silu": _silu,

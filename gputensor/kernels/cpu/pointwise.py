@@ -142,20 +142,33 @@ def computed(
     """The loop `(*inputs, *params, out)` of a function over arrays, for families that are not hot.
 
     The function gets all inputs in the common dtype, f16 and bf16 in f32, and numbers and params as
-    scalars of that dtype; it gives a new array, which is rounded once. `out` is always given, None
-    where NumPy may allocate.
+    scalars of that dtype; it gives a new array, which is rounded once. What has no dimensions comes
+    with one, so that a ufunc's result is an array. `out` is always given, None where NumPy may
+    allocate.
     """
-    n_inputs, compute = len(inputs), (float32 if common in _HALF else common).np
-    to = common.np
+    compute, to = (float32 if common in _HALF else common).np, common.np
+    enters = [
+        _kept_number(compute) if isinstance(given, type)
+        else None if given is common and to is compute
+        else partial(entered_in, common=to, compute=compute)
+        for given in inputs
+    ]  # fmt: skip
+    takes_arrays = enters == [None] * len(inputs)
+    is_direct = isinstance(function, np.ufunc) and out is common and to is compute
 
     def loop(*values: Any) -> Any:
         *given, out = values
-        entered = [
-            entered_in(x, to, compute) if k < n_inputs else _param(x, compute)
-            for k, x in enumerate(given)
-        ]
-        made = np.asarray(function(*entered))
-        if made.dtype != to:
+        while len(enters) < len(given):
+            enters.append(_kept_number(compute))
+        if not takes_arrays or len(given) > len(inputs):
+            given = [x if e is None else e(x) for e, x in zip(enters, given)]
+        if is_direct:
+            return function(*given, out=out)
+        if out is not None and not out.ndim:
+            given = [x.reshape(1) if type(x) is np.ndarray else x for x in given]
+            out = out.reshape(1)
+        made = function(*given)
+        if made.dtype is not to and made.dtype != to:
             made = made.astype(to)
         if out is None:
             return made
@@ -165,15 +178,24 @@ def computed(
     return loop
 
 
-def entered_in(x: Any, common: np.dtype, compute: np.dtype) -> Any:
+def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
+    """What makes scalars of numbers; the last one is kept, as calls repeat their numbers."""
+    last: tuple[Any, Any] = (None, None)
+
+    def enter(x: Any) -> Any:
+        nonlocal last
+        number, made = last
+        if x is not number:
+            made = cast.number(x, compute) if isinstance(x, (bool, int, float, complex)) else x
+            last = (x, made)
+        return made
+
+    return enter
+
+
+def entered_in(x: np.ndarray, common: np.dtype, compute: np.dtype) -> np.ndarray:
     """An input as what is computed in; an array of another dtype is rounded to the common one."""
-    if not isinstance(x, np.ndarray):
-        return cast.number(x, compute)
     entered = cast.convert(x, common)
     if entered.dtype == float16.np and compute == float32.np:
         return cast.widened(entered)
     return cast.convert(entered, compute)
-
-
-def _param(x: Any, compute: np.dtype) -> Any:
-    return cast.number(x, compute) if isinstance(x, (bool, int, float, complex)) else x

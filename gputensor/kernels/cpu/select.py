@@ -36,6 +36,23 @@ def where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
     return out
 
 
+def zeroed(condition: Any, x: np.ndarray) -> Any:
+    """Zeros where the condition, an array of bool, holds, and `x` elsewhere."""
+    lane = _LANES.get(x.itemsize)
+    if condition.size < _FROM or lane is None:
+        return np.where(condition, x.dtype.type(0), x)
+    kept = np.subtract(condition.view(np.int8), 1).astype(lane, copy=False)
+    into = kept if kept.shape == x.shape else None
+    return np.bitwise_and(kept, x.view(lane), into).view(x.dtype)
+
+
+def signed(made: np.ndarray, x: np.ndarray) -> Any:
+    """`made`, whose elements have the signs of `x` but for zeros, with the signs of those too."""
+    lane = _LANES[x.itemsize]
+    bits = np.bitwise_and(x.view(lane), np.iinfo(lane).min)
+    return np.bitwise_or(bits, made.view(lane), bits).view(x.dtype)
+
+
 def _bits(x: Any, to: np.dtype, lane: np.dtype) -> np.ndarray:
     return np.asarray(x).astype(to, copy=False).view(lane)
 

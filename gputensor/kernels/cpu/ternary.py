@@ -23,22 +23,42 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
     """From the nearer end, so that both are reached exactly."""
-    length = end - start
-    near = np.abs(weight) < 0.5
-    if np.ndim(near):
-        return where(near, start + weight * length, end - length * (1 - weight))
-    return start + weight * length if near else end - length * (1 - weight)
+    length, near = end - start, np.abs(weight) < 0.5
+    if not np.ndim(near):
+        return start + weight * length if near else end - length * (1 - weight)
+    share = weight - (~near).astype(weight.dtype)  # of what is nearer the end, below 0
+    return where(near, start, end) + share * length
 
 
 def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
     """Of complex numbers each part; the scalars are real."""
+    if np.isfinite(x).all():
+        return x.copy("K")
     return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
 
 
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    made = np.maximum(x, low)
+    return np.minimum(made, high, out=made) if not np.ndim(high) else np.minimum(made, high)
+
+
+def _is_one(value: Any) -> bool:
+    """True of what a product may leave out; of complex numbers it makes NaN of infinities."""
+    return bool(value == 1) and value.dtype.kind != "c"
+
+
+def _addcmul(self: Any, a: Any, b: Any, value: Any) -> Any:
+    return self + (a * b if _is_one(value) else value * a * b)
+
+
+def _addcdiv(self: Any, a: Any, b: Any, value: Any) -> Any:
+    return self + (a / b if _is_one(value) else value * (a / b))
+
+
 LOOPS: dict[str, Callable[..., Any]] = {
-    "addcdiv": lambda self, a, b, value: self + value * (a / b),
-    "addcmul": lambda self, a, b, value: self + value * a * b,
-    "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    "addcdiv": _addcdiv,
+    "addcmul": _addcmul,
+    "clamp": _clamp,
     "clamp_max": np.minimum,
     "clamp_min": np.maximum,
     "lerp": _lerp,
