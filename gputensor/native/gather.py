@@ -187,6 +187,8 @@ def check_along(
 
 
 def as_int64(index: Tensor) -> Tensor:
+    if index._geometry.dtype is int64:
+        return index
     return calls.to_dtype(index, int64, False, False, None)
 
 

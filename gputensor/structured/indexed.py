@@ -79,26 +79,19 @@ class Places:
 
     # --- on the CPU -----------------------------------------------------------------------------
 
-    def array_and_key(self) -> tuple[np.ndarray[Any, Any], tuple[Any, ...]]:
-        """What NumPy indexes, and with what, none negative. Raises: IndexRangeError for one out of
-        range."""
+    def on_host(self) -> tuple[np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]:
+        """The target and its indices as arrays, none negative. Raises: IndexRangeError for one out
+        of range."""
         x = self.target._get_array()
-        arrays = [
-            self._checked(i._get_array(), d, x.shape[d]) for i, d in zip(self.indices, self.led)
-        ]
-        if self.begin is not None:
-            key: list[Any] = [slice(None)] * x.ndim
-            for a, d in zip(arrays, self.led):
-                key[d] = a
-            return x, tuple(key)
-        if x.ndim == 1:
-            return x, (arrays[0],)
-        ones = (1,) * x.ndim
-        grid: list[Any] = [
-            np.arange(n).reshape((*ones[:d], n, *ones[d + 1 :])) for d, n in enumerate(self.sizes)
-        ]
-        grid[self.led[0]] = arrays[0]
-        return x, tuple(grid)
+        pairs = zip(self.indices, self.led)
+        return x, [self._checked(i._get_array(), d, x.shape[d]) for i, d in pairs]
+
+    def key(self, ndim: int, arrays: list[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
+        """What NumPy indexes the target with, where the indices begin somewhere."""
+        key: list[Any] = [slice(None)] * ndim
+        for a, d in zip(arrays, self.led):
+            key[d] = a
+        return tuple(key)
 
     def _checked(self, index: np.ndarray[Any, Any], dim: int, size: int) -> np.ndarray[Any, Any]:
         if not index.size or index.view(np.uint64).max() < size:  # negative ones are large then
@@ -163,8 +156,11 @@ def read(places: Places, made: Tensor) -> Tensor:
     if made._geometry.numel == 0 or made._device.type == "meta":
         return made
     if made._device is CPU:
-        x, key = places.array_and_key()
-        run(stub.cpu("gather").gather, x, key, made._get_array())
+        (x, arrays), out = places.on_host(), made._get_array()
+        if places.begin is None:
+            run(stub.cpu("gather").gather_along, x, places.led[0], arrays[0], out)
+        else:
+            run(stub.cpu("gather").gather, x, places.key(x.ndim, arrays), out)
     else:
         _launch("gather", "gather", places, made, reads=True)
     return made
@@ -176,8 +172,11 @@ def write(loop: str, places: Places, value: Tensor) -> None:
     if 0 in places.sizes or target._device.type == "meta":
         return
     if target._device is CPU:
-        x, key = places.array_and_key()
-        run(getattr(stub.cpu("scatter"), loop), x, key, value._get_array())
+        (x, arrays), given = places.on_host(), value._get_array()
+        if places.begin is None:
+            run(stub.cpu("scatter").along, loop, x, places.led[0], arrays[0], given)
+        else:
+            run(getattr(stub.cpu("scatter"), loop), x, places.key(x.ndim, arrays), given)
     else:
         _launch("scatter", loop, places, value, reads=False)
 

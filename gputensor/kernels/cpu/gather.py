@@ -1,12 +1,15 @@
 """out[i] = x[key][i]: elements that indices name, each read once.                    family: gather
 
 Shapes   key is an index tuple of NumPy, of slices and int64 arrays that are known to be in range
-         and not negative.
+         and not negative. along: the index stands for one dimension of x, and its own places for
+         the others.
 Types    elements are moved as they are.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,62 @@ def gather(x: np.ndarray, key: Key, out: np.ndarray) -> None:
         elements.take(places[part], None, to[part], "wrap")
 
     cpu.share(-(-out.size // _BLOCK), cpu.get_num_threads(), lambda: work)
+
+
+def gather_along(x: np.ndarray, dim: int, index: np.ndarray, out: np.ndarray) -> None:
+    """out[i, j] = x[index[i, j], j], for dim 0."""
+    if not x.flags.c_contiguous or not out.flags.c_contiguous:
+        out[...] = x[grid(index, dim)]
+        return
+    elements, places = x.reshape(-1), flat_along(x, dim, index)
+    in_parts(
+        index.shape, range(index.ndim), lambda at: elements.take(places(at), None, out[at], "wrap")
+    )
+
+
+def grid(index: np.ndarray, dim: int) -> Key:
+    """The index tuple of NumPy whose `dim` is the index, and which is its own place elsewhere."""
+    found = list(np.ogrid[tuple([slice(n) for n in index.shape])])
+    found[dim] = index
+    return tuple(found)
+
+
+def flat_along(x: np.ndarray, dim: int, index: np.ndarray) -> Callable[[Any], np.ndarray]:
+    """Part of the index -> what it names as places in `x.reshape(-1)`, for a row-major x."""
+    steps = [s // x.itemsize for s in x.strides]
+    step, base = steps[dim], None
+    for d, n in enumerate(index.shape):
+        if d != dim and n > 1:
+            own = (np.arange(n) * steps[d]).reshape((n, *(1,) * (index.ndim - 1 - d)))
+            base = own if base is None else base + own
+
+    def places(at: tuple[slice, ...]) -> np.ndarray:
+        found = index[at]
+        if step != 1:
+            found = found * step
+        if base is None:
+            return found
+        kept = zip(at[index.ndim - base.ndim :], base.shape)
+        return found + base[tuple([s if n > 1 else slice(None) for s, n in kept])]
+
+    return places
+
+
+def in_parts(shape: tuple[int, ...], dims: Sequence[int], work: Callable[[Any], object]) -> None:
+    """Call `work` with index tuples of parts that cover a shape, each whole but in one of `dims`,
+    on all threads; of a small shape, or one of 1 in these, with all of it."""
+    size = math.prod(shape)
+    split = next((d for d in dims if shape[d] > 1), None)
+    if size <= _BLOCK or split is None:
+        work((slice(None),) * len(shape))
+        return
+    step = max(1, _BLOCK * shape[split] // size)
+    before, after = (slice(None),) * split, (slice(None),) * (len(shape) - 1 - split)
+
+    def part(number: int) -> None:
+        work((*before, slice(number * step, (number + 1) * step), *after))
+
+    cpu.share(-(-shape[split] // step), cpu.get_num_threads(), lambda: part)
 
 
 def flat_places(x: np.ndarray, key: Key, count: int) -> np.ndarray | None:

@@ -1,7 +1,7 @@
 """x[key] = v, or what is there combined with v, for elements that indices name.     family: scatter
 
 Shapes   key is an index tuple of NumPy, of slices and int64 arrays that are known to be in range
-         and not negative; v broadcasts to x[key].
+         and not negative; v broadcasts to x[key]. along: as in gather.py.
 Types    those of x; the caller widens what is narrower than 32 bits where values are combined.
 Order    that of the indices, the same bits on every run: the last of several values stays.
 """
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .gather import Key, flat_places
+from . import quiet
+from .gather import Key, flat_along, flat_places, grid, in_parts
 
 # Elements of a row from which on a call of a ufunc for it costs less than its elements.
 _LONG = 256
@@ -25,6 +26,36 @@ def scatter(x: np.ndarray, key: Key, value: np.ndarray) -> None:
     else:
         elements, places, values = found
         elements[places] = values
+
+
+_COMBINED = {
+    "scatter_add": np.add, "scatter_multiply": np.multiply, "scatter_amax": np.maximum,
+    "scatter_amin": np.minimum,
+}  # fmt: skip
+
+
+def along(loop: str, x: np.ndarray, dim: int, index: np.ndarray, value: np.ndarray) -> None:
+    """x[index[i, j], j] = value[i, j], for dim 0, or what a loop of these names makes of both."""
+    ufunc = _COMBINED.get(loop)
+    if not x.flags.c_contiguous:
+        key = grid(index, dim)
+        if ufunc is None:
+            x[key] = value
+        else:
+            ufunc.at(x, key, value)
+        return
+    elements, places = x.reshape(-1), flat_along(x, dim, index)
+    values = np.broadcast_to(value, index.shape)
+
+    def part(at: tuple[slice, ...]) -> None:
+        to = places(at).reshape(-1)
+        if ufunc is not None:
+            quiet.run(ufunc.at, elements, to, values[at].reshape(-1))
+        else:
+            elements[to] = values[at].reshape(-1) if value.ndim else value
+
+    # parts that are whole along dim write to elements of their own
+    in_parts(index.shape, [d for d in range(index.ndim) if d != dim], part)
 
 
 def scatter_add(x: np.ndarray, key: Key, value: np.ndarray) -> None:
