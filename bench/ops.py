@@ -73,6 +73,7 @@ SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "tensordot": lambda n: dict.fromkeys(("self", "other"), _square(n)),
     "range": lambda n: {"start": (), "end": ()},
     "nll_loss_forward": lambda n: {"target": (n // _ROW,)},
+    **dict.fromkeys(("cov", "corrcoef"), lambda n: {"self": _square(n)}),
     **dict.fromkeys(
         ("index", "index_select", "index_add", "index_copy", "index_fill", "index_reduce"),
         lambda n: {"index": (min(n, _ROW),), "indices": (max(1, n // _ROW),)},

@@ -16,6 +16,7 @@ import numpy as np
 from ...core import errors
 from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
+from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -37,18 +38,18 @@ def _mse(x: Any, target: Any) -> Any:
 
 def _smooth_l1(x: Any, target: Any, beta: Any) -> Any:
     apart = np.abs(x - target)
-    return np.where(apart < beta, 0.5 * apart * apart / beta, apart - 0.5 * beta)
+    return where(apart < beta, 0.5 * apart * apart / beta, apart - 0.5 * beta)
 
 
 def _smooth_l1_backward(grad: Any, x: Any, target: Any, share: Any, beta: Any) -> Any:
     apart, whole = x - target, share * grad
     inner = whole * apart / beta
-    return np.where(apart <= -beta, -whole, np.where(apart >= beta, whole, inner))
+    return where(apart <= -beta, -whole, where(apart >= beta, whole, inner))
 
 
 def _huber(x: Any, target: Any, delta: Any) -> Any:
     apart = np.abs(x - target)
-    return np.where(apart <= delta, 0.5 * apart * apart, delta * (apart - 0.5 * delta))
+    return where(apart <= delta, 0.5 * apart * apart, delta * (apart - 0.5 * delta))
 
 
 LOOPS: dict[str, Callable[..., Any]] = {

@@ -13,8 +13,9 @@ import numpy as np
 
 from ...runtime import cpu
 from . import quiet
-from .select import where
 
+# Elements from which on the places of new extremes are repeated instead of accumulated.
+_MANY = 1 << 14
 _WIDER = {
     np.dtype(np.float16): np.float32, np.dtype(np.float32): np.float64,
     np.dtype(np.complex64): np.complex128,
@@ -30,12 +31,17 @@ def cumprod(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    first = (slice(None),) * axis + (slice(0, 1),)
+    computed = out.dtype if out.dtype.kind in "iub" else _computed(x.dtype)
+
     def rows(part: Any) -> None:
-        if x.dtype.kind in "iub":
-            ufunc.accumulate(x[part], axis, out.dtype, out[part])
-            return
-        found = ufunc.accumulate(x[part].astype(_computed(x.dtype)), axis)
-        np.copyto(out[part], ufunc(found, start, found), casting="unsafe")
+        into = out[part] if out.dtype == computed else np.empty(out[part].shape, computed)
+        np.copyto(into, x[part], casting="unsafe")
+        head = into[first]
+        ufunc(head, start, head)
+        ufunc.accumulate(into, axis, None, into)
+        if into.dtype != out.dtype:
+            np.copyto(out[part], into, casting="unsafe")
 
     cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
 
@@ -87,9 +93,28 @@ def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.
     places = np.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
 
     def rows(part: Any) -> None:
-        found = ufunc.accumulate(x[part], axis)
-        values[part] = found
-        is_new = (x[part] == found) | (x[part] != x[part])
-        np.maximum.accumulate(where(is_new, places, 0), axis, out=out[part])
+        given, found = x[part], values[part]
+        if found.dtype == given.dtype:
+            ufunc.accumulate(given, axis, None, found)
+        else:
+            wide = ufunc.accumulate(given, axis)
+            found[...] = wide
+            found = wide
+        is_new = given == found
+        if given.dtype.kind == "f":
+            is_new |= given != given
+        if x.size < _MANY:
+            np.maximum.accumulate(np.where(is_new, places, 0), axis, None, out[part])
+        else:
+            _last_true(is_new, axis, out[part])
 
     cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
+
+
+def _last_true(is_new: np.ndarray, axis: int, out: np.ndarray) -> None:
+    """Of each place, the last one up to it that is true; the first of a row is."""
+    rows = np.ascontiguousarray(np.moveaxis(is_new, axis, -1))
+    new = np.flatnonzero(rows)
+    found = np.repeat(new, np.diff(new, append=rows.size)).reshape(rows.shape)
+    starts = np.arange(0, rows.size, rows.shape[-1]).reshape((*rows.shape[:-1], 1))
+    np.subtract(found, starts, np.moveaxis(out, axis, -1))
