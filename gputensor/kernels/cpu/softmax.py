@@ -13,54 +13,87 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime import cpu
+from . import cast, quiet
 from .reduce import sum_in_blocks
 
+# Elements from which on rows are shared.
+_MANY = 1 << 16
 _WIDE = {2: np.dtype(np.float32)}
 
 
 def softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
-    wide = _wide(x)
-    powers = _less_max(wide, axis)
-    np.exp(powers, powers)
-    _store(out, np.true_divide(powers, _sum(powers, axis), powers))
+    _of_rows(_softmax, axis, out, x)
 
 
 def log_softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
-    less = _less_max(_wide(x), axis)
-    total = _sum(np.exp(less), axis)
-    np.log(total, total)
-    if less.dtype == out.dtype and out.ndim:
-        np.subtract(less, total, out)
-    else:
-        _store(out, np.subtract(less, total, less))
+    _of_rows(_log_softmax, axis, out, x)
 
 
 def softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
     """output * (grad - sum(grad * output))."""
-    grad, output = _wide(grad), _wide(output)
-    _store(out, output * (grad - _sum(grad * output, axis)))
+    _of_rows(_softmax_backward, axis, out, grad, output)
 
 
 def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
     """grad - exp(output) * sum(grad)."""
-    grad, output = _wide(grad), _wide(output)
+    _of_rows(_log_softmax_backward, axis, out, grad, output)
+
+
+def _of_rows(loop: Any, axis: int, out: np.ndarray, *given: np.ndarray) -> None:
+    """`loop(*wide, axis, out)` of parts that stay in the cache, on all threads."""
+
+    def rows(part: Any) -> None:
+        loop(*[_wide(x[part]) for x in given], axis, out[part])
+
+    if out.size < _MANY:
+        loop(*[_wide(x) for x in given], axis, np.atleast_1d(out))
+    else:
+        cpu.share_rows(out.shape, axis, lambda part: quiet.run(rows, part))
+
+
+def _softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    powers = _less_max(x, axis, out)
+    np.exp(powers, powers)
+    _store(np.true_divide, powers, _sum(powers, axis), out)
+
+
+def _log_softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
+    less = _less_max(x, axis, out)
+    total = _sum(np.exp(less), axis)
+    _store(np.subtract, less, np.log(total, total), out)
+
+
+def _softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
+    made = grad * output
+    total = _sum(made, axis)
+    _store(np.multiply, output, np.subtract(grad, total, made), out)
+
+
+def _log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
     powers = np.exp(output)
-    _store(out, grad - np.multiply(powers, _sum(grad, axis)))
+    np.multiply(powers, _sum(grad, axis), powers)
+    _store(np.subtract, grad, powers, out)
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
     """The operand in the dtype that it is computed in; 0-d ones as rows of one element."""
     compute = _WIDE.get(x.dtype.itemsize, x.dtype)
-    return np.atleast_1d(x.astype(compute, copy=False))
+    return np.atleast_1d(cast.widened(x) if x.dtype == np.float16 else x.astype(compute, copy=False))
 
 
-def _less_max(x: np.ndarray, axis: int) -> Any:
-    return np.subtract(x, np.maximum.reduce(x, axis, keepdims=True))
+def _less_max(x: np.ndarray, axis: int, out: np.ndarray) -> Any:
+    """In `out` if it has the dtype that is computed in."""
+    into = out if out.dtype == x.dtype else None
+    return np.subtract(x, np.maximum.reduce(x, axis, keepdims=True), into)
 
 
 def _sum(x: np.ndarray, axis: int) -> Any:
     return sum_in_blocks(x, (axis,), x.dtype, None, True)
 
 
-def _store(out: np.ndarray, wide: np.ndarray) -> None:
-    np.copyto(out, wide.reshape(out.shape), casting="unsafe")
+def _store(ufunc: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    if a.dtype == out.dtype:
+        ufunc(a, b, out)
+    else:
+        np.copyto(out, ufunc(a, b), casting="unsafe")
