@@ -95,6 +95,7 @@ GIVEN_TO: dict[str, dict[str, Any]] = {
     "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
     "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
     "index_reduce": {"reduce": "amax"},
+    **dict.fromkeys(("batch_norm", "native_batch_norm"), {"training": True}),
 }  # fmt: skip
 # Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last.
 OPEN = {

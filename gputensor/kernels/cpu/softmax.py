@@ -78,8 +78,9 @@ def _log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: 
 
 def _wide(x: np.ndarray) -> np.ndarray:
     """The operand in the dtype that it is computed in; 0-d ones as rows of one element."""
-    compute = _WIDE.get(x.dtype.itemsize, x.dtype)
-    return np.atleast_1d(cast.widened(x) if x.dtype == np.float16 else x.astype(compute, copy=False))
+    if x.dtype == np.float16:
+        return np.atleast_1d(cast.widened(x))
+    return np.atleast_1d(x.astype(_WIDE.get(x.dtype.itemsize, x.dtype), copy=False))
 
 
 def _less_max(x: np.ndarray, axis: int, out: np.ndarray) -> Any:
