@@ -138,12 +138,12 @@ log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu selu selu_
 silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward
 threshold threshold_ unary: _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu
 relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e
-special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_and
-logical_or logical_xor lt_Tensor ne_Tensor where: where_self ternary: clamp_max clamp_min
-lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take
-scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put
-index_put_ put_ scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter
-unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or
+lt_Tensor ne_Tensor where: where_self ternary: clamp_max clamp_min lerp_Tensor gather:
+_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
+scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward
+embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
 embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
 nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
 masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any

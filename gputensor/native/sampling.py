@@ -1,35 +1,46 @@
 """Images at places that a grid names, and grids of affine transforms.
 
 In each dimension a place has taps: elements beside it, their weights, and how these change with
-the place. Results and gradients are sums over all combinations of taps, made of other operators.
-f16 and bf16 are computed in f32 and rounded once. A place that is no number lies outside, and
-where there is no outside at the first element; PyTorch's CPU kernels crash there.
+the place. Results and gradients are sums over all combinations of taps: a result by one function
+over NumPy's arrays, or CuPy's, which gets some places of a sample at a time on the CPU and all of
+them on CUDA; gradients by other operators, and so they have gradients themselves. f16 and bf16 are
+computed in f32 and rounded once. A place that is no number lies outside, and where there is no
+outside at the first element; PyTorch's CPU kernels crash there.
 Source: aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
-from ..structured import arguments
+from ..core.geometry import contiguous_geometry
+from ..kernels.cpu import quiet
+from ..runtime import cpu
+from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 from .norm import cast, check_floating, wide
+
+BY_LIBRARY = True
 
 Sizes = tuple[int, ...]
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
+# Elements of all channels that a thread samples at a time.
+_BLOCK = 1 << 15
 
 
 class Tap(NamedTuple):
-    """is_within: None where all are. by: a weight, and its change; None is one, and none."""
+    """outside: None where none are. by: a weight, and its change; None is one, and none."""
 
-    at: Tensor
-    is_within: Tensor | None
-    by: Tensor | None
+    at: Any
+    outside: Any
+    by: Any
     change: Any
 
 
@@ -39,10 +50,35 @@ class Axis(NamedTuple):
     align: bool
 
 
+# --- what places are computed with: arrays, or tensors --------------------------------------------
+
+
+def _of_arrays(np: Any) -> SimpleNamespace:
+    return SimpleNamespace(
+        floor=np.floor, round=np.rint, remainder=np.remainder, at_most=np.minimum, where=np.where,
+        as_numbers=lambda mask, x: mask.astype(x.dtype), as_places=lambda x: x.astype("i8"),
+    )  # fmt: skip
+
+
+def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
+    like = a if isinstance(a, Tensor) else b
+    a, b = (x if isinstance(x, Tensor) else calls.new_full(like, (), x) for x in (a, b))
+    return calls.where_self(condition, a, b)
+
+
+_OF_TENSORS = SimpleNamespace(
+    floor=lambda x: calls.floor(x), round=lambda x: calls.round(x), where=_where,
+    remainder=lambda x, by: calls.remainder_Scalar(x, by),
+    at_most=lambda x, last: calls.clamp_max(x, last),
+    as_numbers=lambda mask, x: cast(mask, x._geometry.dtype),
+    as_places=lambda x: cast(x, dtypes.int64),
+)  # fmt: skip
+
+
 # --- places in one dimension ----------------------------------------------------------------------
 
 
-def _to_pixels(place: Tensor, axis: Axis) -> tuple[Tensor, float]:
+def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
     """From -1 and 1, the ends, to elements; and the change of these with the place."""
     if axis.align:
         by = (axis.size - 1) / 2
@@ -50,65 +86,64 @@ def _to_pixels(place: Tensor, axis: Axis) -> tuple[Tensor, float]:
     return (place + 1) * (axis.size / 2) - 0.5, axis.size / 2
 
 
-def _inside(x: Tensor, axis: Axis) -> tuple[Tensor, Any]:
+def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
     """Brought among the elements by the padding; and the change of that with the place."""
     change: Any = 1
     if axis.padding == ZEROS:
         return x, change
     if axis.padding == REFLECTION:
-        x, change = _reflected(x, axis)
+        x, change = _reflected(of, x, axis)
     last = axis.size - 1
-    is_inside = calls.logical_and(x > 0, x < last)
-    # not clamp, which hands on a NaN
-    return calls.where_self(is_inside, x, cast(x >= last, x._geometry.dtype) * last), (
-        cast(is_inside, x._geometry.dtype) * change
-    )
+    is_inside = (x > 0) & (x < last)
+    # not clip, which hands on a NaN
+    kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
+    return kept, of.as_numbers(is_inside, x) * change
 
 
-def _reflected(x: Tensor, axis: Axis) -> tuple[Tensor, Any]:
+def _reflected(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
     first = 0.0 if axis.align else -0.5
     span = float(axis.size - 1 if axis.align else axis.size)
     if not span:
         return x * 0, 0
     from_first = x - first
-    away = calls.abs(from_first)
-    turns = calls.floor(away / span)
+    away = abs(from_first)
+    turns = of.floor(away / span)
     rest = away - turns * span
-    is_back = calls.remainder_Scalar(turns, 2) == 1
-    sign = 1 - 2 * cast(calls.logical_xor(is_back, from_first < 0), x._geometry.dtype)
-    return calls.where_self(is_back, span - rest, rest) + first, sign
+    is_back = of.remainder(turns, 2) == 1
+    sign = 1 - 2 * of.as_numbers(is_back ^ (from_first < 0), x)
+    return of.where(is_back, span - rest, rest) + first, sign
 
 
-def _tap(place: Tensor, axis: Axis, by: Tensor | None, change: Any) -> Tap:
-    is_within = None
+def _tap(of: Any, place: Any, axis: Axis, by: Any, change: Any) -> Tap:
+    outside = None
     if axis.padding == ZEROS:
-        is_within = calls.logical_and(place >= 0, place <= axis.size - 1)
-        place = calls.where_self(is_within, place, calls.zeros_like(place))
-    return Tap(cast(place, dtypes.int64), is_within, by, change)
+        is_within = (place >= 0) & (place <= axis.size - 1)
+        place, outside = of.where(is_within, place, 0), ~is_within
+    return Tap(of.as_places(place), outside, by, change)
 
 
-def _taps(place: Tensor, mode: int, axis: Axis) -> list[Tap]:
+def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
     """change: of the weights with the place as it is given."""
     x, by = _to_pixels(place, axis)
     if mode == BICUBIC:
-        before = calls.floor(x)
+        before = of.floor(x)
         made = []
         for k, (weight, change) in enumerate(_cubic(x - before), -1):
-            element, _ = _inside(before + k, axis)
-            made.append(_tap(calls.floor(element), axis, weight, change * by))
+            element, _ = _inside(of, before + k, axis)
+            made.append(_tap(of, of.floor(element), axis, weight, change * by))
         return made
-    x, change = _inside(x, axis)
+    x, change = _inside(of, x, axis)
     if mode == NEAREST:
-        return [_tap(calls.round(x), axis, None, None)]
-    before, by = calls.floor(x), change * by
+        return [_tap(of, of.round(x), axis, None, None)]
+    before, by = of.floor(x), change * by
     part = x - before
     after = before + 1
     if axis.padding != ZEROS:  # what is on the last element has none behind it
-        after = calls.clamp_max(after, axis.size - 1)
-    return [_tap(before, axis, 1 - part, -by), _tap(after, axis, part, by)]
+        after = of.at_most(after, axis.size - 1)
+    return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
 
 
-def _cubic(t: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _cubic(t: Any) -> list[tuple[Any, Any]]:
     """Weights of the four elements around, and their changes."""
     a = -0.75
     far = [(((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a)
@@ -122,67 +157,92 @@ def _cubic(t: Tensor) -> list[tuple[Tensor, Tensor]]:
 # --- all dimensions -------------------------------------------------------------------------------
 
 
-class _Reach:
-    """The elements that count: `x` of sizes (C, N and places), and combinations of taps."""
+class How(NamedTuple):
+    """sizes: of an image, without samples and channels."""
 
-    def __init__(self, input: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> None:
-        self.sizes = input._geometry.sizes
-        self.out = grid._geometry.sizes[1:-1]
-        inner = self.sizes[2:]
-        count = len(inner)
-        self.batch, self.channels = self.sizes[:2]
-        places = wide(grid)
-        self.taps = [
-            _taps(
-                calls.reshape(calls.select_int(places, -1, count - 1 - d), (self.batch, -1)),
-                mode,
-                Axis(n, padding, align),
-            )
-            for d, n in enumerate(inner)
-        ]
-        step = 1
-        for n in inner:
-            step *= n
-        begins = calls.arange_start_step(
-            0, self.batch * step, step, dtypes.int64, None, input._device, None
-        )
-        self.begins = calls.unsqueeze(begins, 1)
+    sizes: Sizes
+    mode: int
+    padding: int
+    align: bool
 
-    def flat(self, x: Tensor) -> Tensor:
-        """(N, C, ...) as (C, N ...)."""
-        return calls.reshape(calls.transpose_int(x, 0, 1), (self.channels, -1))
 
-    def back(self, x: Tensor, sizes: Sizes, to: Any) -> Tensor:
-        """(C, N ...) as (N, C, sizes)."""
-        if 1 in (self.batch, self.channels):  # strides of such a size would show
-            return cast(calls.reshape(x, (self.batch, self.channels, *sizes)), to)
-        apart = calls.reshape(x, (self.channels, self.batch, *sizes))
-        return calls.contiguous(cast(calls.transpose_int(apart, 0, 1), to))
+class Spot(NamedTuple):
+    """An element for each place, (N, P): flat indices, and the taps of each dimension."""
 
-    def combinations(self) -> Any:
-        """(flat indices, whether they are within, the taps) of each."""
-        for taps in product(*self.taps):
-            at: Any = None
-            within: Tensor | None = None
-            for tap, n in zip(taps, self.sizes[2:]):
-                at = tap.at if at is None else at * n + tap.at
-                if tap.is_within is not None:
-                    within = (
-                        tap.is_within if within is None
-                        else calls.logical_and(within, tap.is_within)
-                    )  # fmt: skip
-            flat = calls.reshape(at + self.begins, (-1,))
-            yield flat, None if within is None else calls.reshape(within, (-1,)), taps
+    at: Any
+    outside: Any
+    taps: tuple[Tap, ...]
 
-    def weighted(self, x: Tensor, within: Tensor | None, taps: Any, changed: int = -1) -> Tensor:
-        """x by the weights, with the change of one of them in its place; 0 without."""
-        for d, tap in enumerate(taps):
+    def weight(self, changed: int = -1) -> Any:
+        """Of all dimensions, with the change of one of them in its place; None is one."""
+        total = None
+        for d, tap in enumerate(self.taps):
             by = tap.change if d == changed else tap.by
             if by is not None:
-                x = x * (calls.reshape(by, (-1,)) if isinstance(by, Tensor) else by)
-        if within is None:
-            return x
-        return calls.where_self(within, x, calls.new_zeros(x, ()))
+                total = by if total is None else total * by
+        return total
+
+
+def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
+    """All combinations of taps of the places (N, P, dimensions)."""
+    count = len(how.sizes)
+    each = [
+        _taps(of, grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))
+        for d, n in enumerate(how.sizes)
+    ]
+    for taps in product(*each):
+        at, outside = taps[0].at, taps[0].outside
+        for tap, n in zip(taps[1:], how.sizes[1:]):
+            at = at * n + tap.at
+            outside = None if outside is None else outside | tap.outside
+        yield Spot(at, outside, taps)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _part(on: Any, x: Any, spot: Spot) -> Any:
+    """(N, C, P) of x (N, C, elements) by the weights, 0 where a place is outside."""
+    if on.is_gpu:
+        found = on.np.take_along_axis(x, spot.at[:, None], 2)
+    else:
+        found = x[0].take(spot.at[0], 1, mode="clip")[None]
+    weight = spot.weight()
+    if weight is not None:
+        found *= weight[:, None]
+    if spot.outside is None:
+        return found
+    if on.is_gpu:
+        return on.np.where(spot.outside[:, None], 0, found)
+    found[..., spot.outside[0].nonzero()[0]] = 0
+    return found
+
+
+def _compute(on: Any, x: Any, grid: Any, how: How) -> Any:
+    np, (samples, channels), places = on.np, x.shape[:2], grid[0, ..., 0].size
+    sizes, of = (samples, channels, *grid.shape[1:-1]), _of_arrays(np)
+    x, grid = x.reshape(samples, channels, -1), grid.reshape(samples, places, -1)
+    made = np.empty((samples, channels, places), x.dtype)
+
+    def sample(n: slice, part: slice) -> None:
+        total = None
+        for spot in _spots(of, grid[n, part], how):
+            found = _part(on, x[n], spot)
+            total = found if total is None else np.add(total, found, out=total)
+        made[n, :, part] = total
+
+    if on.is_gpu:
+        sample(slice(None), slice(None))
+        return made.reshape(sizes)
+    step = max(256, _BLOCK // channels)
+    parts = -(-places // step)
+
+    def block(number: int) -> None:
+        n, k = divmod(number, parts)
+        quiet.run(sample, slice(n, n + 1), slice(k * step, (k + 1) * step))
+
+    cpu.share(samples * parts, cpu.get_num_threads(), lambda: block)
+    return made.reshape(sizes)
 
 
 def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding: int) -> None:
@@ -217,13 +277,11 @@ def _sampled(
     sizes, to = (*input._geometry.sizes[:2], *grid._geometry.sizes[1:-1]), input._geometry.dtype
     if 0 in sizes:
         return calls.new_empty(input, sizes)
-    reach = _Reach(input, grid, interpolation_mode, padding_mode, align_corners)
-    x, total = reach.flat(wide(input)), None
-    for at, within, taps in reach.combinations():
-        part = reach.weighted(calls.index_select(x, 1, at), within, taps)
-        total = part if total is None else total + part
-    assert total is not None
-    return reach.back(total, reach.out, to)
+    how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align_corners)
+    x = wide(input)
+    wanted = (contiguous_geometry(sizes, x._geometry.dtype),)
+    (made,) = library.call(op, _compute, wanted, x, wide(grid), how)
+    return cast(made, to)
 
 
 def _backward(
@@ -237,29 +295,39 @@ def _backward(
         raise errors.wrong_shape(op, "grad_output", f"have sizes {list(sizes)}", grad_output)
     of_input, of_grid = output_mask
     if 0 in sizes:
-        made = [calls.zeros_like(input) if of_input else None]
-        return made[0], calls.zeros_like(grid) if of_grid else None
-    reach = _Reach(input, grid, interpolation_mode, padding_mode, align_corners)
-    grad, x = reach.flat(wide(grad_output)), reach.flat(wide(input))
+        made = calls.zeros_like(input) if of_input else None
+        return made, calls.zeros_like(grid) if of_grid else None
+    how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align_corners)
+    samples, channels = sizes[:2]
+    grad, x = (calls.reshape(wide(t), (samples, channels, -1)) for t in (grad_output, input))
+    places = calls.reshape(wide(grid), (samples, -1, count))
     to_input = calls.zeros_like(x) if of_input else None
     to_places: list[Any] = [None] * count
-    for at, within, taps in reach.combinations():
+    for spot in _spots(_OF_TENSORS, places, how):
+        at, weight = calls.expand(calls.unsqueeze(spot.at, 1), grad._geometry.sizes), spot.weight()
         if to_input is not None:
-            to_input = calls.index_add(to_input, 1, at, reach.weighted(grad, within, taps))
+            part = grad if weight is None else grad * calls.unsqueeze(weight, 1)
+            to_input = calls.scatter_add(to_input, 2, at, _masked(part, spot))
         if of_grid and interpolation_mode != NEAREST:
-            both = calls.sum_dim_IntList(grad * calls.index_select(x, 1, at), (0,), False)
+            both = calls.sum_dim_IntList(_masked(grad * calls.gather(x, 2, at), spot), (1,), False)
             for d in range(count):
-                part = reach.weighted(both, within, taps, d)
+                part = both * spot.weight(d)
                 to_places[d] = part if to_places[d] is None else to_places[d] + part
     made_input = made_grid = None
     if to_input is not None:
-        made_input = reach.back(to_input, reach.sizes[2:], input._geometry.dtype)
+        made_input = calls.reshape(cast(to_input, input._geometry.dtype), input._geometry.sizes)
     if of_grid and interpolation_mode == NEAREST:
         made_grid = calls.new_zeros(grid, grid._geometry.sizes)
     elif of_grid:
         stacked = calls.stack(to_places[::-1], -1)
         made_grid = calls.reshape(cast(stacked, grid._geometry.dtype), grid._geometry.sizes)
     return made_input, made_grid
+
+
+def _masked(x: Tensor, spot: Spot) -> Tensor:
+    if spot.outside is None:
+        return x
+    return _where(calls.unsqueeze(spot.outside, 1), 0, x)
 
 
 def grid_sampler_2d(key_set: int, *args: Any) -> Tensor:

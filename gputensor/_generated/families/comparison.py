@@ -646,11 +646,6 @@ def Tensor_logical_and(self, other):
         return op_logical_and.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "logical_and", locals()); raise
 
-def call_logical_and(self, other):
-    include, keep = _state.get()
-    key_set = (self._keys | other._keys | include) & keep
-    return op_logical_and.table[key_set](key_set, self, other)
-
 op_logical_and_ = _define(
     "aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))
@@ -739,11 +734,6 @@ def Tensor_logical_xor(self, other):
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_xor.table[key_set](key_set, self, other)
     except Exception as error: _refuse(error, "logical_xor", locals()); raise
-
-def call_logical_xor(self, other):
-    include, keep = _state.get()
-    key_set = (self._keys | other._keys | include) & keep
-    return op_logical_xor.table[key_set](key_set, self, other)
 
 op_logical_xor_ = _define(
     "aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",

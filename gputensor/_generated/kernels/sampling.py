@@ -13,7 +13,7 @@ from .. import operators as _operators
 
 def install() -> None:
     impl(
-        _operators.grid_sampler_2d, "CompositeExplicitAutograd", native.grid_sampler_2d,
+        _operators.grid_sampler_2d, "CPU, CUDA, Meta", native.grid_sampler_2d,
         GridSampler2DBackward0, casts(CPU="fp32"),
     )
     impl(
@@ -25,7 +25,7 @@ def install() -> None:
         native.grid_sampler_2d_backward,
     )
     impl(
-        _operators.grid_sampler_3d, "CompositeExplicitAutograd", native.grid_sampler_3d,
+        _operators.grid_sampler_3d, "CPU, CUDA, Meta", native.grid_sampler_3d,
         GridSampler3DBackward0, casts(CPU="fp32"),
     )
     impl(
