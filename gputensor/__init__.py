@@ -21,7 +21,8 @@ from ._generated import index as _index
 from .core.device import device as device
 from .core.device import unknown_type_hooks as _unknown_type_hooks
 from .core.dtype import (
-    bfloat16 as bfloat16, complex64 as complex64, complex128 as complex128, dtype as dtype,
+    bfloat16 as bfloat16, complex32 as complex32, complex64 as complex64,
+    complex128 as complex128, dtype as dtype,
     float16 as float16, float32 as float32, float64 as float64, int8 as int8, int16 as int16,
     int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16, uint32 as uint32,
     uint64 as uint64,
@@ -105,7 +106,7 @@ if _typing.TYPE_CHECKING:
 
 bool, half, float, double = _bool, float16, float32, float64
 short, int, long = int16, int32, int64
-cfloat, cdouble = complex64, complex128
+chalf, cfloat, cdouble = complex32, complex64, complex128
 
 from math import e as e, inf as inf, nan as nan, pi as pi  # noqa: E402
 

@@ -19,7 +19,8 @@ class dtype:
     name: PyTorch's name without the package. itemsize: bytes of one element. code: the number by
     which CUDA kernels know the type at run time (`include/dtypes.cuh` lists the same numbers).
     category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe.
-    np: NumPy's type of the same layout, None for complex32, which takes part in promotion alone.
+    np: NumPy's type of the same layout. It has none for complex32, whose elements are four opaque
+    bytes to it: an ndarray of them only moves, and kernels/cpu/cast.py alone reads them.
     """
 
     __slots__ = (
@@ -32,7 +33,7 @@ class dtype:
     code: int
     itemsize: int
     category: int
-    np: np.dtype | Any
+    np: np.dtype
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
@@ -42,7 +43,7 @@ class dtype:
     ) -> None:
         self.name, self.short, self.code = name, short, code
         self.itemsize, self.category = itemsize, category
-        self.np = None if np_type is None else np.dtype(np_type)
+        self.np = np.dtype(np_type)
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
         self.is_signed = not (category == BOOL or name.startswith("uint"))
@@ -85,13 +86,15 @@ float32 = dtype("float32", "f32", 11, 4, FLOATING, np.float32)
 float64 = dtype("float64", "f64", 12, 8, FLOATING, np.float64)
 complex64 = dtype("complex64", "c64", 13, 8, COMPLEX, np.complex64)
 complex128 = dtype("complex128", "c128", 14, 16, COMPLEX, np.complex128)
-complex32 = dtype("complex32", "c32", 15, 4, COMPLEX, None)
+complex32 = dtype("complex32", "c32", 15, 4, COMPLEX, "V4")
 
-# Every type that tensors can have, in the order of their codes.
+# Every type that loops and kernels are written for, in the order of their codes.
 ALL = (
     bool_, uint8, int8, uint16, int16, uint32, int32, uint64, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
+# Every type that tensors can have; complex32 is computed in complex64.
+STORED = (*ALL, complex32)
 # PyTorch's second names.
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
@@ -104,7 +107,7 @@ _TWIN = {
     complex32: complex32, complex64: complex64, complex128: complex128,
 }  # fmt: skip
 _FROM_NUMPY = {d.np: d for d in ALL}
-_NAMES = {d.name: d for d in (*ALL, complex32)}
+_NAMES = {d.name: d for d in STORED}
 
 
 def _by_name(name: str) -> dtype:
@@ -112,5 +115,6 @@ def _by_name(name: str) -> dtype:
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """The type of NumPy's `np_type` in native byte order, or None where tensors have none."""
+    """The type of NumPy's `np_type` in native byte order, or None where there is none for all of
+    its arrays, as for opaque bytes."""
     return _FROM_NUMPY.get(np_type)

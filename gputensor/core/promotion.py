@@ -12,7 +12,7 @@ from typing import Any
 
 from . import errors
 from .dtype import (
-    ALL, BOOL, COMPLEX, FLOATING, INTEGER, bool_, complex32, dtype, float32, int8, int16, int32,
+    BOOL, COMPLEX, FLOATING, INTEGER, STORED, bool_, dtype, float32, int8, int16, int32,
     int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
@@ -52,8 +52,7 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
 
 
 # _TABLE[a.code][b.code]; None where no promotion is defined.
-_ORDERED = (*ALL, complex32)
-_TABLE = tuple([tuple([_promote(a, b) for b in _ORDERED]) for a in _ORDERED])
+_TABLE = tuple([tuple([_promote(a, b) for b in STORED]) for a in STORED])
 
 # What a wrapped number counts as; float and complex follow the default dtype instead.
 _NUMBER = {bool: bool_, int: int64}

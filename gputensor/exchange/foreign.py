@@ -293,7 +293,7 @@ _torch_dtypes: dict[Any, dtype] = {}
 
 def _of_torch_dtypes(torch: Any) -> dict[Any, dtype]:
     if not _torch_dtypes:
-        known = [d for d in dtypes.ALL if hasattr(torch, d.name)]
+        known = [d for d in dtypes.STORED if hasattr(torch, d.name)]
         _torch_dtypes.update({getattr(torch, d.name): d for d in known})
     return _torch_dtypes
 

@@ -11,7 +11,10 @@ import numpy as np
 
 from .._generated import calls
 from ..core import errors
-from ..core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, dtype, float64, uint64
+from ..core.dtype import (
+    BOOL, COMPLEX, FLOATING, INTEGER, bfloat16, complex32, complex128, dtype, float16, float64,
+    uint64,
+)  # fmt: skip
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import fits, integer_range
 from ..core.promotion import number_dtype, promote_types
@@ -126,7 +129,7 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
         wide, values = element, [bool(v) for v in numbers.flat]
     else:
         # NumPy rounds to the wide types as the copy kernel does; to 16 bits it would round twice.
-        wide, values = (element if element.itemsize > 2 else float64), numbers.flat
+        wide, values = _WIDE.get(element, element), numbers.flat
     try:
         with np.errstate(over="ignore"):
             array = np.array(values, wide.np)
@@ -137,6 +140,7 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     return made if wide is element else calls.to_dtype(made, element)
 
 
+_WIDE = {float16: float64, bfloat16: float64, complex32: complex128}
 _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 
 

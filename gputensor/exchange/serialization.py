@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "gputensor", 1
 _HEADER = "header.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal files
-_DTYPES = {d.name: d for d in dtypes.ALL}
+_DTYPES = {d.name: d for d in dtypes.STORED}
 _LARGEST = 1 << 63
 # What a header may have, so that a small file cannot fill the memory with Python objects.
 _MOST_HEADER_BYTES = 64 << 20

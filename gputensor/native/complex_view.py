@@ -17,6 +17,9 @@ from ..tensor.tensor import Tensor
 from ..structured import missing
 from ..structured.view_kernel import remember
 
+# What the parts of complex numbers may be.
+_PARTS = (dtypes.float16, dtypes.float32, dtypes.float64)
+_BE_PARTS = "be float16, float32 or float64"
 _PAIR = BINARY.replace(arg_names=("real", "imag"))
 
 # --- lazy: elements that are turned when they are read. See Note [Lazy views], lazy_views.py ------
@@ -77,8 +80,8 @@ def view_as_real(key_set: int, self: Tensor) -> Tensor:
 
 def _as_complex_rule(shape: Geometry) -> Geometry:
     got = errors.Got(f"{errors.describe_layout(shape)} with strides {shape.strides}")
-    if shape.dtype not in (dtypes.float32, dtypes.float64):
-        raise errors.wrong_dtype("view_as_complex", "self", "be float32 or float64", got)
+    if shape.dtype not in _PARTS:
+        raise errors.wrong_dtype("view_as_complex", "self", _BE_PARTS, got)
     if not shape.ndim or shape.sizes[-1] != 2 or shape.strides[-1] != 1:
         rule = "have a last dimension of size 2 and stride 1"
         raise errors.must("view_as_complex", "self", rule, got)
@@ -120,8 +123,8 @@ def imag(key_set: int, self: Tensor) -> Tensor:
 
 def _parts(op: str, names: tuple[str, str], first: Tensor, second: Tensor) -> None:
     of = first._geometry.dtype
-    if of not in (dtypes.float32, dtypes.float64):
-        raise errors.wrong_dtype(op, names[0], "be float32 or float64", first)
+    if of not in _PARTS:
+        raise errors.wrong_dtype(op, names[0], _BE_PARTS, first)
     if second._geometry.dtype is not of:
         raise errors.wrong_dtype(op, names[1], f"be {of.short}, as '{names[0]}' is", second)
 

@@ -13,7 +13,7 @@ from numpy import may_share_memory
 
 from .. import runtime
 from .._generated import calls, operators
-from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core import errors, memory_format as formats
 from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
@@ -25,6 +25,7 @@ from ..iterator import overlap
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
+from ..kernels.cpu.cast import readable
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -292,8 +293,8 @@ def _to(
     shape = self._geometry
     if element is None:
         element = shape.dtype
-    elif not isinstance(element, dtype) or element is dtypes.complex32:
-        raise errors.wrong_type("to", "dtype", "be a gputensor dtype that has kernels", element)
+    elif not isinstance(element, dtype):
+        raise errors.wrong_type("to", "dtype", "be a gputensor dtype", element)
     if place is None:
         place = self._device
     elif place is not self._device:
@@ -362,9 +363,10 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
     if self._device is not CPU:
         self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
     try:
-        return self._get_array().item()
+        found = self._get_array().item()
     except ValueError:
         raise errors.must("_local_scalar_dense", "self", "hold one element", self) from None
+    return found if type(found) is not bytes else readable(self._get_array()).item()
 
 
 # --- flip -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.arguments import NUMBERS
 from ..core.dtype import (
-    BOOL, FLOATING, complex64, complex128, dtype, float16, float32, float64,
+    BOOL, FLOATING, complex32, complex64, complex128, dtype, float16, float32, float64,
 )  # fmt: skip
 from ..core.geometry import Geometry, contiguous_geometry
 from ..core.memory_format import contiguous_format
@@ -68,6 +68,8 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[i
         raise errors.mixed_devices(op, self, first, mat2, "mat2")
     if a.dtype is not b.dtype:
         raise errors.wrong_dtype(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2)
+    if a.dtype is complex32:
+        raise errors.not_in_complex32(op, first, self)
     if a.sizes[1] != b.sizes[0]:
         rule = f"have {a.sizes[1]} rows, as {first} has columns"
         raise errors.wrong_shape(op, "mat2", rule, mat2)

@@ -13,7 +13,7 @@ from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import real
 from ..core.device import CPU
-from ..core.dtype import BOOL, COMPLEX, FLOATING, dtype, float32, float64, int64
+from ..core.dtype import BOOL, COMPLEX, FLOATING, complex32, dtype, float32, float64, int64
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import integer_range
 from ..iterator import overlap
@@ -26,6 +26,7 @@ from ..structured import arguments, generator as generators, missing
 from ..structured.forms import given
 from ..structured.resizing import resize_output
 from ..tensor.tensor import Tensor
+from .complex_view import view_as_real
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -35,8 +36,11 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     """Numbers of a distribution into every element, which are counted in row-major order."""
     if generator is not None:
         generators.check(op, generator, out._device.type)
-    shape, place = out._geometry, out._device
     overlap.check_itself(op, out, "self")
+    if out._geometry.dtype is complex32:
+        _fill(op, loop, view_as_real(out._keys, out), generator, first, second)
+        return out
+    shape, place = out._geometry, out._device
     numel = shape.numel * (2 if shape.dtype.category == COMPLEX else 1)
     if numel == 0 or place.type == "meta":
         return out

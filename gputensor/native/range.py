@@ -32,6 +32,10 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
     """Run a loop of family range over `out`, whose sizes are right."""
     if out._geometry.numel == 0 or out._device.type == "meta":
         return out
+    if out._geometry.dtype is dtypes.complex32:
+        sizes, place = out._geometry.sizes, out._device
+        wide = calls.empty_memory_format(sizes, dtypes.complex64, None, place, None, None)
+        return missing.ask(operators.copy_, out, out, _launch(op, loop, wide, scalars), False)
     if out._device is CPU:
         run(getattr(stub.cpu("range"), loop), out._get_array(), *scalars)
         return out

@@ -43,6 +43,8 @@ def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dty
 
 def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     word = LOOPS["reduce"][op]
+    if word != "any" and dtypes.complex32 in (given, wanted):
+        raise errors.not_in_complex32(op, "self", errors.Got("c32"))
     if word in ("sums", "sums_real", "products"):
         RULES[word].check(op, "self", given)
         return _sum_dtypes(op, given, wanted)

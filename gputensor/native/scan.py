@@ -57,6 +57,8 @@ def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
     """self in the dtype that is run in."""
     given = self._geometry.dtype
     RULES[LOOPS["scan"][op]].check(op, "self", given, self)
+    if given is dtypes.complex32 and wanted in (None, given):
+        raise errors.not_in_complex32(op, "self", self)
     if LOOPS["scan"][op] != "running":
         return self
     if wanted is not None and (not isinstance(wanted, dtype) or wanted is dtypes.complex32):

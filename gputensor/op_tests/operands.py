@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtype import ALL, BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from ..core.dtype import BOOL, COMPLEX, FLOATING, INTEGER, STORED, complex32, dtype
+from ..core.geometry import contiguous_geometry
 from ..core.memory_format import contiguous_strides
-from ..exchange.numpy_bridge import from_numpy
+from ..kernels.cpu import cast
+from ..tensor.make import from_array
 
 LAYOUTS = ("contiguous", "transposed", "channels_last", "step 2", "expanded", "offset")
 
@@ -53,7 +55,10 @@ def values(sizes: tuple[int, ...], kind: str, of: dtype, position: int) -> np.nd
     random = np.random.default_rng([position, len(sizes), *sizes])
     count = math.prod(sizes)
     with np.errstate(all="ignore"):
-        made = _KINDS[kind](random, count, of).astype(of.np).reshape(sizes)
+        made = _KINDS[kind](random, count, of)
+        if of is complex32:
+            made = cast.convert(made.astype(np.complex128), of.np)
+        made = made.astype(of.np, copy=False).reshape(sizes)
     made.flags.writeable = False
     return made
 
@@ -191,15 +196,15 @@ def build(operand: T, of: dtype, layout: str, position: int, device: str) -> Bui
     of = operand.dtype or of
     strides, offset = layout_of(operand, layout)
     extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides)) if array.size else 0
-    base = np.ones(offset + extent + 2, of.np)
+    base = cast.number(1, of.np).repeat(offset + extent + 2)
     in_bytes = tuple(s * of.itemsize for s in strides)
     inside = np.lib.stride_tricks.as_strided(base[offset:], array.shape, in_bytes)
     inside[...] = array
-    flat = from_numpy(base)
+    flat = from_array(base, contiguous_geometry(base.shape, of))
     before = base.copy()
     if device != "cpu":
         flat = flat.to(device)
     return Built(flat.as_strided(array.shape, strides, offset), before)
 
 
-assert len(ALL) == 15, "a new dtype needs values here"
+assert len(STORED) == 16, "a new dtype needs values here"

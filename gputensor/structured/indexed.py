@@ -13,7 +13,9 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING, bool_, dtype, float32, int32, int64, uint8
+from ..core.dtype import (
+    FLOATING, bool_, complex32, complex64, dtype, float32, int32, int64, uint8,
+)  # fmt: skip
 from ..core.geometry import Geometry, Sizes
 from ..iterator.broadcast import strides_over
 from ..iterator.coalesce import coalesce
@@ -183,6 +185,8 @@ def write(loop: str, places: Places, value: Tensor) -> None:
 
 def wide_dtype(of: dtype) -> dtype:
     """The dtype in which elements of `of` are combined: 32 bits at least, as atomics have them."""
+    if of is complex32:
+        return complex64
     if of.category >= FLOATING:
         return float32 if of.itemsize < 4 else of
     return int32 if of.itemsize < 4 else of

@@ -31,7 +31,7 @@ from ..iterator import overlap, parallel
 from ..iterator.operands import RESIZE
 from ..iterator.plan import Plan, build
 from ..kernels import stub
-from ..kernels.cpu.pointwise import of_many
+from ..kernels.cpu.pointwise import of_many, through_complex64
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
@@ -117,13 +117,18 @@ class CpuEntry:
         self.has_numbers = any([kind in NUMBERS for kind in kinds])
         self.last_beside: Any = ((), ())
         result = self.geometry.dtype
-        bound = stub.cpu(rule.family).bind(loop, kinds, plan.common_dtype, result)
-        self.loop = of_many(bound, kinds, result, plan.numel)
+        bind = stub.cpu(rule.family).bind
+        takes_out = complex32 in (plan.common_dtype, result, *kinds)
+        if takes_out:
+            self.loop = through_complex64(bind, loop, kinds, plan.common_dtype, result)
+        else:
+            bound = bind(loop, kinds, plan.common_dtype, result)
+            self.loop = of_many(bound, kinds, result, plan.numel)
         self.block = _block(self.loop, plan.numel)
         # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
         self.numpy_allocates = (
             (plan.elementwise_dense or _all_row_major(self.geometry, inputs))
-            and plan.numel > 0 and len(plan.sizes) > 0 and not self.block
+            and plan.numel > 0 and len(plan.sizes) > 0 and not self.block and not takes_out
         )  # fmt: skip
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
@@ -277,10 +282,6 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=rule.out_dtype,
         is_like_input=rule.like_input,
     )  # fmt: skip
-    if plan.common_dtype is complex32:
-        raise errors.wrong_dtype(
-            op, "self", "meet 'other' in a dtype that has kernels", errors.Got("complex32")
-        )
     if rule.check is not None:
         rule.check(op, plan, inputs)
     return plan

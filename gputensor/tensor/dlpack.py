@@ -77,7 +77,7 @@ _CODES = {
         else 2 if d.is_floating_point else 0 if d.is_signed else 1,
         d.itemsize * 8,
     )
-    for d in dtypes.ALL
+    for d in dtypes.STORED
 }  # fmt: skip
 DTYPES = {code: d for d, code in _CODES.items()}
 

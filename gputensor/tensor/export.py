@@ -16,6 +16,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU
+from ..core.dtype import complex32
 from ..dispatch.keys import LAZY
 from .base import materialised
 
@@ -46,6 +47,9 @@ def _check_readable(op: str, tensor: Tensor) -> None:
         raise errors.wrong_type(op, "self", "be on the CPU", tensor, remedy=remedy)
     if tensor._keys & LAZY:
         raise errors.not_in_memory(op, tensor)
+    if tensor._geometry.dtype is complex32:
+        rule, remedy = "have a dtype that NumPy has", "use .to(gputensor.complex64)"
+        raise errors.wrong_type(op, "self", rule, tensor, remedy=remedy)
 
 
 def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -75,7 +79,7 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
     Raises: AttributeError unless the tensor is on a real CUDA device, so that hasattr() is False.
     """
     place, geometry = tensor._device, tensor._geometry
-    if place.type != "cuda" or runtime.cuda().is_emulated:
+    if place.type != "cuda" or runtime.cuda().is_emulated or geometry.dtype is complex32:
         raise errors.no_cuda_array_interface(tensor)
     if tensor.requires_grad:
         rule = "not require grad"

@@ -24,6 +24,7 @@ from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
+from ..kernels.cpu.cast import readable
 from . import distinct, norms
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
@@ -44,7 +45,7 @@ _TYPE_NAMES = {
     dtypes.int32: "Int", dtypes.int64: "Long", dtypes.uint16: "UInt16", dtypes.uint32: "UInt32",
     dtypes.uint64: "UInt64", dtypes.float16: "Half", dtypes.bfloat16: "BFloat16",
     dtypes.float32: "Float", dtypes.float64: "Double", dtypes.complex64: "ComplexFloat",
-    dtypes.complex128: "ComplexDouble",
+    dtypes.complex128: "ComplexDouble", dtypes.complex32: "ComplexHalf",
 }  # fmt: skip
 
 
@@ -63,6 +64,7 @@ class Conversions:
     bfloat16 = _convert_to("bfloat16", dtypes.bfloat16)
     float = _convert_to("float", dtypes.float32)
     double = _convert_to("double", dtypes.float64)
+    chalf = _convert_to("chalf", dtypes.complex32)
     cfloat = _convert_to("cfloat", dtypes.complex64)
     cdouble = _convert_to("cdouble", dtypes.complex128)
 
@@ -216,7 +218,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
         if not self._geometry.ndim:
             return self.item()
-        return materialised(self.cpu())._get_array().tolist()
+        return readable(materialised(self.cpu())._get_array()).tolist()
 
     # --- other libraries --------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gputensor.core import dtype as dt
 
 HERE = Path(__file__).parent
-DTYPES = {d.short: d for d in (*dt.ALL, dt.complex32)}
+DTYPES = {d.short: d for d in dt.STORED}
 _LAYOUT = re.compile(r"(\w+)\(([\d,]*)\)(?:s\(([\d,]*)\))?(?:@(\d+))?")
 
 Sizes = tuple[int, ...]

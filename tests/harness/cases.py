@@ -14,8 +14,9 @@ import gputensor as gt
 from codegen.load import load
 from codegen.model import Op
 from gputensor.core import dtype as dtypes
-from gputensor.core.dtype import ALL, COMPLEX, FLOATING, dtype
+from gputensor.core.dtype import ALL, COMPLEX, FLOATING, STORED, dtype
 from gputensor.core.errors import ArgumentTypeError
+from gputensor.kernels.cpu.cast import readable
 
 from ..rows import DEVICE, DTYPE, ROWS, Placeholder, Row, S
 from . import compare, dtype_rules, operands, tier
@@ -159,7 +160,9 @@ class Case:
                     and self.op().family == "where"
                     and x is self.sample.args[0]
                 )
-                return array if expected.compute is None or mask else widen(array, expected.compute)
+                if expected.compute is None or mask:
+                    return readable(array)
+                return widen(array, expected.compute)
             return _fill_in(x, self.dtype, "cpu")
 
         args = _map(self.sample.args, enter)
@@ -181,7 +184,7 @@ def widen(array: np.ndarray, compute: dtype) -> np.ndarray:
     with np.errstate(all="ignore"):
         narrow = compare.cast(array, compute)
     if compute.category == COMPLEX:
-        return narrow.astype(np.complex128)
+        return readable(narrow).astype(np.complex128)
     if compute.category == FLOATING:
         return narrow.astype(np.float64)
     if compute is dtypes.bool_ or compute is dtypes.uint64:
@@ -289,7 +292,9 @@ def main_form(name: str) -> Callable[..., Any]:
 
 
 def dtypes_of(row: Row) -> tuple[dtype, ...]:
-    return row.dtypes or ALL
+    """Every dtype, complex32 too where nothing is computed, unless the row says which."""
+    computes = any(op.dtypes for op in OPS_OF[row.name])
+    return row.dtypes or (ALL if computes else STORED)
 
 
 def one_of_each_form(row: Row) -> list[Case]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gputensor.core.dtype import BOOL, COMPLEX, FLOATING, dtype
+from gputensor.core.dtype import BOOL, COMPLEX, FLOATING, complex32, dtype
+from gputensor.kernels.cpu.cast import readable
 from gputensor.tensor.base import materialised
 
 
@@ -24,7 +25,14 @@ def cast(wide: Any, to: dtype) -> np.ndarray:
             return wide != 0
         if wide.dtype.kind == "c" and to.category < COMPLEX:
             wide = wide.real
+        if to is complex32:
+            return as_complex32(wide)
         return wide.astype(to.np)
+
+
+def as_complex32(wide: np.ndarray) -> np.ndarray:
+    parts = np.stack([wide.real, wide.imag], -1).astype(np.float16)
+    return parts.view(complex32.np)[..., 0]
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
@@ -47,6 +55,8 @@ def same(found: np.ndarray, expected: np.ndarray) -> bool:
 def _parts(array: np.ndarray) -> np.ndarray:
     """Real numbers in a row, so that real and imaginary parts are looked at one by one."""
     flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype == complex32.np:
+        return flat.view(np.float16)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
@@ -67,6 +77,7 @@ def _difference(found: np.ndarray, expected: np.ndarray, allowed: str = "") -> s
 
 def signs_dropped(array: np.ndarray) -> np.ndarray:
     """The array with every -0.0 as 0.0."""
+    array = readable(array)
     return array + array.dtype.type(0) if array.dtype.kind in "fcV" else array
 
 
@@ -87,7 +98,7 @@ def assert_within(found: np.ndarray, wide: Any, of: dtype, ulp: float, case: Any
 
 def _far(found: np.ndarray, expected: np.ndarray, wide: np.ndarray, of: dtype, ulp: float) -> bool:
     kind = np.complex128 if of.category == COMPLEX else np.float64
-    x, y, z = found.astype(kind), expected.astype(kind), wide.astype(kind)
+    x, y, z = [readable(np.asarray(a)).astype(kind) for a in (found, expected, wide)]
     magnitude = np.abs(z).astype(of.to_real.np)
     unit = np.spacing(magnitude).astype(np.float64)
     equal = (x == y) | np.isnan(x) & np.isnan(y)

@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch", reason="the oracle is PyTorch")
 
 pytestmark = pytest.mark.oracle
 
-ALL = (*dt.ALL, dt.complex32)
+ALL = dt.STORED
 F32 = dt.float32
 
 

@@ -39,8 +39,6 @@ def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) ->
         return "PyTorch unpacks what is assigned as int64, whatever the dtype"
     if name in HALVES and raises and call in N.STORED:
         return "f16 and bf16 round to infinity; PyTorch refuses that from two elements on"
-    if we_raise and "complex32" in str(ours):
-        return "complex32 has no kernels"
     if name in HALVES and call in ("add", "radd", "sub", "rsub", "add_", "sub_", "add_out"):
         return (
             "PyTorch's CPU rounds a number to f16 or bf16 before it adds, its CUDA kernels do not"

@@ -121,6 +121,12 @@ wrong_shape = partial(must, kind=ShapeError)
 wrong_index = partial(must, kind=IndexRangeError)
 
 
+def not_in_complex32(op: str, arg: str, got: Any) -> GpuTensorError:
+    """For operators that neither move elements nor compute them one by one."""
+    rule, remedy = "not be complex32, which it does not compute in", "use complex64"
+    return must(op, arg, rule, got, kind=DtypeError, remedy=remedy)
+
+
 def plainly(function: Callable[..., R], *args: Any) -> R:
     """`function(*args)` in an `except`: an error of ours shows no look-up that failed before it."""
     try:

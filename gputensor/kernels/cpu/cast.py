@@ -4,7 +4,7 @@ Note [Numeric casts], the same on every device:
 float -> integer: truncate, saturate to int64, keep the low bits; NaN gives 0. To uint64 the values
 in [2^63, 2^64) are exact. integer -> integer: keep the low bits. complex -> real: the real part.
 Anything -> bool: not equal to 0. Integers reach f16, and integers and f64 reach bf16, through f32,
-so wide ones round twice. Everything else is one IEEE rounding.
+so wide ones round twice. A part of complex32 is an f16. Everything else is one IEEE rounding.
 
 NumPy and ml_dtypes agree but for float -> integer, undefined in C out of range, complex -> bf16,
 and the warning that complex -> real raises.
@@ -18,14 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import ALL, COMPLEX, FLOATING, INTEGER, bfloat16, dtype, float16, float32, uint64
+from ...core.dtype import (
+    BOOL, COMPLEX, FLOATING, INTEGER, STORED, bfloat16, complex32, complex64, dtype, float16,
+    float32, uint64,
+)  # fmt: skip
 
 Converter = Callable[[np.ndarray], np.ndarray]
 
 _int32 = np.dtype(np.int32)
 _int64 = np.dtype(np.int64)
 _uint64 = np.dtype(np.uint64)
-_float32 = float32.np
+_float16, _float32 = float16.np, float32.np
+# An element of complex32.
+_PAIR = np.dtype([("real", _float16), ("imag", _float16)])
 _TWO_31 = 2.0**31
 _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
@@ -62,8 +67,17 @@ def number(value: complex, to: np.dtype) -> Any:
         return to.type(wrap(value, to))
     if kind == "c":
         return to.type(value)
+    if to == complex32.np:
+        parts = [_float16.type(part) for part in (value.real, value.imag)]
+        return np.array(parts).view(to)[0]
     real = value.real
     return to.type(real) if kind == "f" else np.float32(real).astype(to)
+
+
+def readable(array: np.ndarray) -> np.ndarray:
+    """An array whose elements Python can read: of complex32 a copy in complex64, else itself."""
+    is_opaque = array.dtype == complex32.np
+    return _from_complex32(array, complex64.np) if is_opaque else array
 
 
 def wrap(value: complex, to: np.dtype) -> int:
@@ -142,9 +156,48 @@ def _widened(array: np.ndarray, then: Converter) -> np.ndarray:
     return then(array.astype(_float32))
 
 
+# --- complex32 ----------------------------------------------------------------------------------
+
+
+def _from_complex32(array: np.ndarray, to: np.dtype) -> np.ndarray:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    wide = widened(flat.view(_float16)).view(complex64.np)
+    return wide.reshape(array.shape).astype(to, copy=False)
+
+
+def _is_nonzero(array: np.ndarray) -> np.ndarray:
+    return _from_complex32(array, complex64.np).astype(np.bool_)
+
+
+def _real_part(array: np.ndarray, to: np.dtype) -> np.ndarray:
+    return convert(array.view(_PAIR)["real"], to)
+
+
+def _to_complex32(array: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    parts = flat.view(flat.real.dtype).astype(_float16)
+    return parts.view(complex32.np).reshape(array.shape)
+
+
+def _with_zero(array: np.ndarray) -> np.ndarray:
+    made = np.zeros(array.shape, _PAIR)
+    made["real"] = convert(array, _float16)
+    return made.view(complex32.np)
+
+
+def _choose_complex32(src: dtype, dst: dtype) -> Converter:
+    if dst is complex32:
+        return _to_complex32 if src.category == COMPLEX else _with_zero
+    if dst.category == COMPLEX:
+        return partial(_from_complex32, to=dst.np)
+    return _is_nonzero if dst.category == BOOL else partial(_real_part, to=dst.np)
+
+
 def _choose(src: dtype, dst: dtype) -> Converter | None:
     if src is dst:
         return None
+    if complex32 in (src, dst):
+        return _choose_complex32(src, dst)
     if src.category == COMPLEX and dst.category in (INTEGER, FLOATING):
         real = src.to_real
         return partial(_real, then=_choose(real, dst), to=dst.np)
@@ -156,4 +209,4 @@ def _choose(src: dtype, dst: dtype) -> Converter | None:
     return None
 
 
-_CONVERTERS = {(src.np, dst.np): _choose(src, dst) for src in ALL for dst in ALL}
+_CONVERTERS = {(src.np, dst.np): _choose(src, dst) for src in STORED for dst in STORED}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import BOOL, INTEGER, bfloat16, dtype, float16, float32
+from ...core.dtype import BOOL, INTEGER, bfloat16, complex32, complex64, dtype, float16, float32
 from ...core.number_range import in_64_bits, integer_range
 from . import cast, table
 
@@ -131,6 +131,36 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
             return lambda a, b, out=None: loop(a, number(b, to), out)
         return lambda a, b, out=None: loop(number(a, to), b, out)
     return loop
+
+
+# --- complex32 ------------------------------------------------------------------------------------
+
+
+def through_complex64(
+    bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
+) -> Loop:
+    """What `bind` gives for complex64 in place of complex32, with `out` rounded once; `out` is
+    always given. Numbers are rounded to complex32 first, as PyTorch's are."""
+    is_common = common is complex32
+    wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
+    loop = bind(op, tuple(wide), _wide(common), _wide(out))
+
+    def entered(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return cast.readable(cast.convert(x, common.np) if is_common else x)
+        return cast.readable(cast.number(x, common.np)).item() if is_common else x
+
+    def through(*values: Any) -> Any:
+        *given, out = values
+        operands = [entered(x) if k < len(wide) else x for k, x in enumerate(given)]
+        cast.convert_into(out, np.asarray(loop(*operands, None)))
+        return out
+
+    return through
+
+
+def _wide(of: Input) -> Input:
+    return complex64 if of is complex32 else of
 
 
 # --- functions of arrays --------------------------------------------------------------------------

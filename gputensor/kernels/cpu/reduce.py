@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype, float16, float32
+from ...core.dtype import (
+    COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype, float16, float32,
+)  # fmt: skip
 from ...runtime import cpu
 from . import cast, quiet
 
@@ -40,6 +42,9 @@ OPS = (*LOOPS, "mean", "nansum", "prod", "sum")
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """`bind_whole`, in blocks where the input is known to be large."""
+    if given is complex32:  # any and all
+        wide = bind_whole(op, complex64, complex64, out, numel)
+        return lambda array, *args: wide(cast.readable(array), *args)
     loop = bind_whole(op, given, compute, out, numel)
     is_half = given.category == FLOATING and given.itemsize == 2
     if numel is None or numel < (_HALVES_FROM if is_half else _BLOCKS_FROM):

@@ -14,7 +14,7 @@ from typing import Any
 from ...core import errors
 from ...core.dtype import dtype
 from ...core.number_range import in_64_bits, integer_range
-from ..cpu import cast
+from ..cpu import cast, quiet
 
 Packer = Callable[[Any], bytes]  # of a Python number
 EMPTY = bytes(16)
@@ -31,11 +31,13 @@ def stored(of: dtype) -> Packer:
     to = of.np
     if of.category < 2:
         return arithmetic("u64" if of.short == "u64" else "i64", of, is_rounded=True)
-    if of.itemsize == 4:
+    if of.short == "f32":
         return _float
     if of.short == "f64":
         return lambda value: _DOUBLE(value.real)
-    return lambda value: cast.number(value, to).tobytes().ljust(16, b"\0")
+    if of.itemsize >= 8:
+        return lambda value: cast.number(value, to).tobytes().ljust(16, b"\0")
+    return lambda value: _rounded(value, to).tobytes().ljust(16, b"\0")
 
 
 def arithmetic(
@@ -84,10 +86,17 @@ def _floating(name: str, common: dtype, is_rounded: bool) -> Packer:
     if name == "f64":
         return lambda value: _DOUBLE(value.real)
     if name == "c64":
+        if is_rounded and common.itemsize < 8:
+            return lambda value: cast.readable(_rounded(value, to)).tobytes().ljust(16, b"\0")
         return lambda value: _float(value)[:4] + _float(value.imag)[:12]
     if is_rounded and common.itemsize < 16:
-        return lambda value: _pair(complex(cast.number(value, to)))
+        return lambda value: _pair(cast.readable(_rounded(value, to)).item())
     return _pair
+
+
+def _rounded(value: complex, to: Any) -> Any:
+    """As a NumPy scalar; what is too large becomes infinity without NumPy's warning."""
+    return quiet.run(cast.number, value, to)
 
 
 def negated(pack: Packer, common: dtype) -> Packer:

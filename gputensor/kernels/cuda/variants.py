@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 from ..._generated.loops import LOOPS
-from ...core.dtype import ALL, dtype
+from ...core.dtype import ALL, STORED, complex32, dtype
 from ...core.dtype_rules import RULES
 
 Defines = dict[str, str]
@@ -23,7 +23,7 @@ Defines = dict[str, str]
 FEW_DIMS, MANY_DIMS = 8, 64
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
-_NAME = {d: "b8" if d.short == "bool" else d.short for d in ALL}
+_NAME = {d: "b8" if d.short == "bool" else d.short for d in STORED}
 _SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
 _TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
@@ -43,6 +43,8 @@ def arithmetic(of: dtype) -> str:
     """The arithmetic type that strided entries compute `of` in."""
     if of.category < 2:
         return "u64" if of.short == "u64" else "i64"
+    if of is complex32:
+        return "c64"
     return "f32" if of.itemsize < 4 else of.short
 
 
@@ -63,10 +65,11 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True where the result is of the dtype that is computed in, besides a comparison's."""
+    """True where the result is of the dtype that is computed in, besides a comparison's; complex32
+    is left to the strided entries, which cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
-    return has(family, op, of) and not gives_another
+    return has(family, op, of) and not gives_another and of is not complex32
 
 
 def contiguous_scalar(family: str, op: str, of: dtype) -> str:
@@ -102,7 +105,7 @@ def converts(op: str) -> bool:
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
     """The storage type with which `op` reads elements of `of` unconverted, None if it does not."""
-    if not has("reduce", op, of):
+    if not has("reduce", op, of) or of is complex32 and LOOPS["reduce"][op] != "any":
         return None
     name = _NAME[of]
     if LOOPS["reduce"][op] in _WHOLE:
@@ -199,7 +202,7 @@ def _moves(family: str) -> list[Defines]:
 def _reduce(family: str) -> list[Defines]:
     listed, layouts = [], ("ROWS", "COLUMNS", "STRIDED")
     for op in LOOPS[family]:
-        scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in ALL)))
+        scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in STORED)))
         listed += [define(op, name, layout) for name in scalars for layout in layouts]
     for op in filter(converts, LOOPS[family]):
         whole = ("i64",) if LOOPS[family][op] in _WHOLE else ()

@@ -12,7 +12,7 @@
 
 enum dtype_code {
   code_b8, code_u8, code_i8, code_u16, code_i16, code_u32, code_i32, code_u64, code_i64,
-  code_f16, code_bf16, code_f32, code_f64, code_c64, code_c128
+  code_f16, code_bf16, code_f32, code_f64, code_c64, code_c128, code_c32
 };
 
 template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
@@ -28,6 +28,7 @@ template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
     }
   } else if constexpr (is_complex<acc_t>) {
     typedef typename acc_t::part part;
+    if (common == code_c32) return cast<acc_t>(cast<c32>(x));
     if (common != code_c64 && common != code_c128) return acc_t{narrow<part>(x.re, common), 0};
     if (common == code_c64) {
       return acc_t{narrow<part>(x.re, code_f32), narrow<part>(x.im, code_f32)};
@@ -45,7 +46,7 @@ template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
 #define GPUTENSOR_INTEGER_CASES(CASE) \
   CASE(b8) CASE(u8) CASE(i8) CASE(u16) CASE(i16) CASE(u32) CASE(i32) CASE(u64) CASE(i64)
 #define GPUTENSOR_REAL_CASES(CASE) CASE(f16) CASE(bf16) CASE(f32) CASE(f64)
-#define GPUTENSOR_COMPLEX_CASES(CASE) CASE(c64) CASE(c128)
+#define GPUTENSOR_COMPLEX_CASES(CASE) CASE(c64) CASE(c128) CASE(c32)
 
 // out[k] = the element of dtype `code` at base + offset[k]. One branch for all N elements, so that
 // their loads are in flight together. Unless FROM_ANY, an arithmetic type is not asked for a dtype

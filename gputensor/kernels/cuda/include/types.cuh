@@ -34,6 +34,7 @@ template <class T> struct alignas(2 * sizeof(T)) complex_of {
   typedef T part;
   T re, im;
 };
+typedef complex_of<f16> c32;  // computed in c64, as f16 in f32
 typedef complex_of<f32> c64;
 typedef complex_of<f64> c128;
 
@@ -41,7 +42,7 @@ template <class A, class B> struct same_type { static constexpr bool value = fal
 template <class A> struct same_type<A, A> { static constexpr bool value = true; };
 template <class A, class B> constexpr bool same = same_type<A, B>::value;
 
-template <class T> constexpr bool is_complex = same<T, c64> || same<T, c128>;
+template <class T> constexpr bool is_complex = same<T, c32> || same<T, c64> || same<T, c128>;
 template <class T> constexpr bool is_half = same<T, f16> || same<T, bf16>;
 template <class T> constexpr bool is_real = same<T, f32> || same<T, f64>;
 template <class T> constexpr bool is_signed_integer =
@@ -59,6 +60,7 @@ template <> struct acc_of<i8> { typedef i32 type; };
 template <> struct acc_of<i16> { typedef i32 type; };
 template <> struct acc_of<f16> { typedef f32 type; };
 template <> struct acc_of<bf16> { typedef f32 type; };
+template <> struct acc_of<c32> { typedef c64 type; };
 
 template <class T> struct unsigned_of { typedef T type; };
 template <> struct unsigned_of<i32> { typedef u32 type; };
@@ -142,6 +144,8 @@ template <class To, class From> DEVICE To float_to_integer(From x) {
 template <class To, class From> DEVICE To cast(From x) {
   if constexpr (same<To, From>) {
     return x;
+  } else if constexpr (same<From, c32>) {
+    return cast<To>(c64{to_float(x.re), to_float(x.im)});
   } else if constexpr (is_half<From>) {
     return cast<To>(to_float(x));
   } else if constexpr (same<From, b8>) {
@@ -157,7 +161,7 @@ template <class To, class From> DEVICE To cast(From x) {
     if constexpr (is_complex<From>) {
       return To{cast<part>(x.re), cast<part>(x.im)};
     } else {
-      return To{cast<part>(x), 0};
+      return To{cast<part>(x), part{}};
     }
   } else if constexpr (is_complex<From>) {
     return cast<To>(x.re);
