@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.dtype import bool_, int32, int64
 from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
@@ -105,6 +105,13 @@ def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 def _layout_of(at: Places) -> Geometry:
     """The result's geometry: of an iterator over the tensor that is indexed and the indices."""
+    table = operators.index_Tensor.table
+    key = (at.target._geometry, at.sizes, at.begin, *at.led, *[i._geometry for i in at.indices])
+    found: Geometry = table.plans.get(key) or table.remember(key, _laid_out(at))
+    return found
+
+
+def _laid_out(at: Places) -> Geometry:
     of, place = at.target._geometry, at.target._device
     shape, begin = at.shape_of_indices, at.begin or 0
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))

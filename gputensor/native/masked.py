@@ -10,12 +10,14 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
+from ..core.device import CPU
 from ..core.dtype import bool_
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured.indexed import number_of
 from ..structured.missing import ask
 from ..structured.pointwise import NUMBERS
+from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
 
 
@@ -29,6 +31,8 @@ def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
 def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the sizes that they share."""
     _check_mask(op, self, mask)
+    if self._geometry.sizes == mask._geometry.sizes:
+        return self, mask
     sizes = broadcast_sizes(self._geometry.sizes, mask._geometry.sizes)
     if sizes is None:
         rule = f"broadcast with self, sizes {list(self._geometry.sizes)}"
@@ -90,6 +94,9 @@ masked_fill__Tensor, masked_fill_Tensor = masked_fill__Scalar, masked_fill_Scala
 
 def masked_select(key_set: int, self: Tensor, mask: Tensor) -> Tensor:
     self, mask = _broadcast("masked_select", self, mask)
+    if self._device is CPU and mask._device is CPU and self._geometry.is_contiguous:
+        marks = mask._get_array().reshape(-1)
+        return over_array(self._get_array().reshape(-1).compress(marks))
     if not self._geometry.ndim:
         self, mask = calls.view(self, (1,)), calls.view(mask, (1,))
     return calls.index_Tensor(self, [mask])

@@ -15,6 +15,7 @@ Source   Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011); w
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -43,12 +44,14 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
     """Fill a floating or complex `dst` of any layout."""
     width = high - low
     if dst.dtype == np.float64 and dst.flags.c_contiguous:
-        from numpy.random import Generator
 
-        Generator(words_from(seed, offset)).random(out=dst)
-        if width != 1 or low:
-            dst *= width
-            dst += low
+        def draw(part: np.ndarray, first: int) -> None:
+            generator_from(seed, first).random(out=part)
+            if width != 1 or low:
+                part *= width
+                part += low
+
+        _in_blocks(dst.reshape(-1), offset, draw)
         return
 
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
@@ -125,24 +128,57 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
     if dst.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
 
+    def draw(part: np.ndarray, first: int) -> None:
+        count = part.size + part.size % 2
+        if flat.size <= _BLOCK:
+            words = words_from(seed, first).random_raw(count)
+        else:  # the same words, drawn without the GIL
+            words = generator_from(seed, first).integers(0, _WORD, count, np.uint64, endpoint=True)
+        part[...] = make(words, part.dtype)[: part.size]
+
+    _in_blocks(flat, offset, draw)
+
+
+def _in_blocks(flat: np.ndarray, offset: int, draw: Callable[[np.ndarray, int], None]) -> None:
+    """`draw(part, its first counter)` for parts of an array; of a large one on several threads."""
+
     def work(number: int) -> None:
         part = flat[number * _BLOCK : (number + 1) * _BLOCK]
-        words = words_from(seed, offset + number * (_BLOCK // 4))  # a counter gives four words
-        made = make(words.random_raw(part.size + part.size % 2), part.dtype)
-        part[...] = made[: part.size]
+        draw(part, offset + number * (_BLOCK // 4))  # a counter gives four words
 
     count = -(-flat.size // _BLOCK)
+    if count == 1:
+        quiet.run(work, 0)
+        return
     threads = cpu.get_num_threads() if count >= _SHARED_FROM else 1
     cpu.share(count, threads, lambda: lambda number: quiet.run(work, number))
 
 
-def words_from(seed: int, offset: int) -> np.random.Philox:
-    """The bit generator whose first word is lane 0 of the block with counter `offset`."""
-    from numpy.random import Philox  # not on the import path of the package
+def words_from(seed: int, offset: int) -> np.random.BitGenerator:
+    """The thread's bit generator, whose next word is lane 0 of the block with counter `offset`."""
+    return generator_from(seed, offset).bit_generator
 
+
+def generator_from(seed: int, offset: int) -> np.random.Generator:
+    """The thread's generator over `words_from`."""
+    found: np.random.Generator | None = getattr(_own, "generator", None)
+    if found is None:
+        from numpy.random import Generator, Philox  # not on the import path of the package
+
+        found = _own.generator = Generator(Philox(0))
     before = (offset - 1) % 2**256
     counter = np.array([before >> shift & _WORD for shift in (0, 64, 128, 192)], np.uint64)
-    return Philox(key=np.array([seed & _WORD, 0], np.uint64), counter=counter)
+    key = np.array([seed & _WORD, 0], np.uint64)
+    found.bit_generator.state = {
+        "bit_generator": "Philox", "state": {"counter": counter, "key": key}, "buffer": _SPENT,
+        "buffer_pos": 4, "has_uint32": 0, "uinteger": 0,
+    }  # fmt: skip
+    return found
+
+
+# Setting its state costs less than one microsecond, a new Philox five.
+_own = threading.local()
+_SPENT = np.zeros(4, np.uint64)
 
 
 def _wide(of: np.dtype) -> Any:
@@ -171,8 +207,11 @@ def _normals(words: np.ndarray, of: np.dtype, mean: float, std: float) -> np.nda
     bits = (53, 53) if wide is np.float64 else (30, 24)
     size = (_upper(words[::2], bits[0]) + 1).astype(wide) * wide(2.0 ** -bits[0])
     angle = _upper(words[1::2], bits[1]).astype(wide) * wide(2 * math.pi * 2.0 ** -bits[1])
-    size = np.sqrt(np.log(size) * wide(-2)) * wide(std)
+    np.sqrt(np.multiply(np.log(size, size), wide(-2), size), size)
+    if std != 1:
+        np.multiply(size, wide(std), size)
     made = np.empty(words.size, wide)
-    made[::2], made[1::2] = size * np.cos(angle), size * np.sin(angle)
+    np.multiply(size, np.cos(angle), made[::2])
+    np.multiply(size, np.sin(angle, angle), made[1::2])
     made += wide(mean)
     return made

@@ -45,7 +45,7 @@ def along(loop: str, x: np.ndarray, dim: int, index: np.ndarray, value: np.ndarr
             ufunc.at(x, key, value)
         return
     elements, places = x.reshape(-1), flat_along(x, dim, index)
-    values = np.broadcast_to(value, index.shape)
+    values = value if value.shape == index.shape else np.broadcast_to(value, index.shape)
 
     def part(at: tuple[slice, ...]) -> None:
         to = places(at).reshape(-1)
