@@ -14,6 +14,8 @@ from ..core import dtype as dtypes, errors
 from ..core.arguments import real
 from ..core.dtype import FLOATING, INTEGER
 from ..core.geometry import contiguous_geometry
+from ..kernels.cpu import quiet
+from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 
@@ -89,9 +91,31 @@ def _evenly(library: Any, x: Any, bins: int, least: float, most: float) -> Any:
     np = library.np
     x = x.reshape(-1)
     least, most = x.dtype.type(least), x.dtype.type(most)
-    x = x[(x >= least) & (x <= most)]
-    places = ((x - least) / (most - least) * bins).astype("int64")
-    return np.bincount(np.minimum(places, bins - 1), minlength=bins).astype(x.dtype)
+
+    def count(part: slice) -> Any:
+        inside = x[part]
+        is_in = (inside >= least) & (inside <= most)
+        places = ((inside[is_in] - least) / (most - least) * bins).astype("int64")
+        return np.bincount(np.minimum(places, bins - 1), minlength=bins)
+
+    return _in_parts(library, len(x), count).astype(x.dtype)
+
+
+# Elements that are placed at a time on the CPU, where they stay in the cache.
+_PART = 1 << 15
+
+
+def _in_parts(library: Any, n: int, count: Any) -> Any:
+    """The sum of `count(part)` over parts of n elements, in their order."""
+    if library.is_gpu or n <= _PART:
+        return count(slice(0, n))
+    parts: list[Any] = [None] * -(-n // _PART)
+
+    def work(number: int) -> None:
+        parts[number] = quiet.run(count, slice(number * _PART, (number + 1) * _PART))
+
+    cpu.share(len(parts), cpu.get_num_threads(), lambda: work)
+    return sum(parts)
 
 
 def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
@@ -151,22 +175,40 @@ def _tally(
 def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
     """even: the edges are evenly spaced, and a bin is looked for beside its place by division."""
     np = library.np
-    inside, flat = np.ones(len(x), bool), np.zeros(len(x), "int64")
-    for d, edge in enumerate(edges):
-        along, bins = x[:, d], len(edge) - 1
-        least, most = edge[0], edge[-1]
-        is_in = (along >= least) & (along <= most)
-        place = np.searchsorted(edge, along, "right")
-        if even:
-            guess = np.where(is_in, (along - least) / (most - least) * bins, 0).astype("int64")
-            place = np.clip(place, np.maximum(guess - 1, 0), np.minimum(guess + 2, bins + 1))
-        inside &= is_in
-        flat = flat * bins + np.clip(place - 1, 0, bins - 1)
     shape = tuple([len(edge) - 1 for edge in edges])
     total = math.prod(shape)
-    flat = np.where(inside, flat, total)
-    scales = None if weight is None else np.where(inside, weight, 0)
-    return np.bincount(flat, scales, total + 1)[:total].reshape(shape).astype(x.dtype)
+
+    def count(part: slice) -> Any:
+        points = x[part]
+        inside, flat = np.ones(len(points), bool), np.zeros(len(points), "int64")
+        for d, edge in enumerate(edges):
+            along, bins = points[:, d], len(edge) - 1
+            is_in = (along >= edge[0]) & (along <= edge[-1])
+            if even:
+                place = _beside(np, edge, np.where(is_in, along, edge[0]))
+            else:
+                place = np.searchsorted(edge, along, "right")
+            inside &= is_in
+            flat = flat * bins + np.clip(place - 1, 0, bins - 1)
+        flat = np.where(inside, flat, total)
+        scales = None if weight is None else np.where(inside, weight[part], 0)
+        return np.bincount(flat, scales, total + 1)
+
+    return _in_parts(library, len(x), count)[:total].reshape(shape).astype(x.dtype)
+
+
+def _beside(np: Any, edges: Any, x: Any) -> Any:
+    """How many of evenly spaced edges are at most x, which lies between the outermost: looked for
+    among three, beside the place that a division gives."""
+    least, most, bins = edges[0], edges[-1], len(edges) - 1
+    guess = (x - least) / (most - least) * bins
+    guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")  # no number of an endless range
+    ends = np.full(1, math.inf, edges.dtype)
+    padded = np.concatenate((-ends, edges, ends))
+    place = guess - 1
+    for beside in range(3):
+        place += padded[guess + beside] <= x
+    return place
 
 
 def _histogramdd_bin_edges(

@@ -13,10 +13,9 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
-from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from .sort import is_short, keys_of_short, places_in_order
+from .sort import of_rows, place_of, places_in_order
 
 BY_LIBRARY = True
 
@@ -63,10 +62,8 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
     """The place of the element that is k-th, of equal ones by their order."""
     np = library.np
-    if is_short(library, x, axis):
-        key = keys_of_short(x, axis, False)
-        cpu.share_rows(key.shape, axis, lambda part: key[part].partition(k, axis))
-        return np.take(key, np.arange(k, k + 1), axis=axis) & 0xFFFFFFFF
+    if not library.is_gpu:
+        return of_rows(place_of, x, axis, k)
     order = np.argsort(x, axis=axis, kind="stable")
     return np.take(order, np.arange(k, k + 1), axis=axis)
 
@@ -77,10 +74,15 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     n = x.shape[axis]
     if x.dtype.kind != "f":
         return _kth(library, x, axis, (n - 1) // 2)
-    nans = np.sum(np.isnan(x), axis=axis, keepdims=True)
-    if not library.is_gpu and not nans.any():
-        return _kth(library, x, axis, (n - 1) // 2)
-    order = np.argsort(x, axis=axis, kind="stable")
+    is_nan = np.isnan(x)
+    if not library.is_gpu and not (ignores_nan and is_nan.any()):
+        places = _kth(library, x, axis, (n - 1) // 2)
+        if not is_nan.any():
+            return places
+        first = np.argmax(is_nan, axis, keepdims=True)
+        return np.where(is_nan.any(axis, keepdims=True), first, places)
+    nans = np.sum(is_nan, axis=axis, keepdims=True)
+    order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
     if not ignores_nan:  # NaN is last, the first one first
         middle = np.where(nans > 0, n - nans, (n - 1) // 2)

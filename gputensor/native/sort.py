@@ -15,6 +15,7 @@ from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..iterator.order import dense_strides_like
+from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
@@ -30,14 +31,14 @@ Pair = tuple[Tensor, Tensor]
 def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     """Indices that sort `x` along a dimension, equal elements in their order."""
     np, n = on.np, x.shape[dim]
-    if is_short(on, x, dim):
+    if _is_short(on, x, dim):
         return _order_of_short(x, dim, descending)
     key = np.flip(x, dim) if descending else x
     order = np.argsort(key, axis=dim, kind="stable")
     return n - 1 - np.flip(order, dim) if descending else order
 
 
-def is_short(on: Any, x: Any, dim: int) -> bool:
+def _is_short(on: Any, x: Any, dim: int) -> bool:
     """Whether elements and their places fit into 64 bits, on the CPU."""
     return x.dtype.itemsize <= 4 and not on.is_gpu and 1 < x.shape[dim] < 1 << 32
 
@@ -45,13 +46,13 @@ def is_short(on: Any, x: Any, dim: int) -> bool:
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
     """Sorts 64-bit numbers of key and index, for which NumPy has vector instructions: several times
     faster than its stable argsort."""
-    key = keys_of_short(x, dim, descending)
+    key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
     return key
 
 
-def keys_of_short(x: Any, dim: int, descending: bool) -> Any:
+def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
     """int64 in the order of elements of at most 32 bits, and then of their places along `dim`,
     which are the lower half."""
     np = numpy
@@ -70,18 +71,75 @@ def keys_of_short(x: Any, dim: int, descending: bool) -> Any:
     return key
 
 
+# --- places by partition, on the CPU --------------------------------------------------------------
+
+
+# Elements from which on threads are asked.
+_SHARED_FROM = 1 << 16
+
+
+def of_rows(function: Any, x: Any, dim: int, *args: Any) -> Any:
+    """`function(rows, *args)` of rows (r, n) along a dimension, shared by the threads."""
+    along = numpy.moveaxis(x, dim, -1) if dim + 1 != x.ndim else x
+    rows = numpy.ascontiguousarray(along).reshape(-1, along.shape[-1])
+    found: list[Any] = []
+
+    def work(part: Any) -> None:
+        found.append((part[0].start, quiet.run(function, rows[part], *args)))
+
+    if rows.size < _SHARED_FROM:
+        made = function(rows, *args)
+    else:
+        cpu.share_rows(rows.shape, 1, work)
+        parts = [found[0]] if len(found) == 1 else sorted(found, key=lambda pair: pair[0])
+        made = numpy.concatenate([places for _, places in parts])
+    made = made.reshape(*along.shape[:-1], -1)
+    return numpy.moveaxis(made, -1, dim) if along is not x else made
+
+
+def place_of(rows: Any, k: int) -> Any:
+    """The place of the element that is k-th, of equal ones by their order."""
+    smaller, equal = _around(rows, k)
+    places, begins = equal.reshape(-1).nonzero()[0], numpy.arange(0, rows.size, rows.shape[1])
+    rank = k - numpy.add.reduce(smaller, 1, numpy.int64)
+    return (places[places.searchsorted(begins) + rank] - begins)[:, None]
+
+
+def _first_places(rows: Any, k: int, descending: bool) -> Any:
+    """Ascending places of the first k in the order."""
+    smaller, equal = _around(rows, rows.shape[1] - k if descending else k - 1)
+    chosen = ~(smaller | equal) if descending else smaller
+    missing = k - numpy.add.reduce(chosen, 1, numpy.int64)  # of the equal ones, in their order
+    places, begins = equal.reshape(-1).nonzero()[0], numpy.arange(0, rows.size, rows.shape[1])
+    firsts = places.searchsorted(begins) - (numpy.cumsum(missing) - missing)
+    chosen.reshape(-1)[places[numpy.repeat(firsts, missing) + numpy.arange(missing.sum())]] = True
+    return numpy.flatnonzero(chosen).reshape(-1, k) - begins[:, None]
+
+
+def _around(rows: Any, k: int) -> tuple[Any, Any]:
+    """Which elements come before the k-th of their row, and which equal it. NaN is the largest."""
+    value = numpy.partition(rows, k, 1)[:, k : k + 1]
+    smaller, equal = rows < value, rows == value
+    is_last = value != value
+    if is_last.any():
+        is_nan = rows != rows
+        smaller |= is_last & ~is_nan
+        equal |= is_last & is_nan
+    return smaller, equal
+
+
 def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
     """(values, indices), of the first k."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
-    if k is not None and is_short(on, x, dim) and 0 < 4 * k < x.shape[dim]:
-        key = keys_of_short(x, dim, descending)
-        cpu.share_rows(key.shape, dim, lambda part: key[part].partition(k - 1, dim))
-        order = key[(slice(None),) * dim + (slice(0, k),)]
-        order.sort(dim)
-        order &= 0xFFFFFFFF
-        return on.np.take_along_axis(x, order, dim), order
+    if k is not None and not on.is_gpu and 0 < 4 * k < x.shape[dim]:
+        places = of_rows(_first_places, x, dim, k, descending)
+        found = numpy.take_along_axis(x, places, dim)
+        if k == 1:
+            return found, places
+        order = places_in_order(on, found, dim, descending)
+        return tuple([numpy.take_along_axis(y, order, dim) for y in (found, places)])
     order = places_in_order(on, x, dim, descending)
     if k is not None:
         order = order[(slice(None),) * dim + (slice(0, k),)]
