@@ -250,6 +250,21 @@ def test_numbers_of_numpy_are_taken_where_python_s_are() -> None:
     assert normalize(x, eps=np.float64(9.0)).tolist() == normalize(x, eps=9.0).tolist()
 
 
+def test_what_fails_runs_once_whatever_the_numbers_are() -> None:
+    import numpy as np
+
+    seen = []
+
+    def fails(x: gt.Tensor) -> gt.Tensor:
+        seen.append(x)
+        raise RuntimeError("the user's")
+
+    with pytest.raises(RuntimeError, match="the user's"):
+        x = gt.ones(2, dtype=gt.float64, requires_grad=True)
+        gt.autograd.gradcheck(fails, x, eps=np.float64(1e-6))
+    assert len(seen) == 1
+
+
 def test_memory_that_is_not_there() -> None:
     for make in (
         lambda: gt.empty(2**60),

@@ -75,26 +75,13 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
         raise errors.unfit(op, name, [kind], value) from None
 
 
-def refuse_by(error: Exception, op: str, given: Mapping[str, Any], types: dict[str, str]) -> None:
-    """`refuse` for a function that is no operator. types: as in `declares`."""
-    if isinstance(error, errors.GpuTensorError):
-        return
-    if is_of_the_host(error):
-        raise errors.host_memory_exhausted(op, error) from None
-    for name, text in types.items():
-        if name in given:
-            kinds = _types(text)
-            if not any(_is_a(kind, given[name]) for kind in kinds):
-                raise errors.unfit(op, name, list(kinds), given[name]) from None
-
-
 def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F], F]:
     """A decorator for a function that is no operator: what its arguments are, as in a schema.
 
     types: `"Tensor|Tensor[]"` by the argument's name; besides a schema's types there are Callable,
-    Iterable and dict; the annotations say it where none is given. NumPy's numbers that the function
-    fails with become Python's. op: the name in messages. first: checked before the function runs,
-    and not only if it fails: for what keeps the value and fails later, or never.
+    Iterable and dict; the annotations say it where none is given. NumPy's numbers reach the
+    function as Python's. op: the name in messages. first: checked before the function runs, and not
+    only if it fails: for what keeps the value and fails later, or never.
     """
 
     def decorate(function: F) -> F:
@@ -102,48 +89,53 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
         @functools.wraps(function)
         def declared(*args: Any, **kwargs: Any) -> Any:
-            again = first
+            reads = first
+            for value in (*args, *kwargs.values()):
+                if type(value) in _OF_NUMPY:
+                    reads = True
+            if reads:
+                args, kwargs = _read(name, function, types, args, kwargs, refuses=first)
             try:
-                if first:
-                    raise TypeError
                 return function(*args, **kwargs)
+            except errors.GpuTensorError:
+                raise
             except Exception as error:
-                if not isinstance(error, errors.GpuTensorError):
-                    try:
-                        bound = inspect.signature(function).bind(*args, **kwargs)
-                    except TypeError:  # Python says what is missing, or too much
-                        pass
-                    else:
-                        known = types or _annotated(function)
-                        refuse_by(error, name, bound.arguments, known)
-                        if _make_plain(bound.arguments, known):
-                            args, kwargs, again = bound.args, bound.kwargs, True
-                if not again:
-                    raise
-            return function(*args, **kwargs)
+                if is_of_the_host(error):
+                    raise errors.host_memory_exhausted(name, error) from None
+                _read(name, function, types, args, kwargs)
+                raise
 
         return cast(F, declared)
 
     return decorate
 
 
-def _make_plain(given: dict[str, Any], types: dict[str, str]) -> bool:
-    """Put Python's numbers in the place of NumPy's and others'; whether there were any."""
+# What has numbers that are not Python's.
+_OF_NUMPY = frozenset([np.ndarray, *np.sctypeDict.values()])
+
+
+def _read(
+    op: str, function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
+    kwargs: dict[str, Any], *, refuses: bool = True,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+    """The arguments, NumPy's numbers as Python's. refuses: raises what names one that is unfit."""
     from . import conversions
 
-    found = False
-    for name in types.keys() & given.keys():
-        value = given[name]
-        if value is None or isinstance(value, (str, list, tuple)) or hasattr(value, "_keys"):
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:  # Python says what is missing, or too much
+        return args, kwargs
+    for name, text in (types or _annotated(function)).items():
+        if name not in bound.arguments:
             continue
-        for kind in _types(types[name]):
-            if kind.required.name in ("int", "float", "bool") and _is_a(kind, value):
-                convert = conversions.converter(kind, False)
-                assert convert is not None
-                given[name] = plain = convert(value)
-                found = found or type(plain) is not type(value)
-                break
-    return found
+        kinds, value = _types(text), bound.arguments[name]
+        kind = next((kind for kind in kinds if _is_a(kind, value)), None)
+        if kind is None and refuses:
+            raise errors.unfit(op, name, list(kinds), value) from None
+        if type(value) in _OF_NUMPY and kind is not None:
+            convert = conversions.converter(kind, False)
+            bound.arguments[name] = convert(value) if convert else value
+    return bound.args, bound.kwargs
 
 
 _ANNOTATIONS = {
@@ -203,7 +195,13 @@ def _is_a(kind: Type, value: Any) -> bool:
         return value is None if kind.is_optional and value is None else plain(value)
     from . import conversions
 
-    return conversions.accepts(kind, value, False)
+    return not _is_of_others(kind, value) and conversions.accepts(kind, value, False)
+
+
+def _is_of_others(kind: Type, value: Any) -> bool:
+    """Whether it is a number that no tensor meets, as a fraction."""
+    is_number = kind.required.base in ("Scalar", "float") and isinstance(value, numbers.Number)
+    return is_number and not isinstance(value, (int, float, complex, np.generic))
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
@@ -232,9 +230,8 @@ class _Fit:
             return True
         if isinstance(value, np.ndarray) and form.base in ("Tensor", "Scalar", "float"):
             return False  # converted nowhere but at the boxed boundary
-        if form.base in ("Scalar", "float") and isinstance(value, numbers.Number):
-            if not isinstance(value, (int, float, complex, np.generic)):
-                return False  # no tensor meets a fraction
+        if _is_of_others(form, value):
+            return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
             value = (value,)  # x.view(3), x.permute(0)
         from . import conversions

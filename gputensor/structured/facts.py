@@ -17,49 +17,49 @@ from ..tensor.tensor import Tensor
 from . import arguments
 
 
-def _checked(op: str, input: Any) -> Tensor:
-    if not isinstance(input, Tensor):
-        raise errors.wrong_type(op, "input", "be a Tensor", input)
-    return input
-
-
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a Tensor."""
     return isinstance(obj, Tensor)
 
 
+@declares()
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a floating one."""
-    return _checked("is_floating_point", input).is_floating_point()
+    return input.is_floating_point()
 
 
+@declares()
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is a complex one."""
-    return _checked("is_complex", input).is_complex()
+    return input.is_complex()
 
 
+@declares()
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return _checked("is_signed", input).is_signed()
+    return input.is_signed()
 
 
+@declares()
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element of a tensor is not zero. Waits for the device."""
-    return bool(_checked("is_nonzero", input))
+    return input.is_nonzero()
 
 
+@declares()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes."""
-    return _checked("is_same_size", input).shape == _checked("is_same_size", other).shape
+    return input.is_same_size(other)
 
 
+@declares()
 def numel(input: Tensor) -> int:
     """How many elements a tensor has.
 
     >>> gt.numel(gt.ones(2, 3))
     6
     """
-    return _checked("numel", input).numel()
+    return input.numel()
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:

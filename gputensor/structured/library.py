@@ -60,7 +60,7 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
         return tuple([allocate(g, place) for g in wanted])
     if place is CPU:
         arrays = _on_host(args)
-        found = as_results(_on_the_host(op, function, arrays), len(wanted))
+        found = as_results(run(function, HOST, *arrays), len(wanted))
         return _adopted(found, wanted, arrays)
     layouts = [_of(g, 0) for g in wanted]
     made = _on_device(op, function, args, (), layouts, place)
@@ -101,7 +101,7 @@ def waiting(op: str, function: Compute, *args: Any) -> Results:
         raise errors.must(op, "self", "have values, which decide the sizes", args[0])
     if place is CPU:
         arrays = _on_host(args)
-        returned = _on_the_host(op, function, arrays)
+        returned = run(function, HOST, *arrays)
         found = [np.asarray(x) for x in (returned if type(returned) is tuple else (returned,))]
         return _adopted(found, [_geometry(x) for x in found], arrays)
     returned = _on_device(op, function, args, (), None, place)
@@ -134,15 +134,6 @@ def _place(args: Sequence[Any]) -> device:
 
 def _on_host(args: Sequence[Any]) -> list[Any]:
     return [x._get_array() if isinstance(x, Tensor) else x for x in args]
-
-
-def _on_the_host(op: str, function: Compute, arrays: Sequence[Any]) -> Any:
-    try:
-        return run(function, HOST, *arrays)
-    except ValueError as error:
-        if "too big" in str(error) or "Maximum allowed" in str(error):  # NumPy's of its memory
-            raise errors.host_memory_exhausted(op, MemoryError(str(error))) from None
-        raise
 
 
 def _of(geometry: Geometry, ptr: int, is_written: bool = False) -> Array:
