@@ -23,19 +23,11 @@ from .backend_check import device_of
 from .output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
 # Composite operators that end in a loop of the device's: what they ask for where it has none.
-# native/copy.py, range.py and random_factory.py; tests/backend/test_commands.py holds them to it.
+# native/range.py; tests/backend/test_commands.py holds them to it.
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
     "aten::eye": "aten::eye.m_out", "aten::eye.m": "aten::eye.m_out",
-    "aten::rand": "aten::uniform_", "aten::rand.generator": "aten::uniform_",
-    "aten::rand_like": "aten::uniform_", "aten::rand_like.generator": "aten::uniform_",
-    "aten::randn": "aten::normal_", "aten::randn.generator": "aten::normal_",
-    "aten::randn_like": "aten::normal_", "aten::randn_like.generator": "aten::normal_",
-    "aten::normal.float_float": "aten::normal_", "aten::randint": "aten::random_.from",
-    "aten::randint.generator": "aten::random_.from", "aten::randint.low": "aten::random_.from",
-    "aten::randint.low_generator": "aten::random_.from",
-    "aten::randint_like": "aten::random_.from",
 }  # fmt: skip
 _COPIES = ("aten::copy_", "aten::flip")
 
