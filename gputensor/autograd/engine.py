@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from copyreg import _slotnames  # type: ignore[attr-defined]
 from heapq import heappop, heappush, heappushpop
 from typing import Any
 
@@ -221,7 +222,7 @@ class _Run:
         ready, buffers, waiting, needed, keep = (
             self.ready, self.buffers, self.waiting, self.needed, self.keep
         )  # fmt: skip
-        is_plain_run = not self.captures and not anomaly.is_on
+        is_plain_run = not self.captures and needed is None and not anomaly.is_on
         upcoming: Node | None = None  # a ready node that has not been put into the heap
         while ready or upcoming is not None:
             if upcoming is None:
@@ -403,7 +404,24 @@ class _Run:
             node.check_saved()
         if is_zero:
             return (None,) * len(node.edges)
-        return node.backward(*grads)
+        return self._narrowed(node).backward(*grads)
+
+    def _narrowed(self, node: Node) -> Node:
+        """The node with those edges alone that lead to what is wanted, so that no other operand's
+        formula runs: itself, or a twin. Source: engine.h, task_should_compute_output."""
+        needed = self.needed
+        if needed is None or len(node.edges) < 2:
+            return node
+        edges = tuple([e if e is not None and e[0] in needed else None for e in node.edges])
+        if edges == node.edges:
+            return node
+        twin: Node = object.__new__(type(node))
+        for name in _slotnames(type(node)):
+            if hasattr(node, name):
+                setattr(twin, name, getattr(node, name))
+        twin.__dict__.update(node.__dict__)
+        twin.edges, twin.whole = edges, node
+        return twin
 
     def _leads_on(self, node: Node) -> bool:
         needed = self.needed

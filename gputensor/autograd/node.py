@@ -52,6 +52,7 @@ class Node:
     hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
+    whole: Node | None = None  # of a twin with fewer edges: the node that is in the graph
     # Slots that hold saved tensors.
     saved: tuple[str, ...] = ()
     # By these makers/autograd.py makes an operator's kernel: the arguments that have derivatives,

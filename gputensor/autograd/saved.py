@@ -54,7 +54,8 @@ class SavedResult(SavedTensor):
             raise errors.saved_tensor_modified(x, made, version_of(x), self.version)
         if grad_mode.get() != DEFAULT:
             return x
-        return with_edge(view_of(x, x._geometry, x._offset), (node, self.number))
+        whole = node.whole or node
+        return with_edge(view_of(x, x._geometry, x._offset), (whole, self.number))
 
 
 class SavedNumber:
@@ -155,7 +156,7 @@ class PackedTensor:
             tls.state.set(before)
         if not isinstance(x, Tensor):
             raise errors.wrong_type("unpack_hook", "result", "be a Tensor", x)
-        edge = self.edge if self.number is None else (node, self.number)
+        edge = self.edge if self.number is None else (node.whole or node, self.number)
         if edge is None or grad_mode.get() != DEFAULT:
             return x
         return with_edge(view_of(x, x._geometry, x._offset), edge)

@@ -218,7 +218,10 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
         if not self._geometry.ndim:
             return self.item()
-        return readable(materialised(self.cpu())._get_array()).tolist()
+        array = materialised(self.cpu())._get_array()
+        if self._geometry.dtype is dtypes.complex32:
+            array = readable(array)
+        return array.tolist()
 
     # --- other libraries --------------------------------------------------------------------------
 

@@ -131,6 +131,24 @@ def test_backward_with_inputs() -> None:
         (x * 2).sum().backward(inputs=[])
 
 
+def test_only_formulas_that_are_wanted_run() -> None:
+    a = gt.tensor([1.5, 2.0], requires_grad=True)
+    b = gt.tensor([0.5, 3.0], requires_grad=True)
+    z = gt.special.gammainc(a, b).sum()  # has no derivative by a
+    (found,) = gt.autograd.grad(z, b, retain_graph=True)
+    assert found.allclose(gt.tensor([0.48394144, 0.14936121]))
+    with pytest.raises(RuntimeError, match="derivative"):
+        gt.autograd.grad(z, a)
+
+
+def test_what_is_left_out_once_has_derivatives_again() -> None:
+    x = gt.tensor([1.5, 2.0], requires_grad=True)
+    y = gt.tensor([0.5, 3.0], requires_grad=True)
+    (by_y,) = gt.autograd.grad((x**y).sum(), y, create_graph=True)
+    (by_both,) = gt.autograd.grad(by_y.sum(), x)
+    assert by_both.allclose((x ** (y - 1) * (1 + y * x.log())).detach())
+
+
 def test_a_gradient_is_never_shared() -> None:
     x, w, g = leaf(1, 2), leaf(1, 2), gt.ones(2)
     (x + w).backward(g)
