@@ -80,7 +80,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     steps = [prod(sizes[d + 1 :]) for d in range(count)]
     apart = [sum(t * g * s for t, g, s in zip(tap, at.gaps, steps)) for tap in taps]
     origin = _grid([b * s for b, s in zip(begins, steps)]).reshape(*out, *ones)
-    np.add(np.asarray(apart).take(which, mode="clip"), np.asarray(origin), out=places)
+    np.add(np.asarray(apart).take(which), np.asarray(origin), out=places)
 
 
 def _first_of(on: Any, parts: list[Any], best: Any) -> Any:

@@ -19,6 +19,8 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
 Kernel = Callable[..., Tensor]
+# Elements from which on two calls for a dimension's edges cost less than to fill all of them.
+_MANY = 1 << 16
 
 
 def _cut(x: Tensor, d: int, start: int, end: int) -> Tensor:
@@ -60,10 +62,16 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
     shape = geometry(sizes, formats.strides_for(op, sizes, form), self._geometry.dtype)
     made = allocate(shape, self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
-    operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
-    inner = made
+    fill = operators.fill__Scalar.redispatch_table[key_set]
+    is_large, inner = made._geometry.numel > _MANY, made
+    if not is_large:
+        fill(key_set, made, value)
     for d, before, after in pairs:
-        inner = _cut(inner, d, max(before, 0), sizes[d] - max(after, 0))
+        start, end = max(before, 0), sizes[d] - max(after, 0)
+        if is_large:
+            for edge in (_cut(inner, d, 0, start), _cut(inner, d, end, sizes[d])):
+                fill(key_set, edge, value)
+        inner = _cut(inner, d, start, end)
     operators.copy_.redispatch_table[key_set](key_set, inner, kept, False)
     return made
 

@@ -55,15 +55,15 @@ def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 
 def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
-    if not self._geometry.numel:
-        return calls.clone(self)
     size = self._geometry.sizes[dim]
-    start = -shift % size
-    parts = (
-        calls.slice_Tensor(self, dim, start, size, 1),
-        calls.slice_Tensor(self, dim, 0, start, 1),
-    )
-    return calls.cat(parts, dim)
+    start = -shift % size if size else 0
+    if not start or not self._geometry.numel:
+        return calls.clone(self, suggest_memory_format(self))
+    made = _empty("roll", self, self._geometry.sizes)
+    for first, last, to in ((start, size, 0), (0, start, size - start)):
+        place = calls.slice_Tensor(made, dim, to, to + last - first, 1)
+        _copy(place, calls.slice_Tensor(self, dim, first, last, 1))
+    return made
 
 
 def rot90(key_set: int, self: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:

@@ -10,18 +10,16 @@ Source: aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._generated import calls
-from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
-from ..core.geometry import geometry
-from ..structured import arguments, library
-from ..tensor.base import suggest_memory_format
+from ..structured import arguments, windows
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
@@ -213,39 +211,54 @@ def _run(places: Any) -> Any:
 # --- all dimensions -------------------------------------------------------------------------------
 
 
-def _compute(on: Any, x: Any, lines: tuple[Line, ...], turned: bool, is_last: bool) -> Any:
-    """is_last: channels are the last dimension in memory."""
-    if is_last:
-        x = on.np.moveaxis(x, 1, -1)
+def _compute(
+    lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int, made: Any
+) -> None:  # fmt: skip
     element = np.dtype(x.dtype).str[1:]
-    first = 1 if is_last else 2
-    for axis, line in reversed(list(enumerate(lines, first))):
+    steps = []
+    for axis, line in enumerate(lines, 1):
         is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
         if is_same and line.mode not in ("linear", "cubic"):
             continue
         taps, places = _table(line, element, turned)
         size = line.n if turned else line.m
+        # elements that are gone are not worked on; rows are quicker than what stands in them
+        order = axis if size < x.shape[axis] and not places else 9 - axis
+        steps.append((order, axis, taps, places, size))
+    steps.sort(key=lambda step: step[0])
+    for number, (_, axis, taps, places, size) in enumerate(steps, 1):
+        to = made if number == len(steps) else None
         x = (
             _in_fixed_point(on, x, axis, taps, places)
             if places
-            else _along(on, x, axis, taps, size)
+            else _along(on, x, axis, taps, size, to)
         )
-    return on.np.moveaxis(x, -1, 1) if is_last else x
+    if x is not made:
+        made[...] = x
 
 
-def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int) -> Any:
-    np, made = on.np, None
-    shape = (-1, *[1] * (x.ndim - axis - 1))
-    for to, at, by in taps:
+def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: Any = None) -> Any:
+    """Into `made` where it is given."""
+    np, shape = on.np, (-1, *[1] * (x.ndim - axis - 1))
+    if made is None:
+        made = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+    if any(len(tap.at) < size for tap in taps):
+        made.fill(0)
+    for n, (to, at, by) in enumerate(taps):
+        is_first, is_all = n == 0, len(at) == size  # all of them, each once
+        if by is None and is_first and is_all and not on.is_gpu:
+            x.take(at, axis, made, "clip")  # which is quick because it asks no index
+            continue
         part = x.take(np.asarray(at), axis)
         if by is not None:
-            part *= np.asarray(by).reshape(shape)
-        if len(at) == size:  # all of them, each once
-            made = part if made is None else np.add(made, part, out=made)
-            continue
-        if made is None:
-            made = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
-        made[(slice(None),) * axis + (to if type(to) is slice else np.asarray(to),)] += part
+            by = np.asarray(by).reshape(shape)
+            part = np.multiply(part, by, out=made if is_first and is_all else part)
+        if not is_all:
+            made[(slice(None),) * axis + (to if type(to) is slice else np.asarray(to),)] += part
+        elif not is_first:
+            np.add(made, part, out=made)
+        elif by is None:
+            made[...] = part
     return made
 
 
@@ -304,13 +317,12 @@ def _made(
     is_whole = element is dtypes.uint8 and (not leaf.has_align or leaf.dims == 2)
     if element.category != FLOATING and not is_whole:
         raise errors.wrong_dtype(op, arg, "be floating" + " or uint8" * (leaf.dims == 2), x)
-    form = suggest_memory_format(x)
-    if leaf.dims == 1 or (turned and not leaf.keeps):
-        form = formats.contiguous_format
+    keeps = leaf.dims > 1 and (leaf.keeps or not turned)
     given = wide(x) if leaf.has_align or turned else x
-    wanted = geometry(sizes, formats.strides_for(op, sizes, form), given._geometry.dtype)
-    is_last = form is not formats.contiguous_format
-    (made,) = library.call(op, _compute, (wanted,), given, lines, turned, is_last)
+    work = partial(_compute, lines, turned)
+    like, of, out = x if keeps else None, given._geometry.dtype, sizes[2:]
+    reads = 2 * out[0] * given._geometry.sizes[-1]
+    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads)
     return cast(made, element)
 
 

@@ -25,7 +25,7 @@ from . import arguments, library
 Sizes = tuple[int, ...]
 
 # Elements of the larger of operand and result that a thread works on at a time.
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 
 
 class Windows(NamedTuple):
@@ -121,9 +121,13 @@ Work = Callable[..., None]
 
 def made_of(
     op: str, x: Tensor, like: Tensor | None, out: Sizes, results: Sequence[dtype], work: Work,
-    shares_rows: bool = False,
+    shares_rows: bool = False, reads: int | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """New tensors of x's leading sizes and `out`, in the memory format of `like`."""
+    """New tensors of x's leading sizes and `out`, in the memory format of `like`.
+
+    shares_rows: where planes are large, threads share their rows. reads: how many elements of a
+    plane are read; None is all.
+    """
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like._geometry.ndim) != (2, 3):
         form = suggest_memory_format(like)
@@ -132,13 +136,13 @@ def made_of(
     wanted = [geometry(sizes, strides, of) for of in results]
     is_last = form is not formats.contiguous_format and len(sizes) == count + 2
     return library.call(
-        op, _computed, wanted, x, out, [of.np for of in results], is_last, work, shares_rows
+        op, _computed, wanted, x, out, [of.np for of in results], is_last, work, shares_rows, reads
     )
 
 
 def _computed(
     on: Any, x: Any, out: Sizes, results: Sequence[Any], is_last: bool, work: Work,
-    shares_rows: bool,
+    shares_rows: bool, reads: int | None,
 ) -> list[Any]:  # fmt: skip
     np, before, count = on.np, x.shape[: x.ndim - len(out)], len(out)
     if not x.size or not math.prod(out):
@@ -149,16 +153,17 @@ def _computed(
     if on.is_gpu:
         work(on, planes, 0, *made)
     else:
-        _in_blocks(on, planes, made, out[0], work, shares_rows)
+        reads = planes[0].size if reads is None else reads
+        _in_blocks(on, planes, made, out[0], work, shares_rows, reads)
     if is_last:
         return [np.moveaxis(array, -1, 1) for array in made]
     return [array.reshape(*before, *out) for array in made]
 
 
 def _in_blocks(
-    on: Any, x: Any, made: Sequence[Any], rows: int, work: Work, shares_rows: bool
+    on: Any, x: Any, made: Sequence[Any], rows: int, work: Work, shares_rows: bool, reads: int
 ) -> None:
-    largest = max(x.size, made[0].size) // len(x)
+    largest = max(reads, made[0][0].size)
     step, parts = max(1, _BLOCK // largest), 1
     if shares_rows and largest > 2 * _BLOCK:
         parts = min(rows, largest // _BLOCK)
@@ -233,5 +238,6 @@ def summed(np: Any, x: Any, axis: int, begins: Any, ends: Any) -> Any:
     x = parted(np, x, axis, at)
     outside = begins[:, None] + numpy.arange(at.shape[1]) >= ends[:, None]
     if outside.any():
-        x[(*lead, np.asarray(outside))] = 0
+        outside = outside.reshape(*outside.shape, *[1] * (x.ndim - axis - 2))
+        x = np.where(np.asarray(outside), x.dtype.type(0), x)
     return x.sum(axis + 1)
