@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
+from ..core.device import CPU
 from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import CONJUGATE, NEGATIVE, ZERO
 from ..iterator.config import BINARY
@@ -121,6 +122,10 @@ def imag(key_set: int, self: Tensor) -> Tensor:
 # --- complex of reals -----------------------------------------------------------------------------
 
 
+# Elements from which on views are copied to, on all threads.
+_MANY = 1 << 16
+
+
 def _parts(op: str, names: tuple[str, str], first: Tensor, second: Tensor) -> None:
     of = first._geometry.dtype
     if of not in _PARTS:
@@ -132,6 +137,14 @@ def _parts(op: str, names: tuple[str, str], first: Tensor, second: Tensor) -> No
 def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     _parts("complex", ("real", "imag"), real, imag)
     given = ((real._geometry, real._device), (imag._geometry, imag._device))
+    shape = real._geometry
+    if shape is imag._geometry and shape.is_contiguous and real._device is imag._device is CPU:
+        if shape.numel < _MANY:
+            of = shape.dtype.to_complex
+            made = allocate(geometry(shape.sizes, shape.strides, of), CPU)
+            array = made._get_array()
+            array.real, array.imag = real._get_array(), imag._get_array()
+            return made
     plan = build("complex", _PAIR, (None,), given, default_dtype=None)
     shape = plan.outputs[0].geometry
     of = shape.dtype.to_complex

@@ -181,6 +181,9 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
         tuple([n * s for n, s in zip(counts, sizes)]), self._geometry.dtype, None, self._device,
         None, None,
     )  # fmt: skip
+    if made._geometry.numel == self._geometry.numel:
+        _fill(made, self)
+        return made
     # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))

@@ -18,6 +18,7 @@ from ..core.geometry import contiguous_geometry
 from ..core.promotion import promote_types
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..kernels import stub
 from ..structured import arguments
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
@@ -41,6 +42,11 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     shift = arguments.integer(op, "diagonal", diagonal)
     rows, columns = shape.sizes[-2:]
     shift = max(-rows, min(shift, columns))
+    if self._device is CPU and _LONG * min(rows, columns) <= shape.numel:
+        made = allocate(contiguous_geometry(shape.sizes, shape.dtype), CPU)
+        loop = stub.cpu("triangle").lower if op == "tril" else stub.cpu("triangle").upper
+        loop(self._get_array(), made._get_array(), shift)
+        return made
     if self._device is CPU and rows * columns <= _KEPT:
         mask = over_array(_mask(op, rows, columns, shift))
     else:
@@ -51,6 +57,8 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     return into(key_set, mask, self, False, made)  # False has the lowest dtype
 
 
+# Elements from which on a part of a row is worth a call of NumPy's on the CPU.
+_LONG = 256
 # Elements up to which the mask of a triangle is kept, and how many masks.
 _KEPT, _MASKS = 1 << 20, 8
 

@@ -141,7 +141,7 @@ def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
 
 
 # Elements from which on several ufuncs of NumPy are quicker than one of C's functions.
-_MANY = 256
+_MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
 # Quotients of f32 below this are exact enough in f64: their whole part is right, and the product of
 # that with the divisor is exact.
 _QUOTIENT = 2.0**25
@@ -149,7 +149,7 @@ _QUOTIENT = 2.0**25
 
 def _floating_fmod(a: Any, b: Any) -> Any:
     """C's, which costs 14 ns; of f32 by four operations in f64 where no quotient is too large."""
-    if np.result_type(a, b) != np.float32 or np.size(a) + np.size(b) < _MANY:
+    if np.size(a) + np.size(b) < _MANY_REMAINDERS or np.result_type(a, b) != np.float32:
         return np.fmod(a, b)
     wide, by = np.asarray(a, np.float64), np.asarray(b, np.float64)
     whole = np.divide(wide, by)
@@ -165,7 +165,7 @@ def _floating_fmod(a: Any, b: Any) -> Any:
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
     """NumPy's, step by step, with a quicker remainder. Source: numpy's npymath, npy_divmod."""
-    if np.result_type(a, b) != np.float32 or np.size(a) + np.size(b) < _MANY:
+    if np.size(a) + np.size(b) < _MANY_QUOTIENTS or np.result_type(a, b) != np.float32:
         return np.floor_divide(a, b)
     rest = _floating_fmod(a, b)
     quotient = np.divide(np.subtract(a, rest), b)
@@ -352,7 +352,7 @@ LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "bitwise_or": (arithmetic, np.bitwise_or),
     "bitwise_right_shift": (arithmetic, np.right_shift),
     "bitwise_xor": (arithmetic, np.bitwise_xor),
-    "copysign": (through_float32, np.copysign),
+    "copysign": (arithmetic, np.copysign),
     "div": (_true, np.true_divide),
     "div_floor": (_floor, np.floor_divide),
     "div_trunc": (_trunc, np.floor_divide),

@@ -67,16 +67,27 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
     if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
         given = inputs[arrays[0]]
         return table.looked_up(loop, arrays[0], given.np, out.np) if given in _HALF else loop
-    if numel > _MANY and isinstance(loop, np.ufunc) and all(i is bfloat16 for i in inputs):
-        return _in_float32(loop)
+    if numel > _MANY and isinstance(loop, np.ufunc):
+        if all(i is bfloat16 for i in inputs):
+            return _in_float32(loop, lambda x: x.astype(float32.np))
+        if loop in _SLOW_IN_FLOAT16 and all(i is float16 for i in inputs):
+            return _in_float32(loop, cast.widened)
     return loop
 
 
-def _in_float32(ufunc: np.ufunc) -> Loop:
+# NumPy's loops of f16 that take longer than casts to f32 and back.
+_SLOW_IN_FLOAT16 = {
+    np.add, np.subtract, np.multiply, np.divide, np.equal, np.not_equal, np.less, np.less_equal,
+    np.greater, np.greater_equal,
+}  # fmt: skip
+
+
+def _in_float32(ufunc: np.ufunc, widened: Callable[[np.ndarray], np.ndarray]) -> Loop:
     def loop(*values: Any) -> Any:
-        wide = ufunc(*[x.astype(float32.np) for x in values[: ufunc.nin]])
+        given = values[: ufunc.nin]
+        wide = ufunc(*map(widened, given))
         out = values[ufunc.nin] if len(values) > ufunc.nin else None
-        return rounded(wide, bfloat16.np if wide.dtype == float32.np else wide.dtype, out)
+        return rounded(wide, given[0].dtype if wide.dtype == float32.np else wide.dtype, out)
 
     return loop
 

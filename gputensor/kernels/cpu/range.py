@@ -39,13 +39,16 @@ def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
     first, last = accumulate(start), accumulate(end)
     width = (last - first) / max(steps - 1, 1)
     middle = steps // 2
-    for begin in range(0, steps, _BLOCK):
-        part = dst[begin : begin + _BLOCK]
-        index = np.arange(begin, begin + part.size)
-        values = np.where(index < middle, first + width * index, last - width * (steps - 1 - index))
-        if steps == 1:
-            values[0] = first
-        cast.convert_into(part, values)
+    for begin in range(0, middle, _BLOCK):
+        end = min(middle, begin + _BLOCK)
+        cast.convert_into(dst[begin:end], first + width * np.arange(begin, end))
+    if steps == 1:
+        cast.convert_into(dst, np.array([first]))
+        return
+    for begin in range(middle, steps, _BLOCK):
+        end = min(steps, begin + _BLOCK)
+        left = np.arange(steps - 1 - begin, steps - 1 - end, -1)
+        cast.convert_into(dst[begin:end], last - width * left)
 
 
 def eye(dst: np.ndarray) -> None:

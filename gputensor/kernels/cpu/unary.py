@@ -53,8 +53,8 @@ def _composed(
 def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind == "c":
         return np.arctan2(x.imag, x.real, out)
-    found = where(x < 0, x.dtype.type(math.pi), where(np.isnan(x), x, x.dtype.type(0)))
-    return _into(found, out)
+    found, is_nan = (x < 0).astype(x.dtype) * x.dtype.type(math.pi), np.isnan(x)
+    return _into(where(is_nan, x, found) if is_nan.any() else found, out)
 
 
 def _degrees(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -110,8 +110,8 @@ def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     """0 of NaN too."""
-    found = np.empty_like(x) if out is None else out
-    return np.subtract(x > 0, x < 0, found, dtype=found.dtype)
+    found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
+    return _into(found.astype(x.dtype) if out is None else found, out)
 
 
 def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
