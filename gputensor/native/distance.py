@@ -11,11 +11,16 @@ from typing import Any
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
+from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
+from ..core.geometry import contiguous_geometry
 from ..core.promotion import result_type
 from ..dispatch import defaults
 from ..iterator.broadcast import broadcast_sizes
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
 from ..structured import arguments
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
 # --- norms ----------------------------------------------------------------------------------------
@@ -30,6 +35,8 @@ def _number(op: str, arg: str, value: Any) -> float:
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """Of real or complex numbers; f16 and bf16 in f32."""
     given = self._geometry
+    if p == 2 and self._device is CPU and given.ndim and given.dtype.category == FLOATING:
+        return _root_of_squares(self, dims, keepdim)
     if given.dtype.itemsize == 2:
         wide = _norm(op, calls.to_dtype(self, dtypes.float32), p, dims, keepdim)
         return calls.to_dtype(wide, given.dtype)
@@ -50,6 +57,15 @@ def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool)
     if p == 1:
         return calls.sum_dim_IntList(size, dims, keepdim)
     return calls.sum_dim_IntList(size**p, dims, keepdim) ** (1 / p)
+
+
+def _root_of_squares(self: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    given = self._geometry
+    kept = [1 if d in dims else n for d, n in enumerate(given.sizes) if keepdim or d not in dims]
+    made = allocate(contiguous_geometry(tuple(kept), given.dtype), CPU)
+    root = stub.cpu("norm").root_of_squares
+    run(root, self._get_array(), dims, made._get_array(), keepdim)
+    return made
 
 
 def linalg_vector_norm(
@@ -199,17 +215,31 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     """Of each row to those behind it: rows of the square of distances, one after another."""
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
-    rows, columns = self._geometry.sizes
-    behind = [
-        calls.slice_Tensor(self, 0, r + 1, rows, 1) - calls.select_int(self, 0, r)
-        for r in range(rows - 1)
-    ]
-    if not behind:
+    rows = self._geometry.sizes[0]
+    found: list[Tensor] = []
+    behind: list[Tensor] = []
+    waiting = 0
+    for r in range(rows - 1):
+        later = calls.slice_Tensor(self, 0, r + 1, rows, 1)
+        behind.append(later - calls.select_int(self, 0, r))
+        waiting += later._geometry.numel
+        if waiting >= _AT_A_TIME or r == rows - 2:
+            apart = behind[0] if len(behind) == 1 else calls.cat(behind, 0)
+            found.append(_lengths(apart, float(p)))
+            behind, waiting = [], 0
+    if not found:
         return calls.new_empty(self, (0,))
-    apart = calls.cat(behind, 0)
-    if not columns:
+    return found[0] if len(found) == 1 else calls.cat(found, 0)
+
+
+# Differences that are made before their lengths are found.
+_AT_A_TIME = 1 << 18
+
+
+def _lengths(apart: Tensor, p: float) -> Tensor:
+    if not apart._geometry.sizes[1]:
         return calls.sum_dim_IntList(apart, (1,), False)
-    return _norm("pdist", apart, float(p), (1,), False)
+    return _norm("pdist", apart, p, (1,), False)
 
 
 def pairwise_distance(

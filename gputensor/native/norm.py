@@ -15,8 +15,13 @@ import numpy as np
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
+from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
+from ..core.geometry import contiguous_geometry
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
 from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 
@@ -137,11 +142,32 @@ def native_layer_norm(
     check_floating(op, input=input, weight=weight, bias=bias)
     wanted = _normalized(op, input, normalized_shape)
     _check_sizes(op, wanted, weight=weight, bias=bias)
+    of, given = _of_statistics(input, weight, bias), input._geometry
+    outer = given.sizes[: given.ndim - len(wanted)]
+    if input._device is CPU and given.numel:
+        rows, kept = (math.prod(outer), math.prod(wanted)), (*outer, *[1] * len(wanted))
+        params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
+        return _by_rows(input, rows, params, eps, kept, of)
     dims = tuple(range(-len(wanted), 0))
     centered, mean, rstd = _statistics(wide(input), dims, eps)
     made = _affine(calls.mul_Tensor(centered, rstd), weight, bias)
-    of = _of_statistics(input, weight, bias)
     return _in_format(made, input._geometry.dtype), _kept(mean, of), _kept(rstd, of)
+
+
+def _by_rows(
+    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any, kept: tuple[int, ...],
+    of: dtype,
+) -> Three:  # fmt: skip
+    """Input as `rows` on the CPU, normalised but for their first dimension, and the statistics."""
+    eps, given = real("norm", "eps", eps), input._geometry
+    layouts = (given.sizes, given.dtype), (kept, of), (kept, of)
+    made, mean, rstd = [allocate(contiguous_geometry(*layout), CPU) for layout in layouts]
+    out, *found = [x._get_array() for x in (made, mean, rstd)]
+    run(
+        stub.cpu("norm").normalized, input._get_array().reshape(rows), *params, eps,
+        out.reshape(rows), *[x.reshape(rows[0]) for x in found],
+    )  # fmt: skip
+    return made, mean, rstd
 
 
 def layer_norm(
@@ -220,17 +246,28 @@ def native_group_norm(
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
     _check_sizes(op, (C,), weight=weight, bias=bias)
     sizes = input._geometry.sizes
+    of = _of_statistics(input, weight, bias)
+    form = suggest_memory_format(input)
+    if input._device is CPU and input._geometry.numel and form is formats.contiguous_format:
+        rows = (N * group, C // group, HxW)
+        params = [_channels(x, N, rows) for x in (weight, bias)]
+        return _by_rows(input, rows, params, eps, (N, group), of)
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
     centered, mean, rstd = _statistics(grouped, (2,), eps)
     along = (1, C, *[1] * (len(sizes) - 2))
     made = calls.reshape(calls.mul_Tensor(centered, rstd), sizes)
     made = _affine(made, _along(weight, along), _along(bias, along))
-    of = _of_statistics(input, weight, bias)
-    form = suggest_memory_format(input)
     return (
         _in_format(made, input._geometry.dtype, form),
         cast(calls.reshape(mean, (N, group)), of), cast(calls.reshape(rstd, (N, group)), of),
     )  # fmt: skip
+
+
+def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
+    """A number for each channel of each group, as an array beside the rows."""
+    if x is None:
+        return None
+    return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)
 
 
 def _along(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:

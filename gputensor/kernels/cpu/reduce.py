@@ -51,7 +51,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         return loop
     if op in LOOPS:
         one = _widened(loop) if is_half and out is given else loop
-        return _in_blocks(one, one, loop, out.np)
+        return in_blocks(one, one, loop, out.np)
     ends = {"nansum": "sum"}.get(op, op)
     whole = bind_whole(ends, compute, compute, out)
     if given is float16 and compute is float32:
@@ -60,11 +60,11 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         wide = bind_whole("sum" if op == "mean" else op, compute, compute, compute)
         block = lambda array, *args: wide(cast.widened(array), *args)  # noqa: E731
         last = _divided(compute.np, numel) if op == "mean" else whole
-        return _in_blocks(loop, block, last, compute.np)
+        return in_blocks(loop, block, last, compute.np)
     if op == "mean":
         sums = bind_whole("sum", given, compute, compute)
-        return _in_blocks(loop, sums, _divided(compute.np, numel), compute.np)
-    return _in_blocks(loop, bind_whole(op, given, compute, compute), whole, compute.np)
+        return in_blocks(loop, sums, _divided(compute.np, numel), compute.np)
+    return in_blocks(loop, bind_whole(op, given, compute, compute), whole, compute.np)
 
 
 # Elements from which on a reduction is cut into blocks of so many, for two threads; those of 16-bit
@@ -74,7 +74,7 @@ _BLOCKS_FROM, _HALVES_FROM, _BLOCK = 1 << 21, 1 << 17, 1 << 16
 _PER_THREAD = 6
 
 
-def _in_blocks(kept: Loop, block: Loop, whole: Loop, part: np.dtype) -> Loop:
+def in_blocks(kept: Loop, block: Loop, whole: Loop, part: np.dtype) -> Loop:
     """A reduction in blocks of the slowest axis: `kept` of a block where that axis stays; else
     `block`, and `whole` of what the blocks leave behind."""
 
