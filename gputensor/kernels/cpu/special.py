@@ -32,8 +32,10 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     def in_their_order(*given: Any) -> Any:
         """NumPy's `where` gives rows; what the loop allocates lies as the inputs do."""
         made = np.asarray(function(*given))
+        if made.ndim < 2:
+            return made
         like = next((x for x in given if np.shape(x) == made.shape), made)
-        if made.ndim < 2 or like is made:
+        if like.strides == made.strides:
             return made
         laid = np.empty_like(like, made.dtype)
         laid[...] = made
@@ -58,10 +60,34 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
+# What is rare, poles and infinities, has passes of its own, which are left out where there is none.
+
+
 def _digamma(x: Any) -> Any:
+    if x.min() > 0:
+        return _psi(x)
     at_pole = where(np.isfinite(x) & (x < 0) & (x == np.floor(x)), np.nan, _psi(x))
     at_pole = where(x == -np.inf, np.nan, at_pole)
     return where(x == 0, np.copysign(np.inf, -x), at_pole)
+
+
+def _lgamma(x: Any) -> Any:
+    made = _gammaln(x)
+    return made if np.isfinite(x).all() else where(np.isinf(x), np.inf, made)
+
+
+def _igammac(a: Any, x: Any) -> Any:
+    """What the lower half leaves, where that is no more than a half: SciPy's own sums a series for
+    the logarithm of gamma there, which takes a microsecond."""
+    from scipy import special
+
+    a, x = np.broadcast_arrays(a, x)
+    left = special.gammainc(a.astype(np.float64), x.astype(np.float64))
+    made = np.subtract(1, left, left).astype(x.dtype, copy=False)
+    rest = ~(made >= 0.5)
+    if rest.any():
+        made[rest] = special.gammaincc(a[rest], x[rest])
+    return made
 
 
 def _logit(x: Any, eps: Any) -> Any:
@@ -75,6 +101,8 @@ def _polygamma(x: Any, n: Any) -> Any:
 
     if n == 0:
         return _digamma(x)
+    if n == 1 and x.min() > 0:
+        return _zeta(2.0, x)
     if n == 1:
         with_reflection = np.pi**2 / np.sin(np.pi * (x - np.trunc(x))) ** 2 - _zeta(2.0, 1 - x)
         return where((x < 0) & (x != np.floor(x)), with_reflection, _zeta(2.0, x))
@@ -85,6 +113,8 @@ def _polygamma(x: Any, n: Any) -> Any:
 def _zeta_of(x: Any, q: Any) -> Any:
     """SciPy has no values for q < 0, where integer x have some: terms are summed up to q > 0."""
     x, q = np.broadcast_arrays(x, q)
+    if q.min() > 0:
+        return _zeta(x, q).astype(x.dtype, copy=False)
     is_left = (q < 0) & (q != np.floor(q)) & (x > 1) & (x == np.floor(x)) & (q > -(2.0**20))
     whole = where(is_left, np.ceil(-q), 0)
     made = np.asarray(_zeta(x, where(is_left, q + whole, q)))
@@ -103,6 +133,8 @@ def _erfinv(x: Any) -> Any:
     """SciPy's throws and catches an exception for each element outside."""
     from scipy.special import erfinv
 
+    if np.abs(x).max() < 1:
+        return erfinv(x)
     made = erfinv(where(np.abs(x) < 1, x, x.dtype.type(0)))
     outside = np.abs(x) == 1
     if outside.any():
@@ -111,12 +143,19 @@ def _erfinv(x: Any) -> Any:
 
 
 def _entr(x: Any) -> Any:
+    if x.min() > 0:
+        return -x * np.log(x)
     return where(x > 0, -x * np.log(x), where(x == 0, 0, where(x < 0, -np.inf, x)))
 
 
 def _times_log(log: Any) -> Callable[..., Any]:
     """The second operand's NaN stays, where the first one is 0 too."""
-    return lambda a, b: where(np.isnan(b), b, where(a == 0, 0, a * log(b)))
+
+    def of(a: Any, b: Any) -> Any:
+        made, is_zero = a * log(b), a == 0
+        return where(np.isnan(b), b, where(is_zero, 0, made)) if is_zero.any() else made
+
+    return of
 
 
 def _polynomial(
@@ -128,26 +167,27 @@ def _polynomial(
     """
 
     def of(x: Any, n: Any) -> Any:
-        wide = x.astype(np.float64)
-        return in_f64(2 * wide - 1 if is_shifted else wide, n).astype(x.dtype)
-
-    def in_f64(x: Any, n: Any) -> Any:
         degree = np.trunc(n)
-        made = where(degree > _HIGHEST, x.dtype.type(np.nan), degree == 0).astype(x.dtype)
-        made = where(np.isfinite(degree), made, x.dtype.type(0))
-        degree = where(degree <= _HIGHEST, degree, -1)
-        highest = int(np.max(degree, initial=-1))
+        made = (degree == 0).astype(x.dtype)
+        if not degree.max() <= _HIGHEST:
+            made = where((degree > _HIGHEST) & np.isfinite(degree), x.dtype.type(np.nan), made)
+            degree = where(degree <= _HIGHEST, degree, -1)
+        highest = int(max(-1, degree.max()))
         if highest < 1:
-            return made + np.zeros_like(x)
+            return made + np.zeros_like(x) if made.shape != x.shape else made
+        wide = x.astype(np.float64)
+        return in_f64(2 * wide - 1 if is_shifted else wide, degree, made, highest).astype(x.dtype)
+
+    def in_f64(x: Any, degree: Any, made: Any, highest: int) -> Any:
         before, here = x.dtype.type(1), first(x)
         for k in range(1, highest + 1):
-            if np.ndim(n):
+            if np.ndim(degree):
                 made = where(degree == k, here, made)
             if k % _STRIDE == 0 and np.isnan(here).all():
                 break  # NaN stays
             if k < highest:
                 before, here = here, step(x, k, here, before)
-        if not np.ndim(n):
+        if not np.ndim(degree):
             return here
         return where(degree > k, here, made) if k < highest else made
 
@@ -185,14 +225,14 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "i1": _scipy("i1"),
     "i1e": _scipy("i1e"),
     "igamma": _scipy("gammainc"),
-    "igammac": _scipy("gammaincc"),
+    "igammac": _igammac,
     "laguerre_polynomial_l": _polynomial(
         lambda x: 1 - x, lambda x, k, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1)
     ),
     "legendre_polynomial_p": _polynomial(
         lambda x: x, lambda x, k, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1)
     ),
-    "lgamma": lambda x: where(np.isinf(x), np.inf, _gammaln(x)),
+    "lgamma": _lgamma,
     "logit": _logit,
     "log_ndtr": _scipy("log_ndtr"),
     "modified_bessel_k0": _scipy("k0"),
