@@ -18,6 +18,7 @@ import gputensor as gt
 from .harness import bad_values, cases, tier
 from .harness.bad_values import VALUES
 from .harness.cases import CALLABLE, OPS, OPS_OF, Case
+from .harness import module_entrances
 from .harness.entrances import ENTRANCES
 from .rows import Row
 
@@ -117,6 +118,7 @@ OF_OTHERS = {
     "testing.assert_close": (AssertionError, ValueError, TypeError),
     "from_dlpack": (BufferError,),
     "triplet_margin_with_distance_loss": (TypeError,),  # of the function that is given
+    "nn.TripletMarginWithDistanceLoss": (TypeError,),
 }
 
 
@@ -150,12 +152,24 @@ def same_settings(tmp_path: Any, monkeypatch: Any) -> Iterator[None]:
 def test_other_functions(name: str, same_settings: None) -> None:
     if name.startswith(("cuda", "device", "record_stream")) and not gt.cuda.is_available():
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
-    make = ENTRANCES[name]
+    _sweep(name, ENTRANCES[name], 1)
+
+
+@pytest.mark.parametrize("name", module_entrances.ENTRANCES)
+def test_modules_and_optimizers(name: str) -> None:
+    _sweep(name, module_entrances.ENTRANCES[name], STRIDE["cpu"])
+
+
+def _sweep(name: str, make: Callable[[], Any], stride: int) -> None:
+    """Every value for every argument of a good call; of so many calls one."""
     function, args, kwargs = make()
     function(*args, **kwargs)
-    faults = []
+    faults, number = [], 0
     for value, spoil in VALUES.items():
         for argument, _, _ in list(bad_values.spoiled(*make(), None)):
+            number += 1
+            if number % stride:
+                continue
             function, args, kwargs = make()
             if argument.startswith("#"):
                 args = tuple(spoil() if f"#{n}" == argument else x for n, x in enumerate(args))
@@ -181,6 +195,7 @@ NOT_SWEPT = """
     initial_seed
     is_autocast_cache_enabled is_grad_enabled is_inference_mode_enabled
     empty_cache device_count current_device is_available is_emulated unavailable_reason
+    Module LRScheduler Optimizer
     memory_snapshot OutOfMemoryError emulator_settings audit_copies
     bfloat16 bool byte cdouble cfloat char cpu data_ptr dim double element_size get_device int
     is_complex is_floating_point is_inference is_signed long nelement numel retain_grad short
@@ -192,10 +207,14 @@ def test_every_public_function_is_swept() -> None:
     from gputensor._generated import functions, methods
 
     swept = (
-        {name.rpartition(".")[2] for name in ENTRANCES} | set(functions.__all__) | set(NOT_SWEPT)
+        {name.rpartition(".")[2] for name in (*ENTRANCES, *module_entrances.ENTRANCES)}
+        | set(functions.__all__)
+        | set(NOT_SWEPT)
     )
+    places = (gt, gt.cuda, gt.nn, gt.nn.functional, gt.nn.init, gt.nn.utils, gt.optim, gt.Tensor,
+              gt.optim.lr_scheduler)  # fmt: skip
     missing = [
-        f"{place.__name__}.{name}" for place in (gt, gt.cuda, gt.nn.functional, gt.Tensor)
+        f"{place.__name__}.{name}" for place in places
         for name in sorted({*dir(place), *getattr(place, "_LATER",
         ())})  # also what nobody has named yet
         if not name.startswith("_") and name not in swept and not hasattr(methods.GeneratedMethods,
@@ -209,6 +228,8 @@ def _is_named(place: Any, name: str, found: Any) -> bool:
     """Whether `place` is where users find it: not what a module imports for its own use."""
     if place is gt or place is gt.Tensor:
         return getattr(found, "__module__", "gputensor").startswith("gputensor")
+    if place is gt.nn.init:
+        return getattr(found, "__module__", "") == place.__name__
     return name in getattr(place, "__all__", ())
 
 
@@ -238,6 +259,62 @@ def test_refused_by_the_name_that_was_called(op: str, call: Callable[[], Any]) -
     with pytest.raises(gt.GpuTensorError, match=f"^{op}: '"):
         call()
     assert (gt.get_printoptions(), gt.zeros(()).device) == before
+
+
+def test_values_that_a_factorisation_does_not_end_with() -> None:
+    from gputensor.linalg import LinAlgError
+
+    nan = gt.full((2, 2), float("nan"))
+    for device in ("cpu", *(["cuda"] if gt.cuda.is_available() else [])):
+        for call in (gt.linalg.svd, gt.linalg.pinv, gt.linalg.eig):
+            with pytest.raises(LinAlgError, match="(svd|eig): 'A' must have values"):
+                call(nan.to(device))
+    with pytest.raises(LinAlgError, match="cholesky: A is not positive-definite"):
+        gt.linalg.cholesky(nan)
+
+
+@pytest.mark.parametrize("device", STRIDE)
+@pytest.mark.parametrize("place", [0, -1, 3, -(2**31), 2**31 - 1])
+def test_pivots_that_name_no_row(place: int, device: str) -> None:
+    if (
+        device == "meta"
+        or device != "cpu"
+        and not (gt.cuda.is_available() and gt.cuda.is_emulated())
+    ):
+        pytest.skip("values are looked at on the host alone")
+    a, b = gt.eye(2, device=device), gt.ones(2, 1, device=device)
+    pivots = gt.full((2,), place, dtype=gt.int32, device=device)
+    with pytest.raises(gt.GpuTensorError, match="'LU_pivots' must name rows"):
+        gt.lu_solve(b, a, pivots).cpu()
+    if abs(place) != 1:
+        with pytest.raises(gt.GpuTensorError, match="'pivots' must name rows"):
+            gt.linalg.ldl_solve(a, pivots, b).cpu()
+
+
+def test_statistics_that_may_not_be_written_leave_the_others() -> None:
+    mean, var = gt.zeros(2), gt.ones(1).expand(2)
+    with pytest.raises(gt.GpuTensorError, match="^batch_norm: 'running_var' must not hold one"):
+        gt.batch_norm(gt.ones(3, 2), None, None, mean, var, True, 0.5, 1e-5, False)
+    assert mean.tolist() == [0, 0]
+
+
+def test_a_schedule_that_divides_by_zero_says_so() -> None:
+    schedule = gt.optim.lr_scheduler.CosineAnnealingLR(gt.optim.SGD([gt.ones(1)], 0.1), 0)
+    with pytest.raises(gt.GpuTensorError, match="^CosineAnnealingLR: 'step' must have numbers"):
+        schedule.step()
+
+
+def test_a_constructor_names_the_class_and_the_argument() -> None:
+    class Mine(gt.nn.Module):
+        def __init__(self) -> None:
+            raise TypeError("mine")
+
+    with pytest.raises(gt.GpuTensorError, match="^Linear: 'in_features' must be an int"):
+        gt.nn.Linear("x", 3)
+    with pytest.raises(gt.GpuTensorError, match="^RNN: 'num_layers' must be at most"):
+        gt.nn.RNN(3, 2, 2**62)
+    with pytest.raises(TypeError, match="^mine$"):
+        Mine()
 
 
 def test_numbers_of_numpy_are_taken_where_python_s_are() -> None:

@@ -37,6 +37,8 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
+    if isinstance(error, np.linalg.LinAlgError):
+        raise errors.library_failed(op, error) from None
     overloads = [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
@@ -81,7 +83,8 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
     types: `"Tensor|Tensor[]"` by the argument's name; besides a schema's types there are Callable,
     Iterable and dict; the annotations say it where none is given. NumPy's numbers reach the
     function as Python's. op: the name in messages. first: checked before the function runs, and not
-    only if it fails: for what keeps the value and fails later, or never.
+    only if it fails: for what keeps the value and fails later, or never. A constructor is named as
+    its class, and its arguments before those of what it calls.
     """
 
     def decorate(function: F) -> F:
@@ -94,15 +97,18 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
                 if type(value) in _OF_NUMPY:
                     reads = True
             if reads:
-                args, kwargs = _read(name, function, types, args, kwargs, refuses=first)
+                called = _name_of(name, args)
+                args, kwargs = read(called, function, types, args, kwargs, refuses=first)
             try:
                 return function(*args, **kwargs)
             except errors.GpuTensorError:
+                if name == "__init__":
+                    read(_name_of(name, args), function, types, args, kwargs)
                 raise
             except Exception as error:
                 if is_of_the_host(error):
                     raise errors.host_memory_exhausted(name, error) from None
-                _read(name, function, types, args, kwargs)
+                read(_name_of(name, args), function, types, args, kwargs)
                 raise
 
         return cast(F, declared)
@@ -110,11 +116,22 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
     return decorate
 
 
+def _name_of(function: str, args: tuple[Any, ...]) -> str:
+    return type(args[0]).__name__ if function == "__init__" and args else function
+
+
+def declare_constructor(kind: type, ours: str, *, first: bool = False) -> None:
+    """`declares` for the constructor that a class of a package of ours has. ours: its name."""
+    constructor = vars(kind).get("__init__")
+    if constructor is not None and kind.__module__.startswith(ours):
+        kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]
+
+
 # What has numbers that are not Python's.
 _OF_NUMPY = frozenset([np.ndarray, *np.sctypeDict.values()])
 
 
-def _read(
+def read(
     op: str, function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
@@ -139,10 +156,16 @@ def _read(
 
 
 _ANNOTATIONS = {
-    "Ints": "int|int[]", "Sizes": "int|int?[]", "Reals": "float|float[]", "Sequence[int]": "int[]",
+    "Ints": "int|int[]", "Padding": "int|int[]|str", "Sizes": "int|int?[]",
+    "Reals": "float|float[]", "Sequence[int]": "int[]",
     "_dtype": "ScalarType", "dtypes.dtype": "ScalarType", "Tensor | float": "Tensor|float",
+    "Tensor | Iterable[Tensor]": "Tensor|Iterable", "Numbers[int]": "int[]",
+    "tuple[int, ...]": "int[]", "Factor | list[Factor]": "Callable|Iterable",
+    "float | list[float]": "float|float[]",
 }  # fmt: skip
-_SCHEMA = ("Tensor", "int", "float", "bool", "str", "Callable")
+_SCHEMA = (
+    "Tensor", "int", "float", "bool", "str", "Callable", "Iterable", "Mapping", "Optimizer",
+)  # fmt: skip
 
 
 def _annotated(function: Callable[..., Any]) -> dict[str, str]:
@@ -150,8 +173,8 @@ def _annotated(function: Callable[..., Any]) -> dict[str, str]:
     found = {}
     for name, text in function.__annotations__.items():
         plain = text.removesuffix(" | None")
-        kind = plain.partition("[")[0] if plain.startswith("Callable") else plain
-        kind = kind if kind in _SCHEMA else _ANNOTATIONS.get(plain, "")
+        whole = plain if plain in _ANNOTATIONS else plain.partition("[")[0]
+        kind = _ANNOTATIONS.get(whole, whole if whole in _SCHEMA else "")
         if kind and name != "return":
             optional = "?" if plain != text else ""
             found[name] = "|".join([part + optional for part in kind.split("|")])
@@ -186,6 +209,9 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
     "Iterable": is_iterable,
     "path": lambda value: hasattr(value, "__fspath__"),
     "dict": lambda value: isinstance(value, dict),
+    "Mapping": lambda value: hasattr(value, "items"),
+    "Optimizer": lambda value: hasattr(value, "param_groups"),
+    "Parameters": lambda value: is_iterable(value) and all(hasattr(p, "_keys") for p in value),
 }  # fmt: skip
 
 

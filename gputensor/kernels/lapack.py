@@ -77,7 +77,8 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        return found, np.int32(info)
+        failed = np.isnan(found.diagonal())  # which OpenBLAS goes on with
+        return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 
     if not namespace.is_gpu:
         return each(namespace, on_host, a)

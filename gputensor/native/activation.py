@@ -8,7 +8,7 @@ from typing import Any
 
 from .._generated import calls, functions
 from ..core import errors
-from ..core.arguments import number, real
+from ..core.arguments import real
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY
 from ..structured import elementwise, pointwise
@@ -94,7 +94,7 @@ def selu(key_set: int, self: Tensor) -> Tensor:
 
 
 def celu(key_set: int, self: Tensor, alpha: Any) -> Tensor:
-    if not number(alpha):
+    if not real("celu", "alpha", alpha):
         raise errors.must("celu", "alpha", "be a number other than 0", alpha)
     return calls.elu(self, alpha, 1.0, 1.0 / alpha)
 

@@ -166,6 +166,7 @@ def lu_unpack(
 
         def permutation(namespace: Any, pivots: Any) -> Any:
             np = namespace.np
+            _check_pivots("lu_unpack", "LU_pivots", namespace, pivots, m)
             rows = np.broadcast_to(np.arange(m), (*pivots.shape[:-1], m)).copy()
             for i in range(pivots.shape[-1]):
                 j = pivots[..., i : i + 1].astype(np.int64) - 1
@@ -177,6 +178,12 @@ def lu_unpack(
 
         (P,) = library.call("lu_unpack", permutation, (wanted,), LU_pivots)
     return P, L, U
+
+
+def _check_pivots(op: str, arg: str, library: Any, pivots: Any, rows: int) -> None:
+    """Where that needs no waiting. LAPACK reads what they name, wherever that is."""
+    if not library.is_gpu and pivots.size and not (1 <= pivots.min() and pivots.max() <= rows):
+        raise errors.must(op, arg, f"name rows, from 1 to {rows}", errors.Got("others"))
 
 
 def linalg_lu_solve(
@@ -411,7 +418,12 @@ def linalg_ldl_solve(
     wanted = matrices(b._geometry.sizes, B._geometry.dtype)
     if not wanted.numel:
         return _zeros((wanted,), B)[0]
-    return library.call("ldl_solve", lapack.ldl_solve, (wanted,), ld, every, b, hermitian)[0]
+
+    def solve(namespace: Any, ld: Any, every: Any, b: Any) -> Any:
+        _check_pivots("ldl_solve", "pivots", namespace, abs(every.astype("i8")), ld.shape[-1])
+        return lapack.ldl_solve(namespace, ld, every, b, hermitian)
+
+    return library.call("ldl_solve", solve, (wanted,), ld, every, b)[0]
 
 
 # --- QR, eigenvalues, singular values -------------------------------------------------------------

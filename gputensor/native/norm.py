@@ -18,6 +18,7 @@ from ..core.arguments import real
 from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import contiguous_geometry
+from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.base import suggest_memory_format
@@ -345,6 +346,9 @@ def native_batch_norm(
     along = (1, channels, *[1] * (given.ndim - 2))
     x, of = wide(input), _of_statistics(input, weight, bias, running_mean, running_var)
     if training:
+        for arg, running in (("running_mean", running_mean), ("running_var", running_var)):
+            if running is not None:
+                overlap.check_itself(op, running, arg)
         centered, mean, rstd = _statistics(x, (0, *range(2, given.ndim)), eps)
         saved = calls.reshape(mean, (channels,)), calls.reshape(rstd, (channels,))
         count = given.numel // channels if channels else 0

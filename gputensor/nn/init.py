@@ -10,13 +10,17 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..core import errors
+from ..core.arguments import real
+from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
+from ..tensor.type_info import finfo
 
 _LINEAR = (
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d sigmoid".split()
 )
 
 
+@declares()
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """By how much a nonlinearity makes values smaller."""
     if nonlinearity in _LINEAR:
@@ -48,12 +52,14 @@ def _fan(op: str, tensor: Tensor, mode: str) -> int:
     return _fans(op, tensor)[mode == "fan_out"]
 
 
+@declares()
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform in [a, b)."""
     return tensor.uniform_(a, b, generator=generator)
 
 
+@declares()
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Of a normal distribution."""
@@ -61,32 +67,40 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     return made
 
 
+@declares()
 @no_grad()
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
     """Of a normal distribution within [a, b]: its inverse function of uniform numbers."""
+    given = (("mean", mean), ("std", std), ("a", a), ("b", b))
+    mean, std, a, b = (real("trunc_normal_", arg, value) for arg, value in given)
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
     tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator).erfinv_()
-    made: Tensor = tensor.mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
-    return made
+    most = finfo(tensor.dtype).max
+    tensor.mul_(std * math.sqrt(2.0)).add_(mean).clamp_(max(a, -most), min(b, most))
+    return tensor
 
 
+@declares()
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """All elements the same."""
     return tensor.fill_(val)
 
 
+@declares()
 def ones_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 1.0)
 
 
+@declares()
 def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
+@declares()
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
     """A matrix with ones in its diagonal."""
@@ -96,18 +110,21 @@ def eye_(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@declares()
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform, for as much variance forward as backward."""
     bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
+@declares()
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal, for as much variance forward as backward."""
     std = gain * math.sqrt(2.0 / sum(_fans("xavier_normal_", tensor)))
     return normal_(tensor, 0.0, std, generator)
 
 
+@declares()
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Any = None,
@@ -120,6 +137,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@declares()
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Any = None,
@@ -132,12 +150,14 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, std, generator)
 
 
+@declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Rows or columns that are orthogonal; further dimensions count as columns."""
     from .. import linalg
     from .._generated import functions
 
+    gain = real("orthogonal_", "gain", gain)
     if tensor.ndim < 2:
         raise errors.wrong_shape("orthogonal_", "tensor", "have at least two dimensions", tensor)
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import errors
+from ..core.arguments import flag
 from ..core.dtype import FLOATING
 from ..tensor.tensor import Tensor
 
@@ -16,6 +17,7 @@ class Parameter(Tensor):
     """
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        requires_grad = flag("Parameter", "requires_grad", requires_grad)
         made: Parameter = Tensor._make_subclass(cls, _memory("Parameter", data))
         if requires_grad and made._geometry.dtype.category < FLOATING:
             rule = "be floating or complex, as only those require grad"

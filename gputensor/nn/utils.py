@@ -8,6 +8,7 @@ from .. import linalg
 from .._generated import functions
 from ..autograd import no_grad
 from ..core import errors
+from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 
 __all__ = [
@@ -18,9 +19,13 @@ __all__ = [
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     of = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for p in of:
+        if not isinstance(p, Tensor):
+            raise errors.wrong_type("clip_grad_norm_", "parameters", "hold Tensors", p)
     return [p.grad for p in of if p.grad is not None]
 
 
+@declares(tensors="Parameters", norm_type="float", error_if_nonfinite="bool")
 @no_grad()
 def get_total_norm(
     tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
@@ -39,6 +44,7 @@ def get_total_norm(
     return total
 
 
+@declares()
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
@@ -56,6 +62,7 @@ def clip_grad_norm_(
     return total
 
 
+@declares()
 @no_grad()
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Bring every element of every gradient within -clip_value and clip_value, in place."""
@@ -63,12 +70,14 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
         grad.clamp_(-float(clip_value), float(clip_value))
 
 
+@declares(parameters="Parameters")
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All elements in one vector."""
     made: Tensor = functions.cat([p.reshape(-1) for p in parameters])
     return made
 
 
+@declares(vec="Tensor", parameters="Parameters")
 @no_grad()
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copy a vector's elements into the parameters, in their order."""

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core import errors
+from ..core.arguments import number
+from ..dispatch.refusal import declare_constructor
+from ..tensor.tensor import Tensor
 from .optimizer import Optimizer
 
 __all__ = [
@@ -44,6 +47,10 @@ class LRScheduler:
         self._last_lr: list[float] = []
         self.step()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        declare_constructor(cls, __name__, first=True)
+
     def get_lr(self) -> list[float]:
         """The rates of all groups, from `self.last_epoch` and the groups' rates before."""
         raise NotImplementedError
@@ -55,7 +62,16 @@ class LRScheduler:
     def step(self) -> None:
         """Set the next rates."""
         self.last_epoch += 1
-        self._set(self.get_lr())
+        self._set(self._next())
+
+    def _next(self) -> list[float]:
+        try:
+            return self.get_lr()
+        except ArithmeticError as error:
+            if type(self).__module__ != __name__ or isinstance(self, _Lambdas):
+                raise  # a user's own
+            rule = "have numbers that lead to rates"
+            raise errors.must(type(self).__name__, "step", rule, errors.Got(str(error))) from None
 
     def _set(self, rates: Iterable[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates):
@@ -95,17 +111,24 @@ class _Lambdas(LRScheduler):
         self.lr_lambdas = (
             list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
         )
-        if len(self.lr_lambdas) != count:
-            got = errors.Got(f"{len(self.lr_lambdas)} functions")
-            raise errors.must(type(self).__name__, "lr_lambda", f"be {count} functions", got)
+        if len(self.lr_lambdas) != count or not all(map(callable, self.lr_lambdas)):
+            rule = f"be {count} functions"
+            raise errors.must(type(self).__name__, "lr_lambda", rule, lr_lambda)
         super().__init__(optimizer, last_epoch)
+
+    def _factors(self) -> list[float]:
+        found = [f(self.last_epoch) for f in self.lr_lambdas]
+        for factor in found:
+            if not isinstance(factor, Tensor) and number(factor) is None:
+                raise errors.wrong_type(type(self).__name__, "lr_lambda", "give numbers", factor)
+        return found
 
 
 class LambdaLR(_Lambdas):
     """The first rate times a function of the number of steps."""
 
     def get_lr(self) -> list[float]:
-        return [r * f(self.last_epoch) for f, r in zip(self.lr_lambdas, self.base_lrs)]
+        return [r * f for f, r in zip(self._factors(), self.base_lrs)]
 
 
 class MultiplicativeLR(_Lambdas):
@@ -114,14 +137,14 @@ class MultiplicativeLR(_Lambdas):
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
             return self._rates
-        return [r * f(self.last_epoch) for f, r in zip(self.lr_lambdas, self._rates)]
+        return [r * f for f, r in zip(self._factors(), self._rates)]
 
 
 class StepLR(LRScheduler):
     """The rate times gamma at every step_size-th step."""
 
     def __init__(
-        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+        self, optimizer: Optimizer, step_size: float, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
@@ -138,7 +161,10 @@ class MultiStepLR(LRScheduler):
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        self.milestones, self.gamma = dict(Counter(milestones)), gamma
+        listed = list(milestones)
+        if not all(isinstance(step, (int, float)) for step in listed):
+            raise errors.wrong_type("MultiStepLR", "milestones", "hold numbers", milestones)
+        self.milestones, self.gamma = dict(Counter(listed)), gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -149,7 +175,7 @@ class ConstantLR(LRScheduler):
     """The rate times a factor for so many steps."""
 
     def __init__(
-        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5,
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: float = 5,
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
         self.factor, self.total_iters = factor, total_iters
@@ -168,7 +194,7 @@ class LinearLR(LRScheduler):
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
-        total_iters: int = 5, last_epoch: int = -1,
+        total_iters: float = 5, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
@@ -199,7 +225,7 @@ class PolynomialLR(LRScheduler):
     """To zero over so many steps, by a power of what is left."""
 
     def __init__(
-        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+        self, optimizer: Optimizer, total_iters: float = 5, power: float = 1.0, last_epoch: int = -1
     ) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
@@ -215,7 +241,7 @@ class CosineAnnealingLR(LRScheduler):
     """Half a wave of a cosine from the first rate to eta_min over T_max steps, and back."""
 
     def __init__(
-        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+        self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
@@ -236,19 +262,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a wave of a cosine over T_0 steps, again and again, each T_mult times as long."""
 
     def __init__(
-        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0,
+        self, optimizer: Optimizer, T_0: float, T_mult: float = 1, eta_min: float = 0.0,
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
         if T_0 < 1 or T_mult < 1:
             arg, got = ("T_0", T_0) if T_0 < 1 else ("T_mult", T_mult)
             raise errors.must(type(self).__name__, arg, "be positive", got)
-        self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = (
-            T_0,
-            T_0,
-            T_mult,
-            eta_min,
-            last_epoch,
-        )
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        self.T_i, self.T_cur = T_0, float(last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -261,7 +282,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if self.T_cur >= self.T_i:
             self.T_cur -= self.T_i
             self.T_i *= self.T_mult
-        self._set(self.get_lr())
+        self._set(self._next())
 
 
 class OneCycleLR(LRScheduler):
@@ -295,6 +316,8 @@ class OneCycleLR(LRScheduler):
             self._phases = [(up - 1, "initial", "max"), (total_steps - 1, "max", "min")]
         groups = optimizer.param_groups
         tops = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
+        if len(tops) != len(groups):
+            raise errors.must("OneCycleLR", "max_lr", f"be {len(groups)} numbers", max_lr)
         if last_epoch == -1:
             for group, top in zip(groups, tops):
                 group["initial_lr"] = top / div_factor
@@ -340,13 +363,16 @@ class SequentialLR(LRScheduler):
     """One schedule after the other; milestones: the steps at which the next one begins."""
 
     def __init__(
-        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: list[int],
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        if len(milestones) != len(schedulers) - 1:
+        listed = list(schedulers) if isinstance(schedulers, Sequence) else [schedulers]
+        if not all(isinstance(one, LRScheduler) for one in listed):
+            raise errors.wrong_type("SequentialLR", "schedulers", "hold schedules", schedulers)
+        if len(milestones) != len(listed) - 1:
             rule = "be fewer by one than the schedules"
             raise errors.must("SequentialLR", "milestones", rule, milestones)
-        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        self._schedulers, self._milestones = listed, list(milestones)
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
@@ -385,8 +411,8 @@ class ReduceLROnPlateau(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
-        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0,
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: float = 10,
+        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: float = 0,
         min_lr: float | list[float] = 0.0, eps: float = 1e-8,
     ) -> None:  # fmt: skip
         name = type(self).__name__
@@ -401,7 +427,8 @@ class ReduceLROnPlateau(LRScheduler):
         count = len(optimizer.param_groups)
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
         self.eps, self.best = eps, math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+        self.num_bad_epochs = self.last_epoch = 0
+        self.cooldown_counter: float = 0
         self._last_lr = self._rates
 
     def step(self, metrics: Any) -> None:  # type: ignore[override]

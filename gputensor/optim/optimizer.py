@@ -151,7 +151,7 @@ class Optimizer:
         for name in ("lr", "weight_decay", "momentum", "eps"):
             if name in group and not self._number(name, group[name]) >= 0:
                 raise self._must(name, "not be negative", group[name])
-        for name in ("nesterov", "amsgrad", "maximize", "decoupled_weight_decay"):
+        for name in ("nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered"):
             flag(type(self).__name__, name, group.get(name))
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
@@ -159,8 +159,11 @@ class Optimizer:
 
     def _number(self, arg: str, value: Any) -> Any:
         """A number, NumPy's too, or a tensor of one element."""
-        if plain_number(value) is None and not isinstance(value, Tensor):
+        plain = plain_number(value)
+        if (plain is None or isinstance(value, np.bool_)) and not isinstance(value, Tensor):
             raise self._must(arg, "be a number", value, errors.ArgumentTypeError)
+        if isinstance(plain, int) and plain.bit_length() > 64:
+            raise errors.number_too_wide(type(self).__name__, arg, plain)
         if isinstance(value, (complex, np.complexfloating)):
             raise self._must(arg, "be real", value, errors.ArgumentTypeError)
         return value

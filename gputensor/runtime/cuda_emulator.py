@@ -554,6 +554,8 @@ def call_library(
                     return
                 for array, value in zip(into, as_results(returned, len(into)) if into else ()):
                     array[...] = value
+        except errors.GpuTensorError:
+            raise
         except Exception as error:
             raise errors.library_failed(op, error) from error
 

@@ -24,7 +24,7 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
     given = (value,) if is_one and not isinstance(value, bool) else value
     try:
         found = tuple([index(x) for x in given])
-        if bool not in map(type, given):
+        if bool not in map(type, given) and not isinstance(given, (dict, set, bytes)):
             return found
     except Exception:  # whatever a class of others makes of __index__ or __iter__
         pass

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from .base import GpuTensorError
+from .base import Got, GpuTensorError, must
 
 
 class LinAlgError(GpuTensorError, RuntimeError):
     """A matrix is singular, or not positive-definite, or an iteration did not converge."""
+
+
+def not_finished(op: str, words: str) -> GpuTensorError:
+    """words: what the library said."""
+    return must(op, "A", "have values that a factorisation ends with", Got(words), kind=LinAlgError)
 
 
 # Parts of an operator's name -> what LAPACK's `info` says.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .linalg import not_finished
 from .base import (
     ArgumentValueError, DeviceError, DtypeError, Got, GpuTensorError, KernelError, NumberRangeError,
     OutOfMemoryError, ShapeError, describe, must,
@@ -47,9 +48,11 @@ def kernel_finding(sentence: str) -> KernelError:
     return KernelError(sentence)
 
 
-def library_failed(op: str, error: Exception) -> KernelError:
+def library_failed(op: str, error: Exception) -> GpuTensorError:
     """What a library that an operator calls raised; the error itself is the cause."""
     words = " ".join(str(error).split()) or type(error).__name__
+    if type(error).__name__ == "LinAlgError":  # NumPy's and CuPy's, for what values decide
+        return not_finished(op, words)
     return KernelError(f"{op}: a library failed: {words}")
 
 

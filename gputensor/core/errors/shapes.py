@@ -93,6 +93,8 @@ _WORDS = {
     "Layout": ("a layout", "layouts"), "Storage": ("a Storage", "Storages"),
     "Generator": ("a Generator", "Generators"), "Callable": ("callable", "functions"),
     "Iterable": ("iterable", "iterables"), "dict": ("a dict", "dicts"),
+    "Mapping": ("a mapping", "mappings"), "Optimizer": ("an Optimizer", "Optimizers"),
+    "Parameters": ("a sequence of Tensors", "sequences"),
     "ScalarType": ("a dtype", "dtypes"),
 }  # fmt: skip
 

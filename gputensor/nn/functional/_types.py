@@ -10,3 +10,4 @@ from typing import Any
 Ints = Any  # one for all dimensions, or one for each
 Sizes = Any  # likewise; None among them keeps a size
 Reals = Any
+Padding = Any  # Ints, or a word

@@ -118,6 +118,7 @@ def linear_cross_entropy(
     )  # fmt: skip
 
 
+@declares()
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
@@ -256,6 +257,7 @@ def _alike(op: str, input: Tensor, target: Tensor, weight: Tensor | None) -> Non
         raise errors.must(op, "target", rule, target, kind=errors.ArgumentValueError)
 
 
+@declares()
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
@@ -273,6 +275,7 @@ def kl_div(
     return found / input.shape[0] if is_by_batch and input.ndim else found
 
 
+@declares()
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
@@ -388,6 +391,7 @@ def multilabel_soft_margin_loss(
     return _reduced(calls.sum_dim_IntList(each, (input.ndim - 1,), False) / input.shape[-1], number)
 
 
+@declares()
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -398,6 +402,7 @@ def hinge_embedding_loss(
     return calls.hinge_embedding_loss(input, target, margin, number)
 
 
+@declares()
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -412,6 +417,7 @@ def margin_ranking_loss(
     return calls.margin_ranking_loss(input1, input2, target, margin, number)
 
 
+@declares()
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -425,6 +431,7 @@ def cosine_embedding_loss(
     return calls.cosine_embedding_loss(input1, input2, target, margin, number)
 
 
+@declares()
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,

@@ -9,13 +9,14 @@ from typing import Any
 
 from ..._generated.functions import empty, full, triu
 from ...core import errors
+from ...core.arguments import flag
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
 from .container import ModuleList
 from .functional import Dropout
 from .linear import Linear
-from .module import Module
+from .module import Module, check_layers
 from .norm import LayerNorm
 
 
@@ -39,7 +40,8 @@ class MultiheadAttention(Module):
             embed_dim if kdim is None else kdim,
             embed_dim if vdim is None else vdim,
         )
-        self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
+        self.batch_first = flag("MultiheadAttention", "batch_first", batch_first)
+        self.add_zero_attn = add_zero_attn
         self.head_dim = embed_dim // num_heads
         self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
 
@@ -123,7 +125,7 @@ class _Layer(Module):
         self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
-        self.norm_first = norm_first
+        self.norm_first = flag(type(self).__name__, "norm_first", norm_first)
         for n in range(1, self.norms + 1):
             setattr(self, f"norm{n}", LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
         for n in range(1, self.norms + 1):
@@ -142,9 +144,9 @@ class _Layer(Module):
 
 
 def _activation(named: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    if not isinstance(named, str):
+    if callable(named):
         return named
-    if named not in ("relu", "gelu"):
+    if not isinstance(named, str) or named not in ("relu", "gelu"):
         raise errors.must("Transformer", "activation", "be 'relu', 'gelu' or a function", named)
     return F.relu if named == "relu" else F.gelu
 
@@ -205,6 +207,10 @@ class _Stack(Module):
     """Copies of a layer one after the other, and a norm of the last one's result."""
 
     def _stack(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        for arg, value in (("layer", layer), ("norm", norm)):
+            if not isinstance(value, Module) and (arg == "layer" or value is not None):
+                raise errors.wrong_type(type(self).__name__, arg, "be a Module", value)
+        check_layers(type(self).__name__, num_layers)
         self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
         self.num_layers = num_layers
         self.norm = norm
@@ -268,6 +274,9 @@ class Transformer(Module):
         def norm() -> LayerNorm:
             return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
 
+        for arg, custom in (("encoder", custom_encoder), ("decoder", custom_decoder)):
+            if custom is not None and not isinstance(custom, Module):
+                raise errors.wrong_type("Transformer", f"custom_{arg}", "be a Module", custom)
         self.encoder = custom_encoder
         if custom_encoder is None:
             layer: Module = TransformerEncoderLayer(*given)

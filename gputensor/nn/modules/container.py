@@ -18,6 +18,8 @@ class Sequential(Module):
         super().__init__()
         one = args[0] if len(args) == 1 and isinstance(args[0], Mapping) else None
         for name, module in one.items() if one is not None else enumerate(args):
+            if module is None:
+                raise errors.wrong_type("Sequential", "args", "be Modules", module)
             self.add_module(str(name), module)
 
     def forward(self, input: Any) -> Any:
@@ -80,7 +82,7 @@ class ModuleList(Sequential):
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
-        self.extend(modules or ())
+        self.extend(() if modules is None else modules)
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
@@ -135,7 +137,7 @@ class ParameterList(Module):
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
-        for value in values or ():
+        for value in () if values is None else values:
             self.append(value)
 
     def append(self, value: Any) -> Self:

@@ -9,6 +9,7 @@ from ..._generated.functions import empty
 from ...core import errors
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
+from ..functional._types import Ints, Padding
 from ..parameter import Parameter
 from .module import Module
 
@@ -26,8 +27,8 @@ class _Conv(Module):
     transposed: ClassVar[bool] = False
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
-        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: bool = True,
+        self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints = 1,
+        padding: Padding = 0, dilation: Ints = 1, groups: int = 1, bias: bool = True,
         padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -42,8 +43,8 @@ class _Conv(Module):
         self.reset_parameters()
 
     def _build(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, padding: Any,
-        dilation: Any, groups: int, padding_mode: str,
+        self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints, padding: Any,
+        dilation: Ints, groups: int, padding_mode: str,
     ) -> None:  # fmt: skip
         name = type(self).__name__
         if groups < 1:
@@ -65,7 +66,7 @@ class _Conv(Module):
 
     def _each(self, value: Any) -> tuple[int, ...]:
         """A number of every dimension."""
-        return (value,) * self.ndim if isinstance(value, int) else tuple(value)
+        return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.ndim
 
     def reset_parameters(self) -> None:
         """Uniform within 1 / sqrt(inputs of an output)."""
@@ -129,9 +130,9 @@ class _ConvTranspose(_Conv):
     transposed = True
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
-        padding: Any = 0, output_padding: Any = 0, groups: int = 1, bias: bool = True,
-        dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints = 1,
+        padding: Ints = 0, output_padding: Ints = 0, groups: int = 1, bias: bool = True,
+        dilation: Ints = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         if padding_mode != "zeros" or isinstance(padding, str):
             given = padding_mode if padding_mode != "zeros" else padding
@@ -140,7 +141,7 @@ class _ConvTranspose(_Conv):
                          bias, padding_mode, device, dtype)  # fmt: skip
         self.output_padding = self._each(output_padding)
 
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         """output_size: of the result's last dimensions, where a stride leaves it open."""
         convolve: Any = getattr(F, f"conv_transpose{self.ndim}d")
         left_open = self._open(input, output_size)
@@ -151,7 +152,10 @@ class _ConvTranspose(_Conv):
     def _open(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         if output_size is None:
             return self.output_padding
-        wanted, found = tuple(output_size)[-self.ndim :], []
+        wanted, found = self._each(output_size)[-self.ndim :], []
+        if len(wanted) != self.ndim:
+            rule = f"be of {self.ndim} dimensions"
+            raise errors.must(type(self).__name__, "output_size", rule, output_size)
         for n in range(self.ndim):
             span = self.dilation[n] * (self.kernel_size[n] - 1) + 1
             least = (input.shape[n - self.ndim] - 1) * self.stride[n] + span

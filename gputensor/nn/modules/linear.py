@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._generated.functions import empty
 from ...core import errors
+from ...structured import arguments
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
@@ -97,6 +98,7 @@ class Embedding(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if padding_idx is not None:
+            padding_idx = arguments.integer("Embedding", "padding_idx", padding_idx)
             if not -num_embeddings <= padding_idx < num_embeddings:
                 rule = f"be in [-{num_embeddings}, {num_embeddings - 1}]"
                 raise errors.wrong_index("Embedding", "padding_idx", rule, padding_idx)

@@ -239,6 +239,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         head_bias: bool = False, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        if not div_value >= 1:
+            rule = "be at least 1"
+            raise errors.must(type(self).__name__, "div_value", rule, div_value)
         bounds = list(cutoffs)
         if not bounds or bounds != sorted({int(c) for c in bounds if 0 < c < n_classes}):
             rule = f"be ascending integers in [1, {n_classes - 1}], at least one"

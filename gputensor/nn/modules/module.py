@@ -15,10 +15,12 @@ from ... import autograd
 from ...core import errors
 from ...core.device import device as _device
 from ...core.dtype import FLOATING, dtype as _dtype
+from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter
 
 _ids = itertools.count()
+_OURS = "gputensor.nn.modules."
 # What a Module keeps apart from its other attributes -> what of a class goes there.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 
@@ -35,6 +37,15 @@ class IncompatibleKeys(NamedTuple):
         return f"IncompatibleKeys({self.missing_keys=}, {self.unexpected_keys=})".replace(
             "self.", ""
         )
+
+
+# More layers than a network has, so that a slip ends in a sentence and not in a full memory.
+_MOST_LAYERS = 1 << 16
+
+
+def check_layers(op: str, count: int) -> None:
+    if count > _MOST_LAYERS:
+        raise errors.must(op, "num_layers", f"be at most {_MOST_LAYERS}", count)
 
 
 class Hook:
@@ -86,13 +97,26 @@ class Module:
         set_("_before", _Hooks())
         set_("_after", _Hooks())
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A constructor of ours says which argument it fails with."""
+        super().__init_subclass__(**kwargs)
+        declare_constructor(cls, _OURS)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. Raises: NotImplementedError unless a subclass says it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._before and not self._after:
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except errors.GpuTensorError:
+                raise
+            except Exception:
+                forward = type(self).forward
+                if forward.__module__.startswith(_OURS):
+                    read(type(self).__name__, forward, {}, (self, *args), kwargs)
+                raise
         for hook, takes_kwargs in list(self._before.values()):
             found = hook(self, args, kwargs) if takes_kwargs else hook(self, args)
             if found is not None and takes_kwargs:

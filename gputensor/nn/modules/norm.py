@@ -6,9 +6,11 @@ from typing import Any, ClassVar
 
 from ..._generated.functions import empty, ones, zeros
 from ...core import errors
+from ...core.arguments import real
 from ...core.dtype import int64
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
+from ..functional._types import Ints
 from ..parameter import Parameter
 from .module import Module
 
@@ -42,6 +44,8 @@ class _BatchNorm(_Affine):
         dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
+        if momentum is not None:
+            momentum = real(type(self).__name__, "momentum", momentum)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self._register(affine, (num_features,), bias, device, dtype)
@@ -176,7 +180,7 @@ class LayerNorm(_Affine):
     """Over the last dimensions, of the sizes `normalized_shape`."""
 
     def __init__(
-        self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True,
+        self, normalized_shape: Ints, eps: float = 1e-5, elementwise_affine: bool = True,
         bias: bool = True, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -200,7 +204,7 @@ class RMSNorm(_Affine):
     """x over the root of its mean square in the last dimensions, times weight."""
 
     def __init__(
-        self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True,
+        self, normalized_shape: Ints, eps: float | None = None, elementwise_affine: bool = True,
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()

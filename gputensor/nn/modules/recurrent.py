@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 from ..._generated.functions import cat, empty, stack, zeros
 from ...core import errors
+from ...core.arguments import flag
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
-from .module import Module
+from .module import Module, check_layers
 
 # What goes from one step to the next: the hidden state, and the cell's of an LSTM.
 State = tuple[Tensor, ...]
@@ -77,11 +78,15 @@ class _Kind(Module):
         """The first states: as given, or zeros."""
         if hx is None:
             return tuple([zeros(s, dtype=like.dtype, device=like.device) for s in sizes])
-        given = (hx,) if self.states == 1 else tuple(hx)
-        for x, wanted in zip(given, sizes, strict=True):
+        given = (hx,) if self.states == 1 else hx
+        is_whole = isinstance(given, (tuple, list)) and len(given) == self.states
+        if not is_whole or not all(isinstance(x, Tensor) for x in given):
+            rule = "be a Tensor" if self.states == 1 else "be a pair of Tensors"
+            raise errors.wrong_type(type(self).__name__, "hx", rule, hx)
+        for x, wanted in zip(given, sizes):
             if tuple(x.shape) != wanted:
                 raise errors.wrong_shape(type(self).__name__, "hx", f"have sizes {wanted}", x)
-        return given
+        return tuple(given)
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -104,13 +109,15 @@ class _Layers(_Kind):
         for arg, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
             if value < 1:
                 raise errors.must(name, arg, "be positive", value)
+        check_layers(name, num_layers)
         if not 0 <= dropout <= 1:
             raise errors.must(name, "dropout", "be in [0, 1]", dropout)
         if not 0 <= proj_size < hidden_size or proj_size and self.states == 1:
             rule = "be less than hidden_size, and 0 but for an LSTM"
             raise errors.must(name, "proj_size", rule, proj_size)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+        self.bias, self.batch_first = bias, flag(name, "batch_first", batch_first)
+        self.dropout = dropout
         self.bidirectional, self.proj_size = bidirectional, proj_size
         rows, out = self.gates * hidden_size, proj_size or hidden_size
         made: Any = {"device": device, "dtype": dtype}
@@ -197,9 +204,11 @@ class RNN(_Layers):
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
-        *args: Any, **kwargs: Any,
+        bias: bool = True, batch_first: bool = False, dropout: float = 0.0,
+        bidirectional: bool = False, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
+        rest: Any = (bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(input_size, hidden_size, num_layers, *rest)
         self.nonlinearity = nonlinearity
         self._nonlinear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ...core.arguments import real
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from .functional import REQUIRED, Fixed, kind_of
@@ -33,10 +34,11 @@ class Upsample(Fixed):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         given = self.scale_factor
+        name = type(self).__name__
         if isinstance(given, (list, tuple)):
-            self.scale_factor = tuple(map(float, given))
+            self.scale_factor = tuple([real(name, "scale_factor", x) for x in given])
         elif given is not None:
-            self.scale_factor = float(given)
+            self.scale_factor = real(name, "scale_factor", given)
 
     def extra_repr(self) -> str:
         name = "size" if self.scale_factor is None else "scale_factor"
