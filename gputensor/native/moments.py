@@ -11,8 +11,13 @@ from typing import Any
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
+from ..core.device import CPU
 from ..core.dtype import BOOL, FLOATING, dtype
+from ..core.geometry import contiguous_geometry
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
 from ..structured import arguments
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
 Pair = tuple[Tensor, Tensor]
@@ -34,6 +39,9 @@ def _moments(
     count = 1
     for d in dims:
         count *= given.sizes[d]
+    over = max(0.0, count - (1 if correction is None else correction))
+    if self._device is CPU and given.ndim and given.numel and given.dtype.category == FLOATING:
+        return _on_the_cpu(self, dims, over, keepdim)
     x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
     mean = calls.mean_dim(x, dims, True)
     rest = calls.sub_Tensor(x, mean)
@@ -44,10 +52,23 @@ def _moments(
     else:
         rest = rest * rest
     total = calls.sum_dim_IntList(rest, dims, keepdim) if given.ndim else rest
-    spread = total / max(0.0, count - (1 if correction is None else correction))
+    spread = total / over
     if wants_mean and not keepdim and given.ndim:
         mean = calls.mean_dim(x, dims, False)
     return spread, mean
+
+
+def _on_the_cpu(self: Tensor, dims: tuple[int, ...], over: float, keepdim: bool) -> Pair:
+    given = self._geometry
+    compute = dtypes.float32 if given.dtype.itemsize == 2 else given.dtype
+    kept = [1 if d in dims else n for d, n in enumerate(given.sizes) if keepdim or d not in dims]
+    layout = contiguous_geometry(tuple(kept), compute)
+    found, mean = allocate(layout, CPU), allocate(layout, CPU)
+    run(
+        stub.cpu("moments").spread, self._get_array(), dims, over, keepdim, found._get_array(),
+        mean._get_array(),
+    )  # fmt: skip
+    return found, mean
 
 
 def _as(x: Tensor, of: dtype) -> Tensor:

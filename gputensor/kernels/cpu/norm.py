@@ -33,7 +33,7 @@ def normalized(
         given, to = wide(x[part]), out[part]
         middle = np.true_divide(sum_in_blocks(given, axes, given.dtype, None, True), count)
         found = np.subtract(given, middle, to if to.dtype == given.dtype else None)
-        spread = np.true_divide(_squares(found, axes, None, None, True), count)
+        spread = np.true_divide(squares(found, axes, None, None, True), count)
         one_by = np.true_divide(1, np.sqrt(np.add(spread, eps, spread), spread), spread)
         np.multiply(found, one_by, found)
         if scale is not None:
@@ -60,15 +60,15 @@ def root_of_squares(x: np.ndarray, axes: tuple[int, ...], out: np.ndarray, keepd
     compute = np.dtype(np.float32) if x.dtype.itemsize == 2 else x.dtype
     into = out if out.dtype == compute else np.empty(out.shape, compute)
     if x.size < _SHARED_FROM:
-        _squares(x, axes, None, into, keepdims)
+        squares(x, axes, None, into, keepdims)
     else:
-        in_blocks(_squares, _squares, _added, compute)(x, axes, None, into, keepdims)
+        in_blocks(squares, squares, added, compute)(x, axes, None, into, keepdims)
     np.sqrt(into, into)
     if into is not out:
         np.copyto(out, into, casting="unsafe")
 
 
-def _squares(
+def squares(
     x: np.ndarray, axes: tuple[int, ...], unused: None, out: Any, keepdims: bool
 ) -> np.ndarray:
     """Sums of squares over the axes."""
@@ -91,7 +91,7 @@ def _total(sums: np.ndarray, axes: tuple[int, ...], out: Any, keepdims: bool) ->
     return found
 
 
-def _added(parts: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool) -> None:
+def added(parts: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool) -> None:
     sum_in_blocks(parts, axes, parts.dtype, out, keepdims)
 
 
