@@ -55,10 +55,12 @@ def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 
 def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
+    if not self._geometry.numel:
+        return calls.clone(self)
     size = self._geometry.sizes[dim]
-    start = -shift % size if size else 0
-    if not start or not self._geometry.numel:
-        return calls.clone(self, suggest_memory_format(self))
+    start = -shift % size
+    if not start:
+        return calls.clone(self, formats.contiguous_format)
     made = _empty("roll", self, self._geometry.sizes)
     for first, last, to in ((start, size, 0), (0, start, size - start)):
         place = calls.slice_Tensor(made, dim, to, to + last - first, 1)
