@@ -7,10 +7,13 @@ Convolution.cpp.
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from typing import Any
 
 from .._generated import calls
 from ..core import errors, memory_format as formats
+from ..core.device import CPU
 from ..core.dtype import BOOL
 from ..structured import arguments
 from ..structured.arguments import per_dim
@@ -20,6 +23,8 @@ from .norm import cast, wide
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
+# Elements of windows that are copied at a time on the CPU.
+_BLOCK = 1 << 18
 
 
 def convolution(
@@ -131,14 +136,31 @@ def _correlate(
          *[s * n for s, n in zip(strides, steps)]),
         x.storage_offset(),
     )  # fmt: skip
-    taps, places = inner, 1
-    for k, n in zip(kernel, out):
-        taps, places = taps * k, places * n
+    taps, places = inner * prod(kernel), prod(out)
+    rows = calls.reshape(weight, (groups, outer // groups, taps))
+    if x._device is CPU and prod(kernel) > 1 and samples * groups * taps * places > _BLOCK:
+        return _in_blocks(view, rows, result, max(1, _BLOCK * out[0] // (taps * places)))
     columns = calls.reshape(view, (samples, groups, taps, places))
-    rows = calls.reshape(weight, (1, groups, outer // groups, taps))
+    rows = calls.unsqueeze(rows, 0)
     if count and groups == 1:
         columns, rows = calls.select_int(columns, 1, 0), calls.select_int(rows, 1, 0)
     return calls.reshape(calls.matmul(rows, columns), result)
+
+
+def _in_blocks(view: Tensor, rows: Tensor, sizes: Sizes, step: int) -> Tensor:
+    """As many rows of the result at a time as the windows of stay in a cache."""
+    groups, outer, taps = rows._geometry.sizes
+    samples, out = sizes[0], sizes[2:]
+    made = calls.new_empty(view, (samples, groups, outer, *out))
+    for n, g in product(range(samples), range(groups)):
+        windows, to = (calls.select_int(calls.select_int(x, 0, n), 0, g) for x in (view, made))
+        row = calls.select_int(rows, 0, g)
+        for first in range(0, out[0], step):
+            part = calls.slice_Tensor(windows, -len(out), first, first + step, 1)
+            found = calls.mm(row, calls.reshape(part, (taps, -1)))
+            block = calls.slice_Tensor(to, 1, first, first + step, 1)
+            calls.copy_(block, calls.reshape(found, block._geometry.sizes))
+    return calls.reshape(made, sizes)
 
 
 # --- derivative -----------------------------------------------------------------------------------
