@@ -20,7 +20,7 @@ FIELDS = (
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
     "reads", "shortcut", "signature", "doc", "python_module", "scalars", "aliases",
 )  # fmt: skip
-VARIANTS = ("function", "method", "property")
+VARIANTS = ("function", "method", "property", "inplace")
 
 
 class EntryError(Exception):
@@ -84,7 +84,7 @@ def _derived(entry: Op) -> Iterable[Op]:
             line=entry.line,
             family=entry.family,
             doc=docs.get(kind, of.doc),
-            variants=("method",) if kind == "inplace" else ("function",),
+            variants=_variants(entry, kind),
             dispatch={_key(of, kind): kind} if follows else None,
             factory=entry.factory,
             loops=entry.loops,
@@ -101,6 +101,12 @@ def _derived(entry: Op) -> Iterable[Op]:
         )
         copy = made if kind == "copy" else copy
         yield made
+
+
+def _variants(entry: Op, kind: str) -> tuple[str, ...]:
+    if kind != "inplace":
+        return ("function",)
+    return ("function", "method") if "inplace" in entry.variants else ("method",)
 
 
 def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:

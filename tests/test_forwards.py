@@ -31,6 +31,17 @@ def arguments(op: Op, args: tuple[Any, ...]) -> dict[str, Any] | None:
     return dict(zip([a.name for a in declared], found))
 
 
+def test_inplace_functions_are_the_methods() -> None:
+    both = [op for op in MODEL.ops if op.kind == "inplace" and set(op.variants) > {"method"}]
+    assert len(both) > 50
+    for op in both:
+        assert getattr(gt, op.base) is getattr(gt.Tensor, op.base), op.base
+    x = gt.zeros(2)
+    assert gt.exp_(x) is x and gt.clamp_(x, max=0.5).tolist() == [0.5, 0.5] and x._version == 2
+    with pytest.raises(TypeError, match="relu_: 'self' must be a Tensor"):
+        gt.relu_(1.0)
+
+
 @pytest.mark.parametrize("op", FORWARDS, ids=lambda op: op.name)
 def test_what_it_stands_for_gives_the_same(op: Op) -> None:
     of, seen = MODEL.find(op.source.name), 0

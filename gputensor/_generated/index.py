@@ -13,17 +13,21 @@ def _read(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _read("""
-unary: abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan
-atanh bitwise_not ceil conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fix floor frac
-isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not neg negative positive
-rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh
-trunc pool: adaptive_avg_pool1d avg_pool1d max_pool: adaptive_max_pool1d max_pool1d
-max_pool1d_with_indices max_pool2d max_pool3d binary: add arctan2 atan2 bitwise_and
-bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign div divide float_power
-floor_divide fmax fmin fmod gcd heaviside hypot lcm ldexp logaddexp logaddexp2 maximum minimum mul
-multiply nextafter pow remainder rsub sub subtract true_divide batched: addbmm baddbmm bmm ternary:
-addcdiv addcmul clamp clamp_max clamp_min clip lerp nan_to_num matmul: addmm matmul mm products:
-addmv addr dot ger inner kron mv outer vdot view: adjoint alias alias_copy atleast_1d atleast_2d
+unary: abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle arccos arccos_ arccosh arccosh_
+arcsin arcsin_ arcsinh arcsinh_ arctan arctan_ arctanh arctanh_ asin asin_ asinh asinh_ atan atan_
+atanh atanh_ bitwise_not ceil ceil_ conj_physical conj_physical_ cos cos_ cosh cosh_ deg2rad
+deg2rad_ erf erf_ erfc erfc_ exp exp2 exp2_ exp_ expm1 expm1_ fix fix_ floor floor_ frac frac_
+isfinite isinf isnan isneginf isposinf isreal log log10 log10_ log1p log1p_ log2 log2_ log_
+logical_not neg neg_ negative negative_ positive rad2deg rad2deg_ reciprocal reciprocal_ relu relu_
+round round_ rsqrt rsqrt_ sgn sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_ sqrt
+sqrt_ square square_ tan tan_ tanh tanh_ trunc trunc_ pool: adaptive_avg_pool1d avg_pool1d max_pool:
+adaptive_max_pool1d max_pool1d max_pool1d_with_indices max_pool2d max_pool3d binary: add arctan2
+atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign div divide
+float_power floor_divide fmax fmin fmod gcd gcd_ heaviside hypot lcm lcm_ ldexp ldexp_ logaddexp
+logaddexp2 maximum minimum mul multiply nextafter pow remainder rsub sub subtract true_divide
+batched: addbmm baddbmm bmm ternary: addcdiv addcmul clamp clamp_ clamp_max clamp_max_ clamp_min
+clamp_min_ clip clip_ lerp nan_to_num nan_to_num_ matmul: addmm matmul mm products: addmv addmv_
+addr dot ger inner kron mv outer vdot view: adjoint alias alias_copy atleast_1d atleast_2d
 atleast_3d broadcast_to detach detach_copy expand_copy flatten lift_fresh moveaxis movedim permute
 permute_copy ravel reshape squeeze squeeze_copy swapaxes swapdims t t_copy transpose transpose_copy
 unflatten unsqueeze unsqueeze_copy view_copy sampling: affine_grid_generator grid_sampler
@@ -38,28 +42,30 @@ select select_copy slice slice_copy split split_copy split_with_sizes split_with
 tensor_split unbind unbind_copy unfold_copy unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit
 window: bartlett_window blackman_window hamming_window hann_window istft kaiser_window norm:
 batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
-rms_norm random: bernoulli multinomial normal criterion: binary_cross_entropy_with_logits
-cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss poisson_nll_loss
-triplet_margin_loss histogram: bincount histc histogram join: block_diag broadcast_tensors
-cartesian_prod cat column_stack combinations concat concatenate dstack hstack meshgrid
-repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted distance: cdist
-cosine_similarity dist pairwise_distance pdist renorm activation: celu hardshrink prelu rrelu selu
-threshold rearrange: channel_shuffle fliplr flipud pixel_shuffle pixel_unshuffle roll rot90 linalg:
-cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power
-orgqr ormqr pinverse qr slogdet svd triangular_solve copy: clone copy flip resolve_conj resolve_neg
-complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
-view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
-conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
-var_mean ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
-cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
-triu triu_indices vander special: digamma erfinv i0 igamma igammac lgamma logit mvlgamma polygamma
-xlogy factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
+rms_norm random: bernoulli multinomial normal einsum: bilinear criterion:
+binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
+margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
+block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat concatenate dstack
+hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
+distance: cdist cosine_similarity dist pairwise_distance pdist renorm activation: celu celu_
+hardshrink prelu rrelu selu selu_ threshold threshold_ rearrange: channel_shuffle fliplr flipud
+native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse
+cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr
+slogdet svd triangular_solve copy: clone copy flip resolve_conj resolve_neg complex_view: complex
+conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy view_as_real
+view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var var_mean ctc: ctc_loss
+scan: cummax cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid
+trapz triangle: diag diag_embed diagflat tril tril_indices triu triu_indices vander special: digamma
+erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma polygamma xlogy xlogy_ embedding:
+embedding factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
 scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather: gather
 index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill
-index_put index_reduce put scatter scatter_add scatter_reduce select_scatter slice_scatter order:
-kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill
-masked_scatter masked_select random_factory: rand rand_like randint randint_like randn randn_like
-randperm resize: resize_as_ segment: segment_reduce unique: unique_dim where: where
+index_put index_put_ index_reduce put scatter scatter_add scatter_reduce select_scatter
+slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
+softmax masked: masked_fill masked_scatter masked_select random_factory: rand rand_like randint
+randint_like randn randn_like randperm resize: resize_as_ segment: segment_reduce unique: unique_dim
+where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -240,42 +246,42 @@ _chunk_cat.out block_diag broadcast_tensors cartesian_prod cat cat.out column_st
 combinations concat concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out
 meshgrid meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
 repeat_interleave.self_int row_stack row_stack.out stack stack.out tile vstack vstack.out rearrange:
-channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out pixel_shuffle
-pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll roll.out rot90 rot90.out triangle: diag
-diag.out diag_embed diag_embed.out diagflat tril tril.out tril_ tril_indices triu triu.out triu_
-triu_indices vander pad: _pad_circular constant_pad_nd constant_pad_nd.out pad reflection_pad1d
-reflection_pad1d.out reflection_pad1d_backward reflection_pad2d reflection_pad2d.out
-reflection_pad2d_backward reflection_pad3d reflection_pad3d.out reflection_pad3d_backward
-replication_pad1d replication_pad1d.out replication_pad1d_backward replication_pad2d
-replication_pad2d.out replication_pad2d_backward replication_pad3d replication_pad3d.out
-replication_pad3d_backward sort: argsort argsort.stable argsort.stable_out msort msort.out sort
-sort.stable sort.values sort.values_stable topk topk.values search: bucketize.Scalar
-bucketize.Tensor bucketize.Tensor_out isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor
-isin.Tensor_Tensor_out searchsorted.Scalar searchsorted.Tensor searchsorted.Tensor_out unique:
-_unique2 unique_consecutive unique_dim resize: resize_ resize_as_ set_ set_.source_Storage
-set_.source_Storage_storage_offset set_.source_Tensor fill: fill.Scalar fill.Scalar_out fill.Tensor
-fill.Tensor_out fill_.Scalar fill_.Tensor fill_diagonal_ zero_ binary: add.Scalar add.Scalar_out
-add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out arctan2_ atan2 atan2.out atan2_
-bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out
-bitwise_and.Tensor bitwise_and.Tensor_out bitwise_and_.Scalar bitwise_and_.Tensor
-bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor
-bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out
-bitwise_left_shift_.Tensor bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar
-bitwise_or.Scalar_Tensor bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out bitwise_or.Tensor
-bitwise_or.Tensor_out bitwise_or_.Scalar bitwise_or_.Tensor bitwise_right_shift.Scalar_Tensor
-bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
-bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor
-bitwise_right_shift_.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
-bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out bitwise_xor.Tensor bitwise_xor.Tensor_out
-bitwise_xor_.Scalar bitwise_xor_.Tensor copysign.Scalar copysign.Scalar_out copysign.Tensor
-copysign.out copysign_.Scalar copysign_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
-div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
-div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
-divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
-divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode float_power.Scalar float_power.Scalar_out
-float_power.Tensor_Scalar float_power.Tensor_Scalar_out float_power.Tensor_Tensor
-float_power.Tensor_Tensor_out float_power_.Scalar float_power_.Tensor floor_divide
-floor_divide.Scalar floor_divide.Scalar_out floor_divide.out floor_divide_.Scalar
+channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out
+native_channel_shuffle pixel_shuffle pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll
+roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out diagflat tril tril.out
+tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular constant_pad_nd
+constant_pad_nd.out pad reflection_pad1d reflection_pad1d.out reflection_pad1d_backward
+reflection_pad2d reflection_pad2d.out reflection_pad2d_backward reflection_pad3d
+reflection_pad3d.out reflection_pad3d_backward replication_pad1d replication_pad1d.out
+replication_pad1d_backward replication_pad2d replication_pad2d.out replication_pad2d_backward
+replication_pad3d replication_pad3d.out replication_pad3d_backward sort: argsort argsort.stable
+argsort.stable_out msort msort.out sort sort.stable sort.values sort.values_stable topk topk.values
+search: bucketize.Scalar bucketize.Tensor bucketize.Tensor_out isin.Scalar_Tensor isin.Tensor_Scalar
+isin.Tensor_Tensor isin.Tensor_Tensor_out searchsorted.Scalar searchsorted.Tensor
+searchsorted.Tensor_out unique: _unique2 unique_consecutive unique_dim resize: resize_ resize_as_
+set_ set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor fill: fill.Scalar
+fill.Scalar_out fill.Tensor fill.Tensor_out fill_.Scalar fill_.Tensor fill_diagonal_ zero_ binary:
+add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out arctan2_
+atan2 atan2.out atan2_ bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out
+bitwise_and.Scalar_out bitwise_and.Tensor bitwise_and.Tensor_out bitwise_and_.Scalar
+bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Scalar_Tensor_out
+bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Tensor_Scalar_out
+bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor bitwise_left_shift_.Tensor_Scalar
+bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out
+bitwise_or.Tensor bitwise_or.Tensor_out bitwise_or_.Scalar bitwise_or_.Tensor
+bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor
+bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar_out
+bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor bitwise_right_shift_.Tensor_Scalar
+bitwise_xor.Scalar bitwise_xor.Scalar_Tensor bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out
+bitwise_xor.Tensor bitwise_xor.Tensor_out bitwise_xor_.Scalar bitwise_xor_.Tensor copysign.Scalar
+copysign.Scalar_out copysign.Tensor copysign.out copysign_.Scalar copysign_.Tensor div.Scalar
+div.Scalar_mode div.Scalar_mode_out div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode
+div_.Scalar div_.Scalar_mode div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode
+divide.Scalar_mode_out divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode
+divide_.Scalar divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode float_power.Scalar
+float_power.Scalar_out float_power.Tensor_Scalar float_power.Tensor_Scalar_out
+float_power.Tensor_Tensor float_power.Tensor_Tensor_out float_power_.Scalar float_power_.Tensor
+floor_divide floor_divide.Scalar floor_divide.Scalar_out floor_divide.out floor_divide_.Scalar
 floor_divide_.Tensor fmax fmax.out fmin fmin.out fmod.Scalar fmod.Scalar_out fmod.Tensor
 fmod.Tensor_out fmod_.Scalar fmod_.Tensor gcd gcd.out gcd_ heaviside heaviside.out heaviside_ hypot
 hypot.out hypot_ lcm lcm.out lcm_ ldexp.Tensor ldexp.out ldexp_ logaddexp logaddexp.out logaddexp2

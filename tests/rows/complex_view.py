@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gputensor.core import errors
-from gputensor.core.dtype import complex64, complex128, float32, float64, int32
+from gputensor.core.dtype import complex64, complex128, float16, float32, float64, int32
 
 from . import Fails, Row, S, T, grid, with_copies
 
@@ -46,7 +46,7 @@ ROWS = [
         "complex",
         _PAIRS,
         lambda real, imag: real + 1j * imag,
-        dtypes=(float32, float64),
+        dtypes=(float16, float32, float64),
         out="same",
         result=lambda args, kwargs, of: of.to_complex,
         errors=(
@@ -75,7 +75,7 @@ ROWS = [
         "polar",
         _PAIRS,
         lambda size, angle: size * np.exp(1j * angle),
-        dtypes=(float32, float64),
+        dtypes=(float16, float32, float64),
         out="same",
         result=lambda args, kwargs, of: of.to_complex,
         ulp=4,

@@ -62,13 +62,17 @@ _WINDOWS = [
     ((1, 1, 3, 3), ((1, 1), (1, 1), (0, 1), (1, 2)), (1, 1, 9)),
 ]
 
+
+def _channels_shuffled(self: Any, groups: int) -> Any:
+    apart = self.reshape(len(self), groups, -1, *self.shape[2:])
+    return apart.swapaxes(1, 2).reshape(self.shape)
+
+
 ROWS = [
     Row(
         "channel_shuffle",
         [S(T(1, 6, 2, 3), 2), S(T(2, 3, 2), 3), S(T(2, 4, 3, 2), 1)],
-        lambda self, groups: (
-            self.reshape(len(self), groups, -1, *self.shape[2:]).swapaxes(1, 2).reshape(self.shape)
-        ),
+        _channels_shuffled,
         out="same",
         errors=(
             Fails(S(T(2, 3), 3), errors.ShapeError, "channel_shuffle: 'self' must have at least 3"),
@@ -124,6 +128,9 @@ ROWS = [
                 "im2col: 'stride' must be 2 numbers, each at least 1",
             ),
         ),
+    ),
+    Row(
+        "native_channel_shuffle", [S(T(1, 6, 2, 3), 2)], _channels_shuffled, like="channel_shuffle"
     ),
     Row(
         "pixel_shuffle",

@@ -121,13 +121,19 @@ def call_selu(self):
     return op_selu.table[key_set](key_set, self)
 
 op_selu_ = _define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_selu_(self):
-    """In place: elu with the alpha and scale that keep mean and variance. See gt.selu."""
+def selu_(input):
+    """In place: elu with the alpha and scale that keep mean and variance.
+
+    Args:
+        input: (*).
+    Returns: input.
+    Native: native/activation.py. Matches torch.selu_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_selu_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_selu_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "selu_", locals()); raise
+Tensor_selu_ = selu_
 
 def call_selu_(self):
     include, keep = _state.get()
@@ -162,14 +168,21 @@ def call_celu(self, alpha=1.0):
     return op_celu.table[key_set](key_set, self, alpha)
 
 op_celu_ = _define("aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)", ("pointwise",))
-def Tensor_celu_(self, alpha=1.0):
-    """In place: Each element; alpha * (exp(x / alpha) - 1) where it is negative. See
-    gt.celu."""
+def celu_(input, alpha=1.0):
+    """In place: Each element; alpha * (exp(x / alpha) - 1) where it is negative.
+
+    Args:
+        input: (*).
+        alpha: number, default 1.0.
+    Returns: input.
+    Gradient: elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, input)
+    Native: native/activation.py. Matches torch.celu_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_celu_.table[key_set](key_set, self, alpha)
+        key_set = (input._keys | include) & keep
+        return op_celu_.table[key_set](key_set, input, alpha)
     except Exception as error: _refuse(error, "celu_", locals()); raise
+Tensor_celu_ = celu_
 
 def call_celu_(self, alpha=1.0):
     include, keep = _state.get()
@@ -397,14 +410,22 @@ def call_threshold(self, threshold, value):
 op_threshold_ = _define(
     "aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_threshold_(self, threshold, value):
+def threshold_(input, threshold, value):
     """In place: Each element, and value in place of those that are not above the threshold.
-    See gt.threshold."""
+
+    Args:
+        input: (*), any dtype but bool and complex.
+        threshold: number.
+        value: number.
+    Returns: input.
+    Gradient: threshold_backward(grad, input, threshold)
+    Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.threshold_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_threshold_.table[key_set](key_set, self, threshold, value)
+        key_set = (input._keys | include) & keep
+        return op_threshold_.table[key_set](key_set, input, threshold, value)
     except Exception as error: _refuse(error, "threshold_", locals()); raise
+Tensor_threshold_ = threshold_
 
 def call_threshold_(self, threshold, value):
     include, keep = _state.get()

@@ -1524,13 +1524,21 @@ def Tensor_gcd(self, other):
     except Exception as error: _refuse(error, "gcd", locals()); raise
 
 op_gcd_ = _define("aten::gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
-def Tensor_gcd_(self, other):
-    """In place: Greatest common divisor of each pair of elements. See gt.gcd."""
+def gcd_(input, other):
+    """In place: Greatest common divisor of each pair of elements.
+
+    Args:
+        input: (*), promoted to a common dtype, which is an integer.
+        other: (*).
+    Returns: input.
+    Gradient: input: zeros_like(grad); other: zeros_like(grad)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.gcd_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | other._keys | include) & keep
-        return op_gcd_.table[key_set](key_set, self, other)
+        key_set = (input._keys | other._keys | include) & keep
+        return op_gcd_.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "gcd_", locals()); raise
+Tensor_gcd_ = gcd_
 
 op_lcm = _define("aten::lcm(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_lcm_out = _define(
@@ -1562,13 +1570,21 @@ def Tensor_lcm(self, other):
     except Exception as error: _refuse(error, "lcm", locals()); raise
 
 op_lcm_ = _define("aten::lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
-def Tensor_lcm_(self, other):
-    """In place: Least common multiple of each pair of elements. See gt.lcm."""
+def lcm_(input, other):
+    """In place: Least common multiple of each pair of elements.
+
+    Args:
+        input: (*), promoted to a common dtype, which is an integer.
+        other: (*).
+    Returns: input.
+    Gradient: input: zeros_like(grad); other: zeros_like(grad)
+    Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.lcm_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | other._keys | include) & keep
-        return op_lcm_.table[key_set](key_set, self, other)
+        key_set = (input._keys | other._keys | include) & keep
+        return op_lcm_.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "lcm_", locals()); raise
+Tensor_lcm_ = lcm_
 
 op_ldexp_Tensor = _define("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_ldexp_out = _define(
@@ -1600,13 +1616,20 @@ def Tensor_ldexp(self, other):
     except Exception as error: _refuse(error, "ldexp", locals()); raise
 
 op_ldexp_ = _define("aten::ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
-def Tensor_ldexp_(self, other):
-    """In place: self * 2 ** other of each pair of elements. See gt.ldexp."""
+def ldexp_(input, other):
+    """In place: input * 2 ** other of each pair of elements.
+
+    Args:
+        input: (*).
+        other: (*).
+    Returns: input.
+    Native: native/binary.py. Matches torch.ldexp_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | other._keys | include) & keep
-        return op_ldexp_.table[key_set](key_set, self, other)
+        key_set = (input._keys | other._keys | include) & keep
+        return op_ldexp_.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "ldexp_", locals()); raise
+Tensor_ldexp_ = ldexp_
 
 op_logaddexp = _define("aten::logaddexp(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_logaddexp_out = _define(

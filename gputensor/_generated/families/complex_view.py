@@ -119,7 +119,8 @@ def call_complex(real, imag):
 op_polar = _define("aten::polar(Tensor abs, Tensor angle) -> Tensor")
 op_polar_out = _define("aten::polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)")
 def polar(abs, angle, *, out=None):
-    """Complex numbers of their absolute values and angles.
+    """Complex numbers of their absolute values and angles; of float16 too, as PyTorch is
+    not.
 
     Args:
         abs: (*).

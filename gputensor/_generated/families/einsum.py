@@ -3,6 +3,7 @@
 
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...dispatch.dispatcher import define as _define
+from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
 
@@ -41,6 +42,26 @@ def call__trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1)
 
 op_bilinear = _define(
     "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
+def bilinear(input1, input2, weight, bias=None):
+    """input1 @ weight[k] @ input2 for each feature k of the result, plus bias.
+
+    Args:
+        input1: (*).
+        input2: (*).
+        weight: (*).
+        bias: (*), optional.
+    Native: native/einsum.py. Matches torch.bilinear."""
+    try:
+        include, keep = _state.get()
+        key_set = (
+            input1._keys
+            | input2._keys
+            | weight._keys
+            | (0 if bias is None else bias._keys)
+         | include) & keep
+        return op_bilinear.table[key_set](key_set, input1, input2, weight, bias)
+    except Exception as error: _refuse(error, "bilinear", locals()); raise
+
 def call_bilinear(input1, input2, weight, bias=None):
     include, keep = _state.get()
     key_set = (

@@ -152,14 +152,28 @@ def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
 
 op_addmv_ = _define(
     "aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
-def Tensor_addmv_(self, mat, vec, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * (mat @ vec), self broadcast; with beta 0 self is not
-    read. See gt.addmv."""
+def addmv_(input, mat, vec, *, beta=1, alpha=1):
+    """In place: beta * input + alpha * (mat @ vec), input broadcast; with beta 0 input is not
+    read.
+
+    Args:
+        input: (*).
+        mat: (*).
+        vec: (*).
+        beta: number, default 1.
+        alpha: number, default 1.
+    Returns: input.
+    Gradient:
+        input: scaled(grad, beta)
+        mat: scaled(grad.outer(conj(vec)), alpha)
+        vec: scaled(conj(mat.t()).mv(grad), alpha)
+    Native: native/products.py. Matches torch.addmv_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | mat._keys | vec._keys | include) & keep
-        return op_addmv_.table[key_set](key_set, self, mat, vec, beta, alpha)
+        key_set = (input._keys | mat._keys | vec._keys | include) & keep
+        return op_addmv_.table[key_set](key_set, input, mat, vec, beta, alpha)
     except Exception as error: _refuse(error, "addmv_", locals()); raise
+Tensor_addmv_ = addmv_
 
 op_addr = _define(
     "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")

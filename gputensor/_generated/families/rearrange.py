@@ -190,6 +190,21 @@ def call_channel_shuffle(self, groups):
     key_set = (self._keys | include) & keep
     return op_channel_shuffle.table[key_set](key_set, self, groups)
 
+op_native_channel_shuffle = _define(
+    "aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor")
+def native_channel_shuffle(input, groups):
+    """Another name of channel_shuffle.
+
+    Args:
+        input: (*).
+        groups: int.
+    Native: native/rearrange.py. Matches torch.native_channel_shuffle."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_native_channel_shuffle.table[key_set](key_set, input, groups)
+    except Exception as error: _refuse(error, "native_channel_shuffle", locals()); raise
+
 op_im2col = _define(
     "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor")
 op_im2col_out = _define(

@@ -57,14 +57,26 @@ def call_index_put(self, indices, values, accumulate=False):
 
 op_index_put_ = _define(
     "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
-def Tensor_index_put_(self, indices, values, accumulate=False):
-    """In place: A copy of self with values at the places that indices name, or with them
-    added there. See gt.index_put."""
+def index_put_(input, indices, values, accumulate=False):
+    """In place: A copy of input with values at the places that indices name, or with them
+    added there.
+
+    Args:
+        input: (*).
+        indices: Tensors.
+        values: (*).
+        accumulate: bool, default False.
+    Returns: input.
+    Gradient:
+        input: index_put_self_backward(grad, indices, values, accumulate)
+        values: grad.index(indices)
+    Native: native/scatter.py. Matches torch.index_put_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
-        return op_index_put_.table[key_set](key_set, self, indices, values, accumulate)
+        key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
+        return op_index_put_.table[key_set](key_set, input, indices, values, accumulate)
     except Exception as error: _refuse(error, "index_put_", locals()); raise
+Tensor_index_put_ = index_put_
 
 def call_index_put_(self, indices, values, accumulate=False):
     include, keep = _state.get()

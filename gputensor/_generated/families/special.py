@@ -141,14 +141,22 @@ def Tensor_logit(self, eps=None):
     except Exception as error: _refuse(error, "logit", locals()); raise
 
 op_logit_ = _define("aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", ("pointwise",))
-def Tensor_logit_(self, eps=None):
+def logit_(input, eps=None):
     """In place: log(x / (1 - x)) of each element, which eps first brings into [eps, 1 -
-    eps]. See gt.logit."""
+    eps].
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+        eps: float, optional.
+    Returns: input.
+    Gradient: logit_backward(grad, input, eps)
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.logit_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_logit_.table[key_set](key_set, self, eps)
+        key_set = (input._keys | include) & keep
+        return op_logit_.table[key_set](key_set, input, eps)
     except Exception as error: _refuse(error, "logit_", locals()); raise
+Tensor_logit_ = logit_
 
 op_special_logit = _define(
     "aten::special_logit(Tensor self, float? eps=None) -> Tensor",
@@ -278,13 +286,20 @@ def call_i0(self):
     return op_i0.table[key_set](key_set, self)
 
 op_i0_ = _define("aten::i0_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_i0_(self):
-    """In place: Modified Bessel function of the first kind, order 0. See gt.i0."""
+def i0_(input):
+    """In place: Modified Bessel function of the first kind, order 0.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * special_i1(input)
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.i0_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_i0_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_i0_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "i0_", locals()); raise
+Tensor_i0_ = i0_
 
 op_special_i0 = _define("aten::special_i0(Tensor self) -> Tensor", ("pointwise",))
 op_special_i0_out = _define(
@@ -468,17 +483,26 @@ op_xlogy__Tensor = _define(
 op_xlogy__Scalar_Other = _define(
     "aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_xlogy_(self, other):
-    """In place: self * log(other), and 0 where self is 0. See gt.xlogy."""
+def xlogy_(input, other):
+    """In place: input * log(other), and 0 where input is 0.
+
+    Args:
+        input: (*), promoted to a common dtype, integers and bool to the default float; not
+            complex.
+        other: (*) or number, broadcast with the others.
+    Returns: input.
+    Gradient: input: xlogy_slope(grad, input, other); other: grad * input / other
+    Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.xlogy_."""
     try:
         try:
-            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
-            key_set, self, other = _coerced(self, other)
+            key_set, input, other = _coerced(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        return op_xlogy__Tensor.table[key_set](key_set, self, other)
+        return op_xlogy__Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "xlogy_", locals()); raise
+Tensor_xlogy_ = xlogy_
 
 op_special_xlogy_Tensor = _define(
     "aten::special_xlogy.Tensor(Tensor self, Tensor other) -> Tensor",

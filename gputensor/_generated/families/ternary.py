@@ -187,22 +187,31 @@ op_clamp_ = _define(
 op_clamp__Tensor = _define(
     "aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
     ("pointwise",), numbers=("min", "max",))
-def Tensor_clamp_(self, min=None, max=None):
+def clamp_(input, min=None, max=None):
     """In place: Each element, or the bound that it lies beyond; bounds are numbers or
-    tensors. NaN stays. See gt.clamp."""
+    tensors. NaN stays.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        min: number or Tensor, optional.
+        max: number or Tensor, optional.
+    Returns: input.
+    Gradient: clamp_backward(grad, input, min, max)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_."""
     try:
         if hasattr(min, "_keys") or hasattr(max, "_keys"):
             try:
-                key_set = self._keys | getattr(min, "_keys", 0) | getattr(max, "_keys", 0)
+                key_set = input._keys | getattr(min, "_keys", 0) | getattr(max, "_keys", 0)
             except AttributeError:
-                key_set, self, min, max = _coerced(self, min, max)
+                key_set, input, min, max = _coerced(input, min, max)
             include, keep = _state.get()
             key_set = (key_set | include) & keep
-            return op_clamp__Tensor.table[key_set](key_set, self, min, max)
+            return op_clamp__Tensor.table[key_set](key_set, input, min, max)
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_clamp_.table[key_set](key_set, self, min, max)
+        key_set = (input._keys | include) & keep
+        return op_clamp_.table[key_set](key_set, input, min, max)
     except Exception as error: _refuse(error, "clamp_", locals()); raise
+Tensor_clamp_ = clamp_
 
 op_clip = _define(
     "aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
@@ -225,6 +234,7 @@ op_clip_ = _define(
 op_clip__Tensor = _define(
     "aten::clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
     ("pointwise",), numbers=("min", "max",))
+clip_ = clamp_
 Tensor_clip_ = Tensor_clamp_
 
 op_clamp_min_Tensor = _define(
@@ -282,17 +292,25 @@ op_clamp_min__Tensor = _define(
 op_clamp_min_ = _define(
     "aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_clamp_min_(self, min):
-    """In place: Each element, or min where it lies below. See gt.clamp_min."""
+def clamp_min_(input, min):
+    """In place: Each element, or min where it lies below.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        min: (*) or number, broadcast with the others.
+    Returns: input.
+    Gradient: input: where(input >= min, grad, 0); min: where(input < min, grad, 0)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_min_."""
     try:
         try:
-            key_set = self._keys if type(min) in NUMBERS else self._keys | min._keys
+            key_set = input._keys if type(min) in NUMBERS else input._keys | min._keys
         except AttributeError:
-            key_set, self, min = _coerced(self, min)
+            key_set, input, min = _coerced(input, min)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        return op_clamp_min__Tensor.table[key_set](key_set, self, min)
+        return op_clamp_min__Tensor.table[key_set](key_set, input, min)
     except Exception as error: _refuse(error, "clamp_min_", locals()); raise
+Tensor_clamp_min_ = clamp_min_
 
 op_clamp_max_Tensor = _define(
     "aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
@@ -349,17 +367,25 @@ op_clamp_max__Tensor = _define(
 op_clamp_max_ = _define(
     "aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_clamp_max_(self, max):
-    """In place: Each element, or max where it lies above. See gt.clamp_max."""
+def clamp_max_(input, max):
+    """In place: Each element, or max where it lies above.
+
+    Args:
+        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        max: (*) or number, broadcast with the others.
+    Returns: input.
+    Gradient: input: where(input <= max, grad, 0); max: where(input > max, grad, 0)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_max_."""
     try:
         try:
-            key_set = self._keys if type(max) in NUMBERS else self._keys | max._keys
+            key_set = input._keys if type(max) in NUMBERS else input._keys | max._keys
         except AttributeError:
-            key_set, self, max = _coerced(self, max)
+            key_set, input, max = _coerced(input, max)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        return op_clamp_max__Tensor.table[key_set](key_set, self, max)
+        return op_clamp_max__Tensor.table[key_set](key_set, input, max)
     except Exception as error: _refuse(error, "clamp_max_", locals()); raise
+Tensor_clamp_max_ = clamp_max_
 
 op_nan_to_num = _define(
     "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
@@ -403,14 +429,24 @@ def Tensor_nan_to_num(self, nan=None, posinf=None, neginf=None):
 op_nan_to_num_ = _define(
     "aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_nan_to_num_(self, nan=None, posinf=None, neginf=None):
+def nan_to_num_(input, nan=None, posinf=None, neginf=None):
     """In place: Each element, or what is said for NaN (0) and the infinities (the largest
-    and smallest numbers). See gt.nan_to_num."""
+    and smallest numbers).
+
+    Args:
+        input: (*), of one dtype.
+        nan: float, optional.
+        posinf: float, optional.
+        neginf: float, optional.
+    Returns: input.
+    Gradient: where(isfinite(input), grad, 0)
+    Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.nan_to_num_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_nan_to_num_.table[key_set](key_set, self, nan, posinf, neginf)
+        key_set = (input._keys | include) & keep
+        return op_nan_to_num_.table[key_set](key_set, input, nan, posinf, neginf)
     except Exception as error: _refuse(error, "nan_to_num_", locals()); raise
+Tensor_nan_to_num_ = nan_to_num_
 
 op_lerp_Tensor = _define(
     "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",

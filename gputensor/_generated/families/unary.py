@@ -41,13 +41,20 @@ def call_neg(self):
     return op_neg.table[key_set](key_set, self)
 
 op_neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_neg_(self):
-    """In place: Minus each element. See gt.neg."""
+def neg_(input):
+    """In place: Minus each element.
+
+    Args:
+        input: (*), any dtype but bool.
+    Returns: input.
+    Gradient: -grad
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_neg_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_neg_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "neg_", locals()); raise
+Tensor_neg_ = neg_
 
 op_negative = _define("aten::negative(Tensor self) -> Tensor", ("pointwise",))
 op_negative_out = _define(
@@ -57,6 +64,7 @@ negative = neg
 Tensor_negative = Tensor_neg
 
 op_negative_ = _define("aten::negative_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+negative_ = neg_
 Tensor_negative_ = Tensor_neg_
 
 op_conj_physical = _define(
@@ -92,14 +100,20 @@ def Tensor_conj_physical(self):
     except Exception as error: _refuse(error, "conj_physical", locals()); raise
 
 op_conj_physical_ = _define("aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_conj_physical_(self):
-    """In place: The complex conjugate of each element, in memory; self where it is real.
-    See gt.conj_physical."""
+def conj_physical_(input):
+    """In place: The complex conjugate of each element, in memory; input where it is real.
+
+    Args:
+        input: (*), any dtype; what is real stays as it is.
+    Returns: input.
+    Gradient: grad.conj_physical()
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.conj_physical_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_conj_physical_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_conj_physical_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "conj_physical_", locals()); raise
+Tensor_conj_physical_ = conj_physical_
 
 op__conj_physical = _define(
     "aten::_conj_physical(Tensor self) -> Tensor",
@@ -143,13 +157,20 @@ def call_abs(self):
     return op_abs.table[key_set](key_set, self)
 
 op_abs_ = _define("aten::abs_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_abs_(self):
-    """In place: Absolute value of each element. See gt.abs."""
+def abs_(input):
+    """In place: Absolute value of each element.
+
+    Args:
+        input: (*), any dtype; the result of complex is real.
+    Returns: input.
+    Gradient: grad * input.sgn()
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_abs_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_abs_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "abs_", locals()); raise
+Tensor_abs_ = abs_
 
 op_absolute = _define("aten::absolute(Tensor self) -> Tensor", ("pointwise",))
 op_absolute_out = _define(
@@ -159,6 +180,7 @@ absolute = abs
 Tensor_absolute = Tensor_abs
 
 op_absolute_ = _define("aten::absolute_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+absolute_ = abs_
 Tensor_absolute_ = Tensor_abs_
 
 op_exp = _define("aten::exp(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -194,13 +216,20 @@ def call_exp(self):
     return op_exp.table[key_set](key_set, self)
 
 op_exp_ = _define("aten::exp_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_exp_(self):
-    """In place: e to the power of each element. See gt.exp."""
+def exp_(input):
+    """In place: e to the power of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj(result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_exp_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_exp_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "exp_", locals()); raise
+Tensor_exp_ = exp_
 
 op_relu = _define("aten::relu(Tensor self) -> Tensor", ("core", "pointwise",))
 op_relu_out = _define(
@@ -240,14 +269,20 @@ def call_relu(self):
     return op_relu.table[key_set](key_set, self)
 
 op_relu_ = _define("aten::relu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_relu_(self):
-    """In place: Each element, and zero in place of the negative ones; NaN stays. See
-    gt.relu."""
+def relu_(input):
+    """In place: Each element, and zero in place of the negative ones; NaN stays.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+    Returns: input.
+    Gradient: threshold_backward(grad, result, 0)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.relu_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_relu_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_relu_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "relu_", locals()); raise
+Tensor_relu_ = relu_
 
 def call_relu_(self):
     include, keep = _state.get()
@@ -285,14 +320,21 @@ def Tensor_acos(self):
     except Exception as error: _refuse(error, "acos", locals()); raise
 
 op_acos_ = _define("aten::acos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_acos_(self):
+def acos_(input):
     """In place: Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1,
-    1]. See gt.acos."""
+    1].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: -grad * conj((1 - input * input).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acos_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_acos_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_acos_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "acos_", locals()); raise
+Tensor_acos_ = acos_
 
 op_arccos = _define("aten::arccos(Tensor self) -> Tensor", ("pointwise",))
 op_arccos_out = _define(
@@ -302,6 +344,7 @@ arccos = acos
 Tensor_arccos = Tensor_acos
 
 op_arccos_ = _define("aten::arccos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+arccos_ = acos_
 Tensor_arccos_ = Tensor_acos_
 
 op_acosh = _define("aten::acosh(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -334,13 +377,20 @@ def Tensor_acosh(self):
     except Exception as error: _refuse(error, "acosh", locals()); raise
 
 op_acosh_ = _define("aten::acosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_acosh_(self):
-    """In place: Inverse hyperbolic cosine of each element; NaN below 1. See gt.acosh."""
+def acosh_(input):
+    """In place: Inverse hyperbolic cosine of each element; NaN below 1.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj((input + 1).rsqrt() * (input - 1).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acosh_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_acosh_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_acosh_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "acosh_", locals()); raise
+Tensor_acosh_ = acosh_
 
 op_arccosh = _define("aten::arccosh(Tensor self) -> Tensor", ("pointwise",))
 op_arccosh_out = _define(
@@ -350,6 +400,7 @@ arccosh = acosh
 Tensor_arccosh = Tensor_acosh
 
 op_arccosh_ = _define("aten::arccosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+arccosh_ = acosh_
 Tensor_arccosh_ = Tensor_acosh_
 
 op_angle = _define("aten::angle(Tensor self) -> Tensor", ("pointwise",))
@@ -412,14 +463,21 @@ def Tensor_asin(self):
     except Exception as error: _refuse(error, "asin", locals()); raise
 
 op_asin_ = _define("aten::asin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_asin_(self):
+def asin_(input):
     """In place: Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of
-    [-1, 1]. See gt.asin."""
+    [-1, 1].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj((1 - input * input).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asin_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_asin_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_asin_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "asin_", locals()); raise
+Tensor_asin_ = asin_
 
 op_arcsin = _define("aten::arcsin(Tensor self) -> Tensor", ("pointwise",))
 op_arcsin_out = _define(
@@ -429,6 +487,7 @@ arcsin = asin
 Tensor_arcsin = Tensor_asin
 
 op_arcsin_ = _define("aten::arcsin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+arcsin_ = asin_
 Tensor_arcsin_ = Tensor_asin_
 
 op_asinh = _define("aten::asinh(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -461,13 +520,20 @@ def Tensor_asinh(self):
     except Exception as error: _refuse(error, "asinh", locals()); raise
 
 op_asinh_ = _define("aten::asinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_asinh_(self):
-    """In place: Inverse hyperbolic sine of each element. See gt.asinh."""
+def asinh_(input):
+    """In place: Inverse hyperbolic sine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj((input * input + 1).rsqrt())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asinh_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_asinh_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_asinh_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "asinh_", locals()); raise
+Tensor_asinh_ = asinh_
 
 op_arcsinh = _define("aten::arcsinh(Tensor self) -> Tensor", ("pointwise",))
 op_arcsinh_out = _define(
@@ -477,6 +543,7 @@ arcsinh = asinh
 Tensor_arcsinh = Tensor_asinh
 
 op_arcsinh_ = _define("aten::arcsinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+arcsinh_ = asinh_
 Tensor_arcsinh_ = Tensor_asinh_
 
 op_atan = _define("aten::atan(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -509,13 +576,20 @@ def Tensor_atan(self):
     except Exception as error: _refuse(error, "atan", locals()); raise
 
 op_atan_ = _define("aten::atan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_atan_(self):
-    """In place: Inverse tangent of each element, an angle in [-pi/2, pi/2]. See gt.atan."""
+def atan_(input):
+    """In place: Inverse tangent of each element, an angle in [-pi/2, pi/2].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / conj(input * input + 1)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atan_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_atan_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_atan_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "atan_", locals()); raise
+Tensor_atan_ = atan_
 
 op_arctan = _define("aten::arctan(Tensor self) -> Tensor", ("pointwise",))
 op_arctan_out = _define(
@@ -525,6 +599,7 @@ arctan = atan
 Tensor_arctan = Tensor_atan
 
 op_arctan_ = _define("aten::arctan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+arctan_ = atan_
 Tensor_arctan_ = Tensor_atan_
 
 op_atanh = _define("aten::atanh(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -557,14 +632,20 @@ def Tensor_atanh(self):
     except Exception as error: _refuse(error, "atanh", locals()); raise
 
 op_atanh_ = _define("aten::atanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_atanh_(self):
-    """In place: Inverse hyperbolic tangent of each element; NaN outside of [-1, 1]. See
-    gt.atanh."""
+def atanh_(input):
+    """In place: Inverse hyperbolic tangent of each element; NaN outside of [-1, 1].
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / conj(1 - input * input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atanh_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_atanh_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_atanh_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "atanh_", locals()); raise
+Tensor_atanh_ = atanh_
 
 op_arctanh = _define("aten::arctanh(Tensor self) -> Tensor", ("pointwise",))
 op_arctanh_out = _define(
@@ -574,6 +655,7 @@ arctanh = atanh
 Tensor_arctanh = Tensor_atanh
 
 op_arctanh_ = _define("aten::arctanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+arctanh_ = atanh_
 Tensor_arctanh_ = Tensor_atanh_
 
 op_bitwise_not = _define("aten::bitwise_not(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -649,13 +731,20 @@ def call_ceil(self):
     return op_ceil.table[key_set](key_set, self)
 
 op_ceil_ = _define("aten::ceil_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_ceil_(self):
-    """In place: The smallest whole number that is not below each element. See gt.ceil."""
+def ceil_(input):
+    """In place: The smallest whole number that is not below each element.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+    Returns: input.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.ceil_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_ceil_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_ceil_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "ceil_", locals()); raise
+Tensor_ceil_ = ceil_
 
 op_cos = _define("aten::cos(Tensor self) -> Tensor", ("core", "pointwise",))
 op_cos_out = _define("aten::cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -690,13 +779,20 @@ def call_cos(self):
     return op_cos.table[key_set](key_set, self)
 
 op_cos_ = _define("aten::cos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_cos_(self):
-    """In place: Cosine of each element. See gt.cos."""
+def cos_(input):
+    """In place: Cosine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: -grad * conj(input.sin())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cos_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_cos_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_cos_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "cos_", locals()); raise
+Tensor_cos_ = cos_
 
 op_cosh = _define("aten::cosh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_cosh_out = _define(
@@ -728,13 +824,20 @@ def Tensor_cosh(self):
     except Exception as error: _refuse(error, "cosh", locals()); raise
 
 op_cosh_ = _define("aten::cosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_cosh_(self):
-    """In place: Hyperbolic cosine of each element. See gt.cosh."""
+def cosh_(input):
+    """In place: Hyperbolic cosine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj(input.sinh())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cosh_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_cosh_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_cosh_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "cosh_", locals()); raise
+Tensor_cosh_ = cosh_
 
 op_erf = _define("aten::erf(Tensor self) -> Tensor", ("core", "pointwise",))
 op_erf_out = _define("aten::erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -767,13 +870,20 @@ def Tensor_erf(self):
     except Exception as error: _refuse(error, "erf", locals()); raise
 
 op_erf_ = _define("aten::erf_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_erf_(self):
-    """In place: Error function of each element. See gt.erf."""
+def erf_(input):
+    """In place: Error function of each element.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * 1.1283791670955126 * (-input * input).exp()
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erf_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_erf_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_erf_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "erf_", locals()); raise
+Tensor_erf_ = erf_
 
 op_special_erf = _define("aten::special_erf(Tensor self) -> Tensor", ("pointwise",))
 op_special_erf_out = _define(
@@ -811,13 +921,20 @@ def Tensor_erfc(self):
     except Exception as error: _refuse(error, "erfc", locals()); raise
 
 op_erfc_ = _define("aten::erfc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_erfc_(self):
-    """In place: One minus the error function of each element. See gt.erfc."""
+def erfc_(input):
+    """In place: One minus the error function of each element.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * -1.1283791670955126 * (-input * input).exp()
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erfc_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_erfc_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_erfc_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "erfc_", locals()); raise
+Tensor_erfc_ = erfc_
 
 op_special_erfc = _define("aten::special_erfc(Tensor self) -> Tensor", ("pointwise",))
 op_special_erfc_out = _define(
@@ -855,13 +972,20 @@ def Tensor_exp2(self):
     except Exception as error: _refuse(error, "exp2", locals()); raise
 
 op_exp2_ = _define("aten::exp2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_exp2_(self):
-    """In place: 2 to the power of each element. See gt.exp2."""
+def exp2_(input):
+    """In place: 2 to the power of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj(result) * 0.6931471805599453
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp2_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_exp2_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_exp2_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "exp2_", locals()); raise
+Tensor_exp2_ = exp2_
 
 op_special_exp2 = _define("aten::special_exp2(Tensor self) -> Tensor", ("pointwise",))
 op_special_exp2_out = _define(
@@ -899,13 +1023,20 @@ def Tensor_expm1(self):
     except Exception as error: _refuse(error, "expm1", locals()); raise
 
 op_expm1_ = _define("aten::expm1_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_expm1_(self):
-    """In place: e to the power of each element, minus 1; exact near 0. See gt.expm1."""
+def expm1_(input):
+    """In place: e to the power of each element, minus 1; exact near 0.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * (conj(result) + 1)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.expm1_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_expm1_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_expm1_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "expm1_", locals()); raise
+Tensor_expm1_ = expm1_
 
 op_special_expm1 = _define("aten::special_expm1(Tensor self) -> Tensor", ("pointwise",))
 op_special_expm1_out = _define(
@@ -948,13 +1079,20 @@ def call_floor(self):
     return op_floor.table[key_set](key_set, self)
 
 op_floor_ = _define("aten::floor_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_floor_(self):
-    """In place: The largest whole number that is not above each element. See gt.floor."""
+def floor_(input):
+    """In place: The largest whole number that is not above each element.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+    Returns: input.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.floor_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_floor_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_floor_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "floor_", locals()); raise
+Tensor_floor_ = floor_
 
 op_frac = _define("aten::frac(Tensor self) -> Tensor", ("pointwise",))
 op_frac_out = _define(
@@ -987,14 +1125,20 @@ def Tensor_frac(self):
     except Exception as error: _refuse(error, "frac", locals()); raise
 
 op_frac_ = _define("aten::frac_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_frac_(self):
-    """In place: What is left of each element without its whole part; it keeps the sign. See
-    gt.frac."""
+def frac_(input):
+    """In place: What is left of each element without its whole part; it keeps the sign.
+
+    Args:
+        input: (*), floating.
+    Returns: input.
+    Gradient: grad
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.frac_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_frac_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_frac_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "frac_", locals()); raise
+Tensor_frac_ = frac_
 
 op_isfinite = _define("aten::isfinite(Tensor self) -> Tensor", ("pointwise",))
 def isfinite(input):
@@ -1130,13 +1274,20 @@ def call_log(self):
     return op_log.table[key_set](key_set, self)
 
 op_log_ = _define("aten::log_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_log_(self):
-    """In place: Natural logarithm of each element. See gt.log."""
+def log_(input):
+    """In place: Natural logarithm of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / conj(input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_log_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_log_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log_", locals()); raise
+Tensor_log_ = log_
 
 op_log10 = _define("aten::log10(Tensor self) -> Tensor", ("core", "pointwise",))
 op_log10_out = _define(
@@ -1168,13 +1319,20 @@ def Tensor_log10(self):
     except Exception as error: _refuse(error, "log10", locals()); raise
 
 op_log10_ = _define("aten::log10_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_log10_(self):
-    """In place: Logarithm of each element to the base 10. See gt.log10."""
+def log10_(input):
+    """In place: Logarithm of each element to the base 10.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / (conj(input) * 2.302585092994046)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log10_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_log10_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_log10_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log10_", locals()); raise
+Tensor_log10_ = log10_
 
 op_log1p = _define("aten::log1p(Tensor self) -> Tensor", ("core", "pointwise",))
 op_log1p_out = _define(
@@ -1211,13 +1369,20 @@ def call_log1p(self):
     return op_log1p.table[key_set](key_set, self)
 
 op_log1p_ = _define("aten::log1p_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_log1p_(self):
-    """In place: Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
+def log1p_(input):
+    """In place: Natural logarithm of 1 plus each element; exact near 0.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / conj(input + 1)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log1p_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_log1p_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_log1p_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log1p_", locals()); raise
+Tensor_log1p_ = log1p_
 
 op_special_log1p = _define("aten::special_log1p(Tensor self) -> Tensor", ("pointwise",))
 op_special_log1p_out = _define(
@@ -1255,13 +1420,20 @@ def Tensor_log2(self):
     except Exception as error: _refuse(error, "log2", locals()); raise
 
 op_log2_ = _define("aten::log2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_log2_(self):
-    """In place: Logarithm of each element to the base 2. See gt.log2."""
+def log2_(input):
+    """In place: Logarithm of each element to the base 2.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / (conj(input) * 0.6931471805599453)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log2_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_log2_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_log2_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log2_", locals()); raise
+Tensor_log2_ = log2_
 
 op_logical_not = _define("aten::logical_not(Tensor self) -> Tensor", ("core", "pointwise",))
 op_logical_not_out = _define(
@@ -1335,13 +1507,20 @@ def call_reciprocal(self):
     return op_reciprocal.table[key_set](key_set, self)
 
 op_reciprocal_ = _define("aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_reciprocal_(self):
-    """In place: 1 divided by each element. See gt.reciprocal."""
+def reciprocal_(input):
+    """In place: 1 divided by each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: -grad * conj(result * result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.reciprocal_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_reciprocal_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_reciprocal_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "reciprocal_", locals()); raise
+Tensor_reciprocal_ = reciprocal_
 
 op_round = _define("aten::round(Tensor self) -> Tensor", ("core", "pointwise",))
 op_round_out = _define(
@@ -1397,16 +1576,23 @@ op_round_ = _define("aten::round_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",
 op_round__decimals = _define(
     "aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_round_(self, *, decimals=None):
-    """In place: The whole number nearest to each element; halves go to the even one. See
-    gt.round."""
+def round_(input, *, decimals=None):
+    """In place: The whole number nearest to each element; halves go to the even one.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+        decimals: int, optional.
+    Returns: input.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.round_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
+        key_set = (input._keys | include) & keep
         if decimals is None:
-            return op_round_.table[key_set](key_set, self)
-        return op_round__decimals.table[key_set](key_set, self, decimals)
+            return op_round_.table[key_set](key_set, input)
+        return op_round__decimals.table[key_set](key_set, input, decimals)
     except Exception as error: _refuse(error, "round_", locals()); raise
+Tensor_round_ = round_
 
 op_rsqrt = _define("aten::rsqrt(Tensor self) -> Tensor", ("core", "pointwise",))
 op_rsqrt_out = _define(
@@ -1438,13 +1624,20 @@ def Tensor_rsqrt(self):
     except Exception as error: _refuse(error, "rsqrt", locals()); raise
 
 op_rsqrt_ = _define("aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_rsqrt_(self):
-    """In place: 1 divided by the square root of each element. See gt.rsqrt."""
+def rsqrt_(input):
+    """In place: 1 divided by the square root of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * -0.5 * conj(result * result * result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rsqrt_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_rsqrt_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_rsqrt_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "rsqrt_", locals()); raise
+Tensor_rsqrt_ = rsqrt_
 
 op_sgn = _define("aten::sgn(Tensor self) -> Tensor", ("pointwise",))
 op_sgn_out = _define("aten::sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -1522,13 +1715,20 @@ def call_sigmoid(self):
     return op_sigmoid.table[key_set](key_set, self)
 
 op_sigmoid_ = _define("aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_sigmoid_(self):
-    """In place: Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
+def sigmoid_(input):
+    """In place: Logistic function, 1 / (1 + exp(-x)), of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: sigmoid_backward(grad, result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sigmoid_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_sigmoid_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_sigmoid_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sigmoid_", locals()); raise
+Tensor_sigmoid_ = sigmoid_
 
 op_special_expit = _define("aten::special_expit(Tensor self) -> Tensor", ("pointwise",))
 op_special_expit_out = _define(
@@ -1640,13 +1840,20 @@ def call_sin(self):
     return op_sin.table[key_set](key_set, self)
 
 op_sin_ = _define("aten::sin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_sin_(self):
-    """In place: Sine of each element. See gt.sin."""
+def sin_(input):
+    """In place: Sine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj(input.cos())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sin_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_sin_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_sin_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sin_", locals()); raise
+Tensor_sin_ = sin_
 
 op_sinc = _define("aten::sinc(Tensor self) -> Tensor", ("pointwise",))
 op_sinc_out = _define(
@@ -1678,13 +1885,20 @@ def Tensor_sinc(self):
     except Exception as error: _refuse(error, "sinc", locals()); raise
 
 op_sinc_ = _define("aten::sinc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_sinc_(self):
-    """In place: sin(pi x) / (pi x) of each element; 1 at 0. See gt.sinc."""
+def sinc_(input):
+    """In place: sin(pi x) / (pi x) of each element; 1 at 0.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: sinc_backward(grad, input)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinc_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_sinc_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_sinc_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sinc_", locals()); raise
+Tensor_sinc_ = sinc_
 
 op_special_sinc = _define("aten::special_sinc(Tensor self) -> Tensor", ("pointwise",))
 op_special_sinc_out = _define(
@@ -1722,13 +1936,20 @@ def Tensor_sinh(self):
     except Exception as error: _refuse(error, "sinh", locals()); raise
 
 op_sinh_ = _define("aten::sinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_sinh_(self):
-    """In place: Hyperbolic sine of each element. See gt.sinh."""
+def sinh_(input):
+    """In place: Hyperbolic sine of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj(input.cosh())
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinh_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_sinh_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_sinh_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sinh_", locals()); raise
+Tensor_sinh_ = sinh_
 
 op_tan = _define("aten::tan(Tensor self) -> Tensor", ("core", "pointwise",))
 op_tan_out = _define("aten::tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -1758,13 +1979,20 @@ def Tensor_tan(self):
     except Exception as error: _refuse(error, "tan", locals()); raise
 
 op_tan_ = _define("aten::tan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_tan_(self):
-    """In place: Tangent of each element. See gt.tan."""
+def tan_(input):
+    """In place: Tangent of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * conj(1 + result * result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tan_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_tan_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_tan_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "tan_", locals()); raise
+Tensor_tan_ = tan_
 
 op_tanh = _define("aten::tanh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_tanh_out = _define(
@@ -1801,13 +2029,20 @@ def call_tanh(self):
     return op_tanh.table[key_set](key_set, self)
 
 op_tanh_ = _define("aten::tanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_tanh_(self):
-    """In place: Hyperbolic tangent of each element. See gt.tanh."""
+def tanh_(input):
+    """In place: Hyperbolic tangent of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: tanh_backward(grad, result)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tanh_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_tanh_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_tanh_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "tanh_", locals()); raise
+Tensor_tanh_ = tanh_
 
 op_trunc = _define("aten::trunc(Tensor self) -> Tensor", ("core", "pointwise",))
 op_trunc_out = _define(
@@ -1839,13 +2074,20 @@ def Tensor_trunc(self):
     except Exception as error: _refuse(error, "trunc", locals()); raise
 
 op_trunc_ = _define("aten::trunc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_trunc_(self):
-    """In place: The whole part of each element. See gt.trunc."""
+def trunc_(input):
+    """In place: The whole part of each element.
+
+    Args:
+        input: (*), any dtype but bool and complex.
+    Returns: input.
+    Gradient: zeros_like(grad)
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.trunc_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_trunc_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_trunc_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "trunc_", locals()); raise
+Tensor_trunc_ = trunc_
 
 op_fix = _define("aten::fix(Tensor self) -> Tensor", ("pointwise",))
 op_fix_out = _define("aten::fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -1853,6 +2095,7 @@ fix = trunc
 Tensor_fix = Tensor_trunc
 
 op_fix_ = _define("aten::fix_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+fix_ = trunc_
 Tensor_fix_ = Tensor_trunc_
 
 op_isreal = _define("aten::isreal(Tensor self) -> Tensor")
@@ -1913,13 +2156,19 @@ def Tensor_square(self):
     except Exception as error: _refuse(error, "square", locals()); raise
 
 op_square_ = _define("aten::square_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_square_(self):
-    """In place: Each element times itself. See gt.square."""
+def square_(input):
+    """In place: Each element times itself.
+
+    Args:
+        input: (*).
+    Returns: input.
+    Native: native/unary.py. Matches torch.square_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_square_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_square_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "square_", locals()); raise
+Tensor_square_ = square_
 
 op_deg2rad = _define("aten::deg2rad(Tensor self) -> Tensor", ("pointwise",))
 op_deg2rad_out = _define(
@@ -1951,13 +2200,20 @@ def Tensor_deg2rad(self):
     except Exception as error: _refuse(error, "deg2rad", locals()); raise
 
 op_deg2rad_ = _define("aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_deg2rad_(self):
-    """In place: Each angle in degrees, in radians. See gt.deg2rad."""
+def deg2rad_(input):
+    """In place: Each angle in degrees, in radians.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * 0.017453292519943295
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.deg2rad_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_deg2rad_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_deg2rad_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "deg2rad_", locals()); raise
+Tensor_deg2rad_ = deg2rad_
 
 op_rad2deg = _define("aten::rad2deg(Tensor self) -> Tensor", ("pointwise",))
 op_rad2deg_out = _define(
@@ -1989,13 +2245,20 @@ def Tensor_rad2deg(self):
     except Exception as error: _refuse(error, "rad2deg", locals()); raise
 
 op_rad2deg_ = _define("aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_rad2deg_(self):
-    """In place: Each angle in radians, in degrees. See gt.rad2deg."""
+def rad2deg_(input):
+    """In place: Each angle in radians, in degrees.
+
+    Args:
+        input: (*), floating; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad * 57.29577951308232
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rad2deg_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_rad2deg_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_rad2deg_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "rad2deg_", locals()); raise
+Tensor_rad2deg_ = rad2deg_
 
 op_sqrt = _define("aten::sqrt(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sqrt_out = _define(
@@ -2032,10 +2295,17 @@ def call_sqrt(self):
     return op_sqrt.table[key_set](key_set, self)
 
 op_sqrt_ = _define("aten::sqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
-def Tensor_sqrt_(self):
-    """In place: Square root of each element. See gt.sqrt."""
+def sqrt_(input):
+    """In place: Square root of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Returns: input.
+    Gradient: grad / (2 * conj(result))
+    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt_."""
     try:
         include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_sqrt_.table[key_set](key_set, self)
+        key_set = (input._keys | include) & keep
+        return op_sqrt_.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sqrt_", locals()); raise
+Tensor_sqrt_ = sqrt_

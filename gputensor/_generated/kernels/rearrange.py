@@ -49,6 +49,10 @@ def install() -> None:
         _operators.channel_shuffle_out, "CompositeExplicitAutograd",
         _forms.out(_operators.channel_shuffle), counts, refuses_out,
     )
+    impl(
+        _operators.native_channel_shuffle, "CompositeImplicitAutograd",
+        native.native_channel_shuffle,
+    )
     impl(_operators.im2col, "CompositeExplicitAutograd", native.im2col, Im2ColBackward0)
     impl(
         _operators.im2col_out, "CompositeExplicitAutograd", _forms.out(_operators.im2col), counts,
