@@ -16,9 +16,6 @@ class _PLU(NamedTuple):
     P: Tensor
     L: Tensor
     U: Tensor
-class _InverseInfo(NamedTuple):
-    inverse: Tensor
-    info: Tensor
 class _LInfo(NamedTuple):
     L: Tensor
     info: Tensor
@@ -29,21 +26,6 @@ class _LdPivotsInfo(NamedTuple):
 class _QR(NamedTuple):
     Q: Tensor
     R: Tensor
-class _EigenvaluesEigenvectors(NamedTuple):
-    eigenvalues: Tensor
-    eigenvectors: Tensor
-class _USVh(NamedTuple):
-    U: Tensor
-    S: Tensor
-    Vh: Tensor
-class _SolutionResidualsRankSingular_values(NamedTuple):
-    solution: Tensor
-    residuals: Tensor
-    rank: Tensor
-    singular_values: Tensor
-class _ResultInfo(NamedTuple):
-    result: Tensor
-    info: Tensor
 class _SignLogabsdet(NamedTuple):
     sign: Tensor
     logabsdet: Tensor
@@ -53,6 +35,24 @@ class _LuPivots(NamedTuple):
 class _LdPivots(NamedTuple):
     LD: Tensor
     pivots: Tensor
+class _InverseInfo(NamedTuple):
+    inverse: Tensor
+    info: Tensor
+class _SolutionResidualsRankSingular_values(NamedTuple):
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+class _ResultInfo(NamedTuple):
+    result: Tensor
+    info: Tensor
+class _EigenvaluesEigenvectors(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+class _USVh(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor: ...
 def cholesky_ex(
     input: Tensor, *, upper: bool = False, check_errors: bool = False,

@@ -1,4 +1,4 @@
-"""Rows of native/factor.py: factorisations of matrices.
+"""Rows of native/factor.py: factorisations of matrices, and determinants.
 
 The matrices are those that every factorisation takes and that leave no choice of signs; larger ones
 are PyTorch's own samples (tests/op_db), which are compared in values, strides and gradients.
@@ -20,6 +20,12 @@ NEAR: dict[str, Any] = {
     "ulp": 256, "device_ulp": 256, "why": "LAPACK's order of operations is its own",
     "zeros_equal": True, "out": "same", "dtypes": OF,
 }  # fmt: skip
+B, ONE = T(1, 2, values="positive"), T(1, 1, values="positive")
+ONE, ONES = T(1, 1, values="positive"), T(1, dtype=int32, values="ones")
+TALL = T(2, 3, 2, values="positive")
+A, COLUMN = T(3, 2, 2, values="positive"), T(3, 2, 1, values="positive")
+V, TAU = T(3, 2, values="positive"), T(2, 2, values="positive")
+SOLVED: dict[str, Any] = {"ulp": 1 << 12, "why": "the matrices are as bad as condition 1000"}
 
 
 def one(*rest: Any, **named: Any) -> list[S]:
@@ -36,19 +42,15 @@ def fails(op: str, arg: str = "A") -> tuple[Fails, ...]:
     )
 
 
-def _info(x: Any) -> Any:
+def info(x: Any) -> Any:
     return np.zeros(x.shape[:-2], np.int32)
 
 
-def _pivots(x: Any) -> Any:
+def pivots(x: Any) -> Any:
     return np.ones(x.shape[:-1], np.int32)
 
 
-def _results(*dtypes: Any) -> Any:
-    return lambda args, kwargs, of: tuple([of if d is None else d(of) for d in dtypes])
-
-
-def _same(*kinds: str) -> Any:
+def same(*kinds: str) -> Any:
     """dtypes of results: x as the operand's, r real, c complex, i of int32, l of int64."""
     of_kind = {
         "x": lambda of: of,
@@ -75,27 +77,22 @@ def _geqrf(x: Any) -> Any:
     return found.swapaxes(-1, -2), tau
 
 
-def _eig(x: Any) -> Any:
-    of = np.complex64 if x.dtype.char in "fF" else np.complex128
-    return tuple([part.astype(of) for part in np.linalg.eig(x)])
-
-
 def _sign(x: Any) -> Any:
     return x[..., 0, 0] / abs(x[..., 0, 0])
 
 
 def row(name: str, samples: list[S], reference: Any, kinds: str = "x", **named: Any) -> Row:
-    """kinds: of the results' dtypes, see `_same`."""
+    """kinds: of the results' dtypes, see `same`."""
 
     def listed(*args: Any, **kwargs: Any) -> Any:
         found = reference(*args, **kwargs)
         return list(found) if type(found) is tuple else found
 
-    return Row(name, samples, listed, **({"result": _same(*kinds)} | NEAR | named))
+    return Row(name, samples, listed, **({"result": same(*kinds)} | NEAR | named))
 
 
 def _cholesky(x: Any, upper: bool = False, check_errors: bool = False) -> Any:
-    return np.sqrt(x.real).astype(x.dtype), _info(x)
+    return np.sqrt(x.real).astype(x.dtype), info(x)
 
 
 def products_of_reflectors(x: Any, tau: Any) -> Any:
@@ -118,17 +115,8 @@ def _lu_unpack(lu: Any, pivots: Any) -> Any:
     return P, np.tril(lu, -1) + np.eye(*lu.shape[-2:], dtype=lu.dtype), np.triu(lu[..., :2, :])
 
 
-def _lstsq(a: Any, b: Any, rcond: Any = None, driver: str = "gelsy") -> Any:
-    x = np.linalg.pinv(a) @ b
-    rest, none = abs(b - a @ x) ** 2, np.empty(0, a.real.dtype)
-    rank = np.full(a.shape[:-2], min(a.shape[-2:]))
-    full, of_svd = a.shape[-2] > a.shape[-1], driver == "gelsd"
-    values = np.linalg.svd(a, compute_uv=False) if of_svd else none
-    return x, rest.sum(-2) if of_svd and full else none, rank, values
-
-
 def _slogdet(x: Any) -> Any:
-    return _sign(x), np.log(abs(x[..., 0, 0])), x, _pivots(x)
+    return _sign(x), np.log(abs(x[..., 0, 0])), x, pivots(x)
 
 
 def lu_of(x: Any) -> Any:
@@ -137,42 +125,84 @@ def lu_of(x: Any) -> Any:
     found = [scipy.linalg.lu_factor(m) for m in x.reshape(-1, *x.shape[-2:])]
     lu, pivots = (np.stack([pair[n] for pair in found]) for n in (0, 1))
     of = x.shape[:-2]
-    return lu.reshape(x.shape), (pivots + 1).astype(np.int32).reshape(*of, -1), _info(x)
+    return lu.reshape(x.shape), (pivots + 1).astype(np.int32).reshape(*of, -1), info(x)
 
 
-def _ldl(x: Any) -> Any:
-    return x, _pivots(x), _info(x)
+def ldl(x: Any) -> Any:
+    return x, pivots(x), info(x)
 
 
-_B, _ONE = T(1, 2, values="positive"), T(1, 1, values="positive")
-_TALL = T(2, 3, 2, values="positive")
+def some(*rest: Any, **named: Any) -> list[S]:
+    """A matrix of one element, and a batch of square ones."""
+    return [S(ONE, *rest, **named), S(A, *rest, **named)]
+
+
+def H(x: Any) -> Any:
+    return x.conj().swapaxes(-1, -2)
+
+
+def _slogdet_of(x: Any) -> Any:
+    return tuple([np.asarray(part) for part in np.linalg.slogdet(x)])
+
+
+def _log(x: Any) -> Any:
+    return np.log(np.linalg.det(x))
+
+
+def _cholesky_of(x: Any, upper: bool = False) -> Any:
+    return np.sqrt(x.real).astype(x.dtype)
+
+
+def _lu(x: Any) -> Any:
+    import scipy.linalg
+
+    return tuple(scipy.linalg.lu(x))
+
+
+def _old_qr(x: Any, some: bool = True) -> Any:
+    return tuple(np.linalg.qr(x, "reduced" if some else "complete"))
+
+
+def _householder(x: Any, tau: Any) -> Any:
+    return products_of_reflectors(x, tau)[..., : x.shape[-1]]
+
+
+def _ormqr(x: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
+    q = products_of_reflectors(x, tau)
+    q = H(q) if transpose else q
+    return q @ other if left else other @ q
+
 
 ROWS = [
+    row("cholesky", one() + one(True), _cholesky_of, dtypes=OF[:2], positive=True,
+        errors=fails("cholesky", "self")),
+    row("det", some(), np.linalg.det, **SOLVED, errors=fails("det")),
     row("geqrf", one(), _geqrf, "xx"),
     Row("_linalg_check_errors", [S(T(3, dtype=int32, values="zeros"), "solve", is_matrix=False)],
         lambda info, name, is_matrix: np.asarray(None)),
+    row("linalg_cholesky", one() + one(upper=True), _cholesky_of, dtypes=OF[:2], positive=True,
+        errors=fails("cholesky", "self")),
     row("linalg_cholesky_ex", one() + one(upper=True), _cholesky, "xi", dtypes=OF[:2],
         positive=True, errors=fails("cholesky", "self")),
-    row("_linalg_det", one(), lambda x: (x[..., 0, 0], x, _pivots(x)), "xxi", errors=fails("det")),
-    row("linalg_eig", one(), _eig, "cc", errors=fails("eig", "self")),
-    row("_linalg_eigh", one(), lambda x: tuple(np.linalg.eigh(x)), "rx", errors=fails("eigh")),
-    row("linalg_inv_ex", one(), lambda x: (1 / x, _info(x)), "xi", errors=fails("inv")),
-    row("linalg_ldl_factor_ex", one(), _ldl, "xii", errors=fails("ldl_factor", "self")),
-    row("linalg_ldl_solve", [S(_ONE, T(1, dtype=int32, values="ones"), _B)],
-        lambda ld, pivots, b: b / ld),
-    row("linalg_lstsq", [S(_TALL, _TALL, driver="gelsy"), S(_TALL, _TALL, driver="gelsd")],
-        _lstsq, "xrlr", errors=(
-            Fails(S(_TALL, T(4, 1)), errors.ShapeError, "lstsq: 'b' must have 3 rows"),
-            Fails(S(_TALL, _TALL, driver="x"), errors.ArgumentError, "lstsq: 'driver' must be"),
-        ), ulp=1024),
-    row("linalg_lu_factor_ex", [*one(), S(_TALL)], lu_of, "xii"),
-    row("linalg_lu_solve", [S(_ONE, T(1, dtype=int32, values="ones"), _B)],
-        lambda lu, pivots, b: b / lu),
-    row("linalg_matrix_exp", one(), np.exp, errors=fails("matrix_exp", "self")),
+    row("_linalg_det", one(), lambda x: (x[..., 0, 0], x, pivots(x)), "xxi", errors=fails("det")),
+    row("linalg_det", some(), np.linalg.det, **SOLVED, errors=fails("det")),
+    row("linalg_householder_product", [S(TALL, TAU), S(ONE, T(1, values="positive"))],
+        _householder),
+    row("linalg_ldl_factor", one(), lambda x: (x, np.ones(x.shape[:-1], np.int32)), "xi",
+        errors=fails("ldl_factor", "self")),
+    row("linalg_ldl_factor_ex", one(), ldl, "xii", errors=fails("ldl_factor", "self")),
+    row("linalg_lu", [S(TALL), S(A)], _lu, "xxx"),
+    row("linalg_lu_factor", [S(TALL), S(A)], lambda x: lu_of(x)[:2], "xi", errors=(
+        Fails(S(A, pivot=False), errors.ArgumentError, "'pivot' must be True"),)),
+    row("linalg_lu_factor_ex", [*one(), S(TALL)], lu_of, "xii"),
     row("linalg_qr", one(), _qr, "xx"),
     row("_linalg_slogdet", one(), _slogdet, "xrxi", errors=fails("slogdet")),
-    row("_linalg_solve_ex", one(_B), lambda a, b: (b / a, *_ldl(a)), "xxii"),
-    row("linalg_solve_triangular", one(_B, upper=True), lambda a, b, upper: b / a),
-    row("_linalg_svd", one(), lambda x: tuple(np.linalg.svd(x)), "xrx", dtypes=OF[:2]),
-    row("lu_unpack", [S(_TALL, T(2, 2, dtype=int32, values="ones"))], _lu_unpack, "xxx"),
+    row("linalg_slogdet", some(), _slogdet_of, "xr", errors=fails("slogdet")),
+    row("logdet", some(), _log, ulp=4096, positive=True, errors=fails("slogdet")),
+    row("lu_unpack", [S(TALL, T(2, 2, dtype=int32, values="ones"))], _lu_unpack, "xxx"),
+    row("orgqr", [S(TALL, TAU)], _householder),
+    row("ormqr", [S(A, V, COLUMN), S(A, V, COLUMN, True, True), S(A, V, T(3, 1, 2), False)],
+        _ormqr),
+    row("qr", [S(TALL), S(TALL, False), S(A)], _old_qr, "xx"),
+    row("slogdet", some(), _slogdet_of, "xr", errors=fails("slogdet")),
 ]  # fmt: skip

@@ -87,79 +87,6 @@ def call_lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         key_set, LU_data, LU_pivots, unpack_data, unpack_pivots,
     )
 
-op_linalg_lu_solve = _define(
-    "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor")
-op_linalg_lu_solve_out = _define(
-    "aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)")
-def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
-    """X of A X = B, or of X A = B, from what lu_factor gives of A.
-
-    Args:
-        LU: (*).
-        pivots: (*).
-        B: (*).
-        left: bool, default True.
-        adjoint: bool, default False.
-        out: Tensor that takes the result, optional.
-    Native: native/factor.py. Matches torch.linalg.lu_solve."""
-    try:
-        include, keep = _state.get()
-        key_set = (LU._keys | pivots._keys | B._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("linalg_lu_solve", out)._keys & keep
-            return op_linalg_lu_solve_out.table[key_set](
-                key_set, LU, pivots, B, left, adjoint, out,
-            )
-        return op_linalg_lu_solve.table[key_set](key_set, LU, pivots, B, left, adjoint)
-    except Exception as error: _refuse(error, "linalg_lu_solve", locals()); raise
-
-def call_linalg_lu_solve(LU, pivots, B, left=True, adjoint=False):
-    include, keep = _state.get()
-    key_set = (LU._keys | pivots._keys | B._keys | include) & keep
-    return op_linalg_lu_solve.table[key_set](key_set, LU, pivots, B, left, adjoint)
-
-op__linalg_solve_ex = _define(
-    "aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)")
-op__linalg_solve_ex_result = _define(
-    "aten::_linalg_solve_ex.result(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info)")
-def call__linalg_solve_ex(A, B, left=True, check_errors=False):
-    include, keep = _state.get()
-    key_set = (A._keys | B._keys | include) & keep
-    return op__linalg_solve_ex.table[key_set](key_set, A, B, left, check_errors)
-
-op_linalg_inv_ex = _define(
-    "aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
-op_linalg_inv_ex_inverse = _define(
-    "aten::linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)")
-Results_linalg_inv_ex = _named("linalg_inv_ex", "inverse info")
-def linalg_inv_ex(A, *, check_errors=False, out=None):
-    """The inverse of a matrix, and which pivot is 0.
-
-    Args:
-        A: (*).
-        check_errors: bool, default False.
-        out: Tensors that take the results, optional.
-    Returns: inverse, info, by place or by name.
-    Gradient: A: linalg_inv_backward(grad, inverse)
-    Native: native/factor.py. Matches torch.linalg.inv_ex."""
-    try:
-        include, keep = _state.get()
-        key_set = (A._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_outs("linalg_inv_ex", out, 2) & keep
-            return Results_linalg_inv_ex(op_linalg_inv_ex_inverse.table[key_set](
-                key_set, A, check_errors, out[0], out[1],
-            ))
-        return Results_linalg_inv_ex(op_linalg_inv_ex.table[key_set](
-            key_set, A, check_errors,
-        ))
-    except Exception as error: _refuse(error, "linalg_inv_ex", locals()); raise
-
-def call_linalg_inv_ex(A, check_errors=False):
-    include, keep = _state.get()
-    key_set = (A._keys | include) & keep
-    return op_linalg_inv_ex.table[key_set](key_set, A, check_errors)
-
 op__linalg_det = _define("aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)")
 op__linalg_det_result = _define(
     "aten::_linalg_det.result(Tensor A, *, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots)")
@@ -211,44 +138,6 @@ def call_linalg_cholesky_ex(self, upper=False, check_errors=False):
     key_set = (self._keys | include) & keep
     return op_linalg_cholesky_ex.table[key_set](key_set, self, upper, check_errors)
 
-op_linalg_solve_triangular = _define(
-    "aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor")
-op_linalg_solve_triangular_out = _define(
-    "aten::linalg_solve_triangular.out(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor(a!) out) -> Tensor(a!)")
-def linalg_solve_triangular(input, B, *, upper, left=True, unitriangular=False, out=None):
-    """X of A X = B, or of X A = B, of a triangular matrix A.
-
-    Args:
-        input: (*).
-        B: (*).
-        upper: bool.
-        left: bool, default True.
-        unitriangular: bool, default False.
-        out: Tensor that takes the result, optional.
-    Gradient:
-        input: linalg_triangular_A_backward(grad, input, result, upper, left, unitriangular)
-        B: linalg_triangular_B_backward(grad, input, upper, left, unitriangular)
-    Native: native/factor.py. Matches torch.linalg.solve_triangular."""
-    try:
-        include, keep = _state.get()
-        key_set = (input._keys | B._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("linalg_solve_triangular", out)._keys & keep
-            return op_linalg_solve_triangular_out.table[key_set](
-                key_set, input, B, upper, left, unitriangular, out,
-            )
-        return op_linalg_solve_triangular.table[key_set](
-            key_set, input, B, upper, left, unitriangular,
-        )
-    except Exception as error: _refuse(error, "linalg_solve_triangular", locals()); raise
-
-def call_linalg_solve_triangular(self, B, upper, left=True, unitriangular=False):
-    include, keep = _state.get()
-    key_set = (self._keys | B._keys | include) & keep
-    return op_linalg_solve_triangular.table[key_set](
-        key_set, self, B, upper, left, unitriangular,
-    )
-
 op_linalg_ldl_factor_ex = _define(
     "aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)")
 op_linalg_ldl_factor_ex_out = _define(
@@ -284,31 +173,6 @@ def call_linalg_ldl_factor_ex(self, hermitian=False, check_errors=False):
     return op_linalg_ldl_factor_ex.table[key_set](
         key_set, self, hermitian, check_errors,
     )
-
-op_linalg_ldl_solve = _define(
-    "aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
-op_linalg_ldl_solve_out = _define(
-    "aten::linalg_ldl_solve.out(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
-def linalg_ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
-    """X of A X = B from what ldl_factor_ex gives of A.
-
-    Args:
-        LD: (*).
-        pivots: (*).
-        B: (*).
-        hermitian: bool, default False.
-        out: Tensor that takes the result, optional.
-    Native: native/factor.py. Matches torch.linalg.ldl_solve."""
-    try:
-        include, keep = _state.get()
-        key_set = (LD._keys | pivots._keys | B._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("linalg_ldl_solve", out)._keys & keep
-            return op_linalg_ldl_solve_out.table[key_set](
-                key_set, LD, pivots, B, hermitian, out,
-            )
-        return op_linalg_ldl_solve.table[key_set](key_set, LD, pivots, B, hermitian)
-    except Exception as error: _refuse(error, "linalg_ldl_solve", locals()); raise
 
 op_linalg_qr = _define("aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)")
 op_linalg_qr_out = _define(
@@ -373,110 +237,340 @@ def Tensor_geqrf(self):
         return Results_geqrf(op_geqrf.table[key_set](key_set, self))
     except Exception as error: _refuse(error, "geqrf", locals()); raise
 
-op__linalg_eigh = _define(
-    'aten::_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)')
-op__linalg_eigh_eigenvalues = _define(
-    'aten::_linalg_eigh.eigenvalues(Tensor A, str UPLO="L", bool compute_v=True, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)')
-def call__linalg_eigh(A, UPLO='L', compute_v=True):
-    include, keep = _state.get()
-    key_set = (A._keys | include) & keep
-    return op__linalg_eigh.table[key_set](key_set, A, UPLO, compute_v)
-
-op_linalg_eig = _define(
-    "aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)")
-op_linalg_eig_out = _define(
-    "aten::linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)")
-Results_linalg_eig = _named("linalg_eig", "eigenvalues eigenvectors")
-def linalg_eig(input, *, out=None):
-    """Eigenvalues and eigenvectors of a matrix, complex.
+op_linalg_det = _define("aten::linalg_det(Tensor A) -> Tensor")
+op_linalg_det_out = _define("aten::linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)")
+def linalg_det(A, *, out=None):
+    """The determinant of a matrix.
 
     Args:
-        input: (*).
-        out: Tensors that take the results, optional.
-    Returns: eigenvalues, eigenvectors, by place or by name.
-    Gradient: linalg_eig_backward(grads[0], grads[1], eigenvalues, eigenvectors, input)
-    Native: native/factor.py. Matches torch.linalg.eig."""
-    try:
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_outs("linalg_eig", out, 2) & keep
-            return Results_linalg_eig(op_linalg_eig_out.table[key_set](
-                key_set, input, out[0], out[1],
-            ))
-        return Results_linalg_eig(op_linalg_eig.table[key_set](key_set, input))
-    except Exception as error: _refuse(error, "linalg_eig", locals()); raise
-
-def call_linalg_eig(self):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_linalg_eig.table[key_set](key_set, self)
-
-op__linalg_svd = _define(
-    "aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)")
-op__linalg_svd_U = _define(
-    "aten::_linalg_svd.U(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)")
-def call__linalg_svd(A, full_matrices=False, compute_uv=True, driver=None):
-    include, keep = _state.get()
-    key_set = (A._keys | include) & keep
-    return op__linalg_svd.table[key_set](key_set, A, full_matrices, compute_uv, driver)
-
-op_linalg_matrix_exp = _define("aten::linalg_matrix_exp(Tensor self) -> Tensor")
-op_linalg_matrix_exp_out = _define(
-    "aten::linalg_matrix_exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
-def linalg_matrix_exp(input, *, out=None):
-    """The exponential of a matrix.
-
-    Args:
-        input: (*).
+        A: (*).
         out: Tensor that takes the result, optional.
-    Gradient: linalg_matrix_exp_backward(grad, input)
-    Native: native/factor.py. Matches torch.linalg.matrix_exp."""
+    Native: native/factor.py. Matches torch.linalg.det."""
+    try:
+        include, keep = _state.get()
+        key_set = (A._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("linalg_det", out)._keys & keep
+            return op_linalg_det_out.table[key_set](key_set, A, out)
+        return op_linalg_det.table[key_set](key_set, A)
+    except Exception as error: _refuse(error, "linalg_det", locals()); raise
+
+op_det = _define("aten::det(Tensor self) -> Tensor")
+def det(input):
+    """The determinant of a matrix.
+
+    Args:
+        input: (*).
+    Native: native/factor.py. Matches torch.det."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        return op_det.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "det", locals()); raise
+Tensor_det = det
+
+op_linalg_slogdet = _define("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
+op_linalg_slogdet_out = _define(
+    "aten::linalg_slogdet.out(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)")
+Results_linalg_slogdet = _named("linalg_slogdet", "sign logabsdet")
+def linalg_slogdet(A, *, out=None):
+    """Sign of the determinant, and the logarithm of its absolute value.
+
+    Args:
+        A: (*).
+        out: Tensors that take the results, optional.
+    Returns: sign, logabsdet, by place or by name.
+    Native: native/factor.py. Matches torch.linalg.slogdet."""
+    try:
+        include, keep = _state.get()
+        key_set = (A._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("linalg_slogdet", out, 2) & keep
+            return Results_linalg_slogdet(op_linalg_slogdet_out.table[key_set](
+                key_set, A, out[0], out[1],
+            ))
+        return Results_linalg_slogdet(op_linalg_slogdet.table[key_set](key_set, A))
+    except Exception as error: _refuse(error, "linalg_slogdet", locals()); raise
+
+op_slogdet = _define("aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
+op_slogdet_out = _define(
+    "aten::slogdet.out(Tensor self, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)")
+Results_slogdet = _named("slogdet", "sign logabsdet")
+def slogdet(input, *, out=None):
+    """Sign of the determinant, and the logarithm of its absolute value.
+
+    Args:
+        input: (*).
+        out: Tensors that take the results, optional.
+    Returns: sign, logabsdet, by place or by name.
+    Native: native/factor.py. Matches torch.slogdet."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("linalg_matrix_exp", out)._keys & keep
-            return op_linalg_matrix_exp_out.table[key_set](key_set, input, out)
-        return op_linalg_matrix_exp.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "linalg_matrix_exp", locals()); raise
+            key_set |= _checked_outs("slogdet", out, 2) & keep
+            return Results_slogdet(op_slogdet_out.table[key_set](key_set, input, out[0], out[1]))
+        return Results_slogdet(op_slogdet.table[key_set](key_set, input))
+    except Exception as error: _refuse(error, "slogdet", locals()); raise
 
-def call_linalg_matrix_exp(self):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_linalg_matrix_exp.table[key_set](key_set, self)
+def Tensor_slogdet(self):
+    """Sign of the determinant, and the logarithm of its absolute value. See gt.slogdet."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return Results_slogdet(op_slogdet.table[key_set](key_set, self))
+    except Exception as error: _refuse(error, "slogdet", locals()); raise
 
-op_linalg_lstsq = _define(
-    "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-    ("dynamic_output_shape",))
-op_linalg_lstsq_out = _define(
-    "aten::linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)",
-    ("dynamic_output_shape",))
-Results_linalg_lstsq = _named("linalg_lstsq", "solution residuals rank singular_values")
-def linalg_lstsq(input, b, rcond=None, *, driver=None, out=None):
-    """The X for which A X is nearest to B; with gelsd and gelss ranks are read, and waited
-    for.
+op_logdet = _define("aten::logdet(Tensor self) -> Tensor")
+def logdet(input):
+    """The logarithm of the determinant of a matrix.
 
     Args:
         input: (*).
-        b: (*).
-        rcond: float, optional.
-        driver: str, optional.
-        out: Tensors that take the results, optional.
-    Returns: solution, residuals, rank, singular_values, by place or by name.
-    Gradient:
-        input: linalg_lstsq_A_backward(grads[0], grads[1], input, b, solution)
-        b: linalg_lstsq_B_backward(grads[0], grads[1], input, b, solution)
-    Native: native/factor.py. Matches torch.linalg.lstsq."""
+    Native: native/factor.py. Matches torch.logdet."""
     try:
         include, keep = _state.get()
-        key_set = (input._keys | b._keys | include) & keep
+        key_set = (input._keys | include) & keep
+        return op_logdet.table[key_set](key_set, input)
+    except Exception as error: _refuse(error, "logdet", locals()); raise
+Tensor_logdet = logdet
+
+op_linalg_cholesky = _define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+op_linalg_cholesky_out = _define(
+    "aten::linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)")
+def linalg_cholesky(input, *, upper=False, out=None):
+    """The Cholesky factor of a positive-definite matrix.
+
+    Args:
+        input: (*).
+        upper: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/factor.py. Matches torch.linalg.cholesky."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_outs("linalg_lstsq", out, 4) & keep
-            return Results_linalg_lstsq(op_linalg_lstsq_out.table[key_set](
-                key_set, input, b, rcond, driver, out[0], out[1], out[2], out[3],
+            key_set |= _checked_out("linalg_cholesky", out)._keys & keep
+            return op_linalg_cholesky_out.table[key_set](key_set, input, upper, out)
+        return op_linalg_cholesky.table[key_set](key_set, input, upper)
+    except Exception as error: _refuse(error, "linalg_cholesky", locals()); raise
+
+op_cholesky = _define("aten::cholesky(Tensor self, bool upper=False) -> Tensor")
+op_cholesky_out = _define(
+    "aten::cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)")
+def cholesky(input, upper=False, *, out=None):
+    """Another name of gt.linalg.cholesky.
+
+    Args:
+        input: (*).
+        upper: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/factor.py. Matches torch.cholesky."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("cholesky", out)._keys & keep
+            return op_cholesky_out.table[key_set](key_set, input, upper, out)
+        return op_cholesky.table[key_set](key_set, input, upper)
+    except Exception as error: _refuse(error, "cholesky", locals()); raise
+
+def Tensor_cholesky(self, upper=False):
+    """Another name of gt.linalg.cholesky. See gt.cholesky."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_cholesky.table[key_set](key_set, self, upper)
+    except Exception as error: _refuse(error, "cholesky", locals()); raise
+
+op_linalg_lu_factor = _define(
+    "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
+op_linalg_lu_factor_out = _define(
+    "aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)")
+Results_linalg_lu_factor = _named("linalg_lu_factor", "LU pivots")
+def linalg_lu_factor(A, *, pivot=True, out=None):
+    """L and U of a matrix in one, and its pivots.
+
+    Args:
+        A: (*).
+        pivot: bool, default True.
+        out: Tensors that take the results, optional.
+    Returns: LU, pivots, by place or by name.
+    Native: native/factor.py. Matches torch.linalg.lu_factor."""
+    try:
+        include, keep = _state.get()
+        key_set = (A._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("linalg_lu_factor", out, 2) & keep
+            return Results_linalg_lu_factor(op_linalg_lu_factor_out.table[key_set](
+                key_set, A, pivot, out[0], out[1],
             ))
-        return Results_linalg_lstsq(op_linalg_lstsq.table[key_set](
-            key_set, input, b, rcond, driver,
+        return Results_linalg_lu_factor(op_linalg_lu_factor.table[key_set](
+            key_set, A, pivot,
         ))
-    except Exception as error: _refuse(error, "linalg_lstsq", locals()); raise
+    except Exception as error: _refuse(error, "linalg_lu_factor", locals()); raise
+
+op_linalg_lu = _define(
+    "aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
+op_linalg_lu_out = _define(
+    "aten::linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)")
+Results_linalg_lu = _named("linalg_lu", "P L U")
+def linalg_lu(A, *, pivot=True, out=None):
+    """A permutation, and lower and upper triangular matrices, whose product is A.
+
+    Args:
+        A: (*).
+        pivot: bool, default True.
+        out: Tensors that take the results, optional.
+    Returns: P, L, U, by place or by name.
+    Native: native/factor.py. Matches torch.linalg.lu."""
+    try:
+        include, keep = _state.get()
+        key_set = (A._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("linalg_lu", out, 3) & keep
+            return Results_linalg_lu(op_linalg_lu_out.table[key_set](
+                key_set, A, pivot, out[0], out[1], out[2],
+            ))
+        return Results_linalg_lu(op_linalg_lu.table[key_set](key_set, A, pivot))
+    except Exception as error: _refuse(error, "linalg_lu", locals()); raise
+
+op_linalg_ldl_factor = _define(
+    "aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)")
+op_linalg_ldl_factor_out = _define(
+    "aten::linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)")
+Results_linalg_ldl_factor = _named("linalg_ldl_factor", "LD pivots")
+def linalg_ldl_factor(input, *, hermitian=False, out=None):
+    """L and D of a symmetric or Hermitian matrix in one, and pivots.
+
+    Args:
+        input: (*).
+        hermitian: bool, default False.
+        out: Tensors that take the results, optional.
+    Returns: LD, pivots, by place or by name.
+    Native: native/factor.py. Matches torch.linalg.ldl_factor."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("linalg_ldl_factor", out, 2) & keep
+            return Results_linalg_ldl_factor(op_linalg_ldl_factor_out.table[key_set](
+                key_set, input, hermitian, out[0], out[1],
+            ))
+        return Results_linalg_ldl_factor(op_linalg_ldl_factor.table[key_set](
+            key_set, input, hermitian,
+        ))
+    except Exception as error: _refuse(error, "linalg_ldl_factor", locals()); raise
+
+op_qr = _define("aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
+op_qr_Q = _define(
+    "aten::qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)")
+Results_qr = _named("qr", "Q R")
+def qr(input, some=True, *, out=None):
+    """Q and R of a matrix; complete ones unless some.
+
+    Args:
+        input: (*).
+        some: bool, default True.
+        out: Tensors that take the results, optional.
+    Returns: Q, R, by place or by name.
+    Native: native/factor.py. Matches torch.qr."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_outs("qr", out, 2) & keep
+            return Results_qr(op_qr_Q.table[key_set](key_set, input, some, out[0], out[1]))
+        return Results_qr(op_qr.table[key_set](key_set, input, some))
+    except Exception as error: _refuse(error, "qr", locals()); raise
+
+def Tensor_qr(self, some=True):
+    """Q and R of a matrix; complete ones unless some. See gt.qr."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return Results_qr(op_qr.table[key_set](key_set, self, some))
+    except Exception as error: _refuse(error, "qr", locals()); raise
+
+op_linalg_householder_product = _define(
+    "aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor")
+op_linalg_householder_product_out = _define(
+    "aten::linalg_householder_product.out(Tensor input, Tensor tau, *, Tensor(a!) out) -> Tensor(a!)")
+def linalg_householder_product(input, tau, *, out=None):
+    """The first columns of the product of reflectors, as geqrf gives them.
+
+    Args:
+        input: (*).
+        tau: (*).
+        out: Tensor that takes the result, optional.
+    Native: native/factor.py. Matches torch.linalg.householder_product."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | tau._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("linalg_householder_product", out)._keys & keep
+            return op_linalg_householder_product_out.table[key_set](key_set, input, tau, out)
+        return op_linalg_householder_product.table[key_set](key_set, input, tau)
+    except Exception as error: _refuse(error, "linalg_householder_product", locals()); raise
+
+op_orgqr = _define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
+op_orgqr_out = _define(
+    "aten::orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)")
+def orgqr(input, input2, *, out=None):
+    """Another name of gt.linalg.householder_product.
+
+    Args:
+        input: (*).
+        input2: (*).
+        out: Tensor that takes the result, optional.
+    Native: native/factor.py. Matches torch.orgqr."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | input2._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("orgqr", out)._keys & keep
+            return op_orgqr_out.table[key_set](key_set, input, input2, out)
+        return op_orgqr.table[key_set](key_set, input, input2)
+    except Exception as error: _refuse(error, "orgqr", locals()); raise
+
+def Tensor_orgqr(self, input2):
+    """Another name of gt.linalg.householder_product. See gt.orgqr."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | input2._keys | include) & keep
+        return op_orgqr.table[key_set](key_set, self, input2)
+    except Exception as error: _refuse(error, "orgqr", locals()); raise
+
+op_ormqr = _define(
+    "aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
+op_ormqr_out = _define(
+    "aten::ormqr.out(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False, *, Tensor(a!) out) -> Tensor(a!)")
+def ormqr(input, input2, input3, left=True, transpose=False, *, out=None):
+    """The product of reflectors, as geqrf gives them, with input3.
+
+    Args:
+        input: (*).
+        input2: (*).
+        input3: (*).
+        left: bool, default True.
+        transpose: bool, default False.
+        out: Tensor that takes the result, optional.
+    Native: native/factor.py. Matches torch.ormqr."""
+    try:
+        include, keep = _state.get()
+        key_set = (input._keys | input2._keys | input3._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("ormqr", out)._keys & keep
+            return op_ormqr_out.table[key_set](
+                key_set, input, input2, input3, left, transpose, out,
+            )
+        return op_ormqr.table[key_set](key_set, input, input2, input3, left, transpose)
+    except Exception as error: _refuse(error, "ormqr", locals()); raise
+
+def Tensor_ormqr(self, input2, input3, left=True, transpose=False):
+    """The product of reflectors, as geqrf gives them, with input3. See gt.ormqr."""
+    try:
+        include, keep = _state.get()
+        key_set = (self._keys | input2._keys | input3._keys | include) & keep
+        return op_ormqr.table[key_set](key_set, self, input2, input3, left, transpose)
+    except Exception as error: _refuse(error, "ormqr", locals()); raise

@@ -2,12 +2,8 @@
 """What is registered for the operators of native/factor.py, and their derivatives."""
 
 from ...autograd.formulas.linear_algebra import (
-    linalg_cholesky_backward, linalg_det_backward, linalg_eig_backward,
-    linalg_eigh_backward, linalg_inv_backward, linalg_lstsq_A_backward,
-    linalg_lstsq_B_backward, linalg_lu_factor_backward, linalg_lu_unpack_backward,
-    linalg_matrix_exp_backward, linalg_qr_backward, linalg_slogdet_backward,
-    linalg_solve_A_backward, linalg_solve_B_backward, linalg_svd_backward,
-    linalg_triangular_A_backward, linalg_triangular_B_backward,
+    linalg_cholesky_backward, linalg_det_backward, linalg_lu_factor_backward,
+    linalg_lu_unpack_backward, linalg_qr_backward, linalg_slogdet_backward,
 )
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
@@ -36,27 +32,6 @@ def install() -> None:
         _operators.lu_unpack_out, "CompositeExplicitAutograd", _forms.out(_operators.lu_unpack, 3),
         counts, refuses_out,
     )
-    impl(_operators.linalg_lu_solve, "CompositeImplicitAutograd", native.linalg_lu_solve)
-    impl(
-        _operators.linalg_lu_solve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_lu_solve), counts, refuses_out,
-    )
-    impl(
-        _operators._linalg_solve_ex, "CPU, CUDA, Meta", native._linalg_solve_ex,
-        LinalgSolveExBackward0,
-    )
-    impl(
-        _operators._linalg_solve_ex_result, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_solve_ex, 4), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_inv_ex_inverse, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_inv_ex, 2), counts, refuses_out,
-    )
     impl(_operators._linalg_det, "CPU, CUDA, Meta", native._linalg_det, LinalgDetBackward0)
     impl(
         _operators._linalg_det_result, "CompositeExplicitAutograd",
@@ -78,23 +53,10 @@ def install() -> None:
         _operators.linalg_cholesky_ex_L, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_cholesky_ex, 2), counts, refuses_out,
     )
-    impl(
-        _operators.linalg_solve_triangular, "CPU, CUDA, Meta", native.linalg_solve_triangular,
-        LinalgSolveTriangularBackward0,
-    )
-    impl(
-        _operators.linalg_solve_triangular_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_solve_triangular), counts, refuses_out,
-    )
     impl(_operators.linalg_ldl_factor_ex, "CPU, CUDA, Meta", native.linalg_ldl_factor_ex, passes)
     impl(
         _operators.linalg_ldl_factor_ex_out, "CompositeExplicitAutograd",
         _forms.out(_operators.linalg_ldl_factor_ex, 3), counts, refuses_out,
-    )
-    impl(_operators.linalg_ldl_solve, "CPU, CUDA, Meta", native.linalg_ldl_solve, passes)
-    impl(
-        _operators.linalg_ldl_solve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_ldl_solve), counts, refuses_out,
     )
     impl(
         _operators.linalg_qr, "CPU, CUDA, Meta", native.linalg_qr, LinalgQrBackward0,
@@ -109,39 +71,76 @@ def install() -> None:
         _operators.geqrf_a, "CompositeExplicitAutograd", _forms.out(_operators.geqrf, 2), counts,
         refuses_out,
     )
-    impl(_operators._linalg_eigh, "CPU, CUDA, Meta", native._linalg_eigh, LinalgEighBackward0)
+    impl(_operators.linalg_det, "CompositeImplicitAutograd", native.linalg_det)
     impl(
-        _operators._linalg_eigh_eigenvalues, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_eigh, 2), counts, refuses_out,
+        _operators.linalg_det_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_det),
+        counts, refuses_out,
     )
+    impl(_operators.det, "CompositeImplicitAutograd", native.linalg_det)
+    impl(_operators.linalg_slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
     impl(
-        _operators.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0,
+        _operators.linalg_slogdet_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_slogdet, 2), counts, refuses_out,
+    )
+    impl(_operators.slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
+    impl(
+        _operators.slogdet_out, "CompositeExplicitAutograd", _forms.out(_operators.slogdet, 2),
+        counts, refuses_out,
+    )
+    impl(_operators.logdet, "CompositeImplicitAutograd", native.logdet)
+    impl(
+        _operators.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky,
         casts(CPU="fp32"),
     )
     impl(
-        _operators.linalg_eig_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_eig, 2), counts, refuses_out,
+        _operators.linalg_cholesky_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_cholesky), counts, refuses_out,
     )
-    impl(_operators._linalg_svd, "CPU, CUDA, Meta", native._linalg_svd, LinalgSvdBackward0)
+    impl(_operators.cholesky, "CompositeImplicitAutograd", native.cholesky, casts(CPU="fp32"))
     impl(
-        _operators._linalg_svd_U, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_svd, 3), counts, refuses_out,
+        _operators.cholesky_out, "CompositeExplicitAutograd", _forms.out(_operators.cholesky),
+        counts, refuses_out,
+    )
+    impl(_operators.linalg_lu_factor, "CompositeImplicitAutograd", native.linalg_lu_factor)
+    impl(
+        _operators.linalg_lu_factor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_lu_factor, 2), counts, refuses_out,
+    )
+    impl(_operators.linalg_lu, "CompositeImplicitAutograd", native.linalg_lu)
+    impl(
+        _operators.linalg_lu_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_lu, 3),
+        counts, refuses_out,
+    )
+    impl(_operators.linalg_ldl_factor, "CompositeImplicitAutograd", native.linalg_ldl_factor)
+    impl(
+        _operators.linalg_ldl_factor_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_ldl_factor, 2), counts, refuses_out,
+    )
+    impl(_operators.qr, "CompositeImplicitAutograd", native.qr, casts(CPU="fp32"))
+    impl(
+        _operators.qr_Q, "CompositeExplicitAutograd", _forms.out(_operators.qr, 2), counts,
+        refuses_out,
     )
     impl(
-        _operators.linalg_matrix_exp, "CPU, CUDA, Meta", native.linalg_matrix_exp,
-        LinalgMatrixExpBackward0,
+        _operators.linalg_householder_product, "CompositeImplicitAutograd",
+        native.linalg_householder_product, casts(CPU="fp32"),
     )
     impl(
-        _operators.linalg_matrix_exp_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_exp), counts, refuses_out,
+        _operators.linalg_householder_product_out, "CompositeExplicitAutograd",
+        _forms.out(_operators.linalg_householder_product), counts, refuses_out,
     )
     impl(
-        _operators.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0,
+        _operators.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product,
         casts(CPU="fp32"),
     )
     impl(
-        _operators.linalg_lstsq_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_lstsq, 4), counts, refuses_out,
+        _operators.orgqr_out, "CompositeExplicitAutograd", _forms.out(_operators.orgqr), counts,
+        refuses_out,
+    )
+    impl(_operators.ormqr, "CompositeImplicitAutograd", native.ormqr, casts(CPU="fp32"))
+    impl(
+        _operators.ormqr_out, "CompositeExplicitAutograd", _forms.out(_operators.ormqr), counts,
+        refuses_out,
     )
 
 
@@ -175,49 +174,6 @@ class LuUnpackBackward0(_Node):
 
     def release(node):
         node.saved_LU_data = _FREED
-
-
-class LinalgSolveExBackward0(_Node):
-    """Of _linalg_solve_ex."""
-    __slots__ = ("saved_A", "saved_B", "saved_result", "saved_left")
-    saved = ("saved_A", "saved_B", "saved_result")
-    others = (("saved_result", 0),)
-
-    def keep(node, A, B, left, check_errors):
-        node.saved_A = _save(A)
-        node.saved_B = _save(B)
-        node.saved_left = left
-
-    def backward(node, grad):
-        to_A, to_B = node.edges
-        grad_A = grad_B = None
-        if to_A is not None:
-            A = node.saved_A.unpack(node)
-            B = node.saved_B.unpack(node)
-            result = node.saved_result.unpack(node)
-            grad_A = linalg_solve_A_backward(grad, A, B, result, node.saved_left)
-        if to_B is not None:
-            A = node.saved_A.unpack(node)
-            B = node.saved_B.unpack(node)
-            result = node.saved_result.unpack(node)
-            grad_B = linalg_solve_B_backward(grad, A, B, result, node.saved_left)
-        return grad_A, grad_B
-
-    def release(node):
-        node.saved_A = node.saved_B = node.saved_result = _FREED
-
-
-class LinalgInvExBackward0(_Node):
-    """Of linalg_inv_ex."""
-    __slots__ = ("saved_inverse",)
-    saved = ("saved_inverse",)
-    others = (("saved_inverse", 0),)
-
-    def backward(node, grad):
-        return (linalg_inv_backward(grad, node.saved_inverse.unpack(node)),)
-
-    def release(node):
-        node.saved_inverse = _FREED
 
 
 class LinalgDetBackward0(_Node):
@@ -273,41 +229,6 @@ class LinalgCholeskyExBackward0(_Node):
         node.saved_L = _FREED
 
 
-class LinalgSolveTriangularBackward0(_Node):
-    """Of linalg_solve_triangular."""
-    __slots__ = (
-        "saved_self", "saved_result", "saved_upper", "saved_left", "saved_unitriangular",
-    )
-    saved = ("saved_self", "saved_result")
-
-    def keep(node, self, B, upper, left, unitriangular):
-        node.saved_self = _save(self)
-        node.saved_upper = upper
-        node.saved_left = left
-        node.saved_unitriangular = unitriangular
-
-    def backward(node, grad):
-        to_self, to_B = node.edges
-        grad_self = grad_B = None
-        if to_self is not None:
-            upper = node.saved_upper
-            left = node.saved_left
-            unitriangular = node.saved_unitriangular
-            self = node.saved_self.unpack(node)
-            result = node.saved_result.unpack(node)
-            grad_self = linalg_triangular_A_backward(grad, self, result, upper, left, unitriangular)
-        if to_B is not None:
-            upper = node.saved_upper
-            left = node.saved_left
-            unitriangular = node.saved_unitriangular
-            self = node.saved_self.unpack(node)
-            grad_B = linalg_triangular_B_backward(grad, self, upper, left, unitriangular)
-        return grad_self, grad_B
-
-    def release(node):
-        node.saved_self = node.saved_result = _FREED
-
-
 class LinalgQrBackward0(_Node):
     """Of linalg_qr."""
     __slots__ = ("saved_Q", "saved_R", "saved_mode")
@@ -325,101 +246,3 @@ class LinalgQrBackward0(_Node):
 
     def release(node):
         node.saved_Q = node.saved_R = _FREED
-
-
-class LinalgEighBackward0(_Node):
-    """Of _linalg_eigh."""
-    __slots__ = ("saved_eigenvalues", "saved_eigenvectors")
-    saved = ("saved_eigenvalues", "saved_eigenvectors")
-    others = (("saved_eigenvalues", 0), ("saved_eigenvectors", 1))
-    differentiated = (0, 1)
-
-    def backward(node, *grads):
-        eigenvalues = node.saved_eigenvalues.unpack(node)
-        eigenvectors = node.saved_eigenvectors.unpack(node)
-        return (linalg_eigh_backward(grads[0], grads[1], eigenvalues, eigenvectors),)
-
-    def release(node):
-        node.saved_eigenvalues = node.saved_eigenvectors = _FREED
-
-
-class LinalgEigBackward0(_Node):
-    """Of linalg_eig."""
-    __slots__ = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
-    saved = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
-    others = (("saved_eigenvalues", 0), ("saved_eigenvectors", 1))
-    differentiated = (0, 1)
-
-    def keep(node, self):
-        node.saved_self = _save(self)
-
-    def backward(node, *grads):
-        self = node.saved_self.unpack(node)
-        eigenvalues = node.saved_eigenvalues.unpack(node)
-        eigenvectors = node.saved_eigenvectors.unpack(node)
-        return (linalg_eig_backward(grads[0], grads[1], eigenvalues, eigenvectors, self),)
-
-    def release(node):
-        node.saved_self = node.saved_eigenvalues = node.saved_eigenvectors = _FREED
-
-
-class LinalgSvdBackward0(_Node):
-    """Of _linalg_svd."""
-    __slots__ = ("saved_U", "saved_S", "saved_Vh")
-    saved = ("saved_U", "saved_S", "saved_Vh")
-    others = (("saved_U", 0), ("saved_S", 1), ("saved_Vh", 2))
-    differentiated = (0, 1, 2)
-
-    def backward(node, *grads):
-        U = node.saved_U.unpack(node)
-        S = node.saved_S.unpack(node)
-        Vh = node.saved_Vh.unpack(node)
-        return (linalg_svd_backward(grads[0], grads[1], grads[2], U, S, Vh),)
-
-    def release(node):
-        node.saved_U = node.saved_S = node.saved_Vh = _FREED
-
-
-class LinalgMatrixExpBackward0(_Node):
-    """Of linalg_matrix_exp."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
-    def keep(node, self):
-        node.saved_self = _save(self)
-
-    def backward(node, grad):
-        return (linalg_matrix_exp_backward(grad, node.saved_self.unpack(node)),)
-
-    def release(node):
-        node.saved_self = _FREED
-
-
-class LinalgLstsqBackward0(_Node):
-    """Of linalg_lstsq."""
-    __slots__ = ("saved_self", "saved_b", "saved_solution")
-    saved = ("saved_self", "saved_b", "saved_solution")
-    others = (("saved_solution", 0),)
-    differentiated = (0, 1)
-
-    def keep(node, self, b, rcond, driver):
-        node.saved_self = _save(self)
-        node.saved_b = _save(b)
-
-    def backward(node, *grads):
-        to_self, to_b = node.edges
-        grad_self = grad_b = None
-        if to_self is not None:
-            self = node.saved_self.unpack(node)
-            b = node.saved_b.unpack(node)
-            solution = node.saved_solution.unpack(node)
-            grad_self = linalg_lstsq_A_backward(grads[0], grads[1], self, b, solution)
-        if to_b is not None:
-            self = node.saved_self.unpack(node)
-            b = node.saved_b.unpack(node)
-            solution = node.saved_solution.unpack(node)
-            grad_b = linalg_lstsq_B_backward(grads[0], grads[1], self, b, solution)
-        return grad_self, grad_b
-
-    def release(node):
-        node.saved_self = node.saved_b = node.saved_solution = _FREED

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..._generated import calls
 from ...core import errors
-from ...native.factor import adjoint_of as _H, identity, lower as _tril, upper as _triu
+from ...structured.matrices import adjoint_of as _H, identity, lower as _tril, upper as _triu
 from ...tensor.tensor import Tensor
 
 
