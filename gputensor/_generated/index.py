@@ -49,23 +49,23 @@ block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat
 hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
 distance: cdist cosine_similarity dist pairwise_distance pdist renorm activation: celu celu_
 hardshrink prelu rrelu selu selu_ threshold threshold_ rearrange: channel_shuffle fliplr flipud
-native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90 linalg: cholesky cholesky_inverse
-cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr
-slogdet svd triangular_solve copy: clone copy flip resolve_conj resolve_neg complex_view: complex
-conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy view_as_real
-view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var var_mean ctc: ctc_loss
-scan: cummax cummin cumprod cumsum logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid
-trapz triangle: diag diag_embed diagflat tril tril_indices triu triu_indices vander special: digamma
-erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma polygamma xlogy xlogy_ embedding:
-embedding factory: empty empty_like empty_permuted empty_strided full full_like ones ones_like
-scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp hash_tensor gather: gather
-index_select take take_along_dim factor: geqrf lu_unpack scatter: index_add index_copy index_fill
+native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90 factor: cholesky det geqrf logdet
+lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve
+triangular_solve copy: clone copy flip resolve_conj resolve_neg complex_view: complex conj imag
+is_conj is_neg polar real view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad:
+constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+convolution moments: corrcoef cov nanmean std std_mean var var_mean linalg: cross matrix_exp
+matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
+triu triu_indices vander special: digamma erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma
+polygamma xlogy xlogy_ embedding: embedding factory: empty empty_like empty_permuted empty_strided
+full full_like ones ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp
+hash_tensor gather: gather index_select take take_along_dim scatter: index_add index_copy index_fill
 index_put index_put_ index_reduce put scatter scatter_add scatter_reduce select_scatter
 slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
-softmax masked: masked_fill masked_scatter masked_select random_factory: rand rand_like randint
-randint_like randn randn_like randperm resize: resize_as_ segment: segment_reduce unique: unique_dim
-where: where
+softmax masked: masked_fill masked_scatter masked_select spectrum: pinverse svd random_factory: rand
+rand_like randint randint_like randn randn_like randperm resize: resize_as_ segment: segment_reduce
+unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -100,21 +100,22 @@ nonzero_numpy nonzero_static slicing: as_strided as_strided_ as_strided_scatter 
 diagonal_scatter dsplit hsplit narrow narrow_copy select slice split split_with_sizes tensor_split
 unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: bernoulli bernoulli_
 cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount
-histc histogram activation: celu_ hardshrink prelu selu_ threshold_ linalg: cholesky
-cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power orgqr
-ormqr pinverse qr slogdet svd triangular_solve copy: clone contiguous copy_ flip item resolve_conj
-resolve_neg to type_as complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std
-var scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed
-diagflat tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_
-igamma igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_
-xlogy xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_ rearrange: fliplr flipud
-roll rot90 bits: frexp hash_tensor gather: gather index index_select take take_along_dim factor:
-geqrf scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
+histc histogram activation: celu_ hardshrink prelu selu_ threshold_ factor: cholesky det geqrf
+logdet orgqr ormqr qr slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve
+triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to type_as
+complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var linalg: cross
+matrix_exp matrix_power scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle:
+diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv
+erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_
+polygamma polygamma_ xlogy xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_
+rearrange: fliplr flipud roll rot90 bits: frexp hash_tensor gather: gather index index_select take
+take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
 index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
 scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft order: kthvalue median
 mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
 masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
-new_zeros join: repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
+new_zeros spectrum: pinverse svd join: repeat repeat_interleave tile resize: resize_ resize_as_ set_
+where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
@@ -176,29 +177,29 @@ upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: affine_grid_gen
 grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward unpool:
 fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
 fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft
-fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det _linalg_eigh _linalg_slogdet
-_linalg_solve_ex _linalg_svd linalg_cholesky_ex linalg_eig linalg_inv_ex linalg_ldl_factor_ex
-linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack
-linalg: linalg_cross linalg_inv linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
-linalg_pinv_atol_rtol_tensor argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
-norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out norm_Scalar_out
-norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
-gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
-histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors
-histogramdd histogramdd_TensorList_bins histogramdd_int_bins window: stft softmax: _log_softmax
-_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward
-nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward
-multilabel_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss
-_ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy
-binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_embedding_loss
-hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss
-mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward soft_margin_loss
-soft_margin_loss_backward triplet_margin_loss attention: scaled_dot_product_attention norm:
-batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm
-native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
+fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det _linalg_slogdet
+linalg_cholesky_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_qr lu_unpack solve:
+_linalg_solve_ex linalg_inv linalg_inv_ex linalg_lu_solve linalg_solve_triangular spectrum:
+_linalg_eigh _linalg_svd linalg_eig linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
+linalg_pinv_atol_rtol_tensor linalg: linalg_cross linalg_matrix_exp argreduce: aminmax argmax max
+min scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward linalg_vector_norm norm_Scalar
+norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out
+norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray
+gradient_scalarint gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray
+gradient_tensorarrayint histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
+_histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins histogramdd_int_bins window:
+stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data
+log_softmax_int softmax_int loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward
+nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss
+multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
+multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
+criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
+cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
+margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
+smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
+scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
+native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -455,49 +456,50 @@ fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 
 fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
 fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
 fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
-_linalg_check_errors _linalg_det _linalg_det.result _linalg_eigh _linalg_eigh.eigenvalues
-_linalg_slogdet _linalg_slogdet.sign _linalg_solve_ex _linalg_solve_ex.result _linalg_svd
-_linalg_svd.U geqrf geqrf.a linalg_cholesky_ex linalg_cholesky_ex.L linalg_eig linalg_eig.out
-linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_ldl_solve
-linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out linalg_lu_factor_ex linalg_lu_factor_ex.out
-linalg_lu_solve linalg_lu_solve.out linalg_matrix_exp linalg_matrix_exp.out linalg_qr linalg_qr.out
-linalg_solve_triangular linalg_solve_triangular.out lu_unpack lu_unpack.out linalg: cholesky
-cholesky.out cholesky_inverse cholesky_inverse.out cholesky_solve cholesky_solve.out cross cross.out
-det inverse inverse.out linalg_cholesky linalg_cholesky.out linalg_cond linalg_cond.out
-linalg_cond.p_str linalg_cond.p_str_out linalg_cross linalg_cross.out linalg_det linalg_det.out
-linalg_diagonal linalg_eigh linalg_eigh.eigvals linalg_eigvals linalg_eigvals.out linalg_eigvalsh
-linalg_eigvalsh.out linalg_householder_product linalg_householder_product.out linalg_inv
-linalg_inv.out linalg_ldl_factor linalg_ldl_factor.out linalg_lu linalg_lu.out linalg_lu_factor
-linalg_lu_factor.out linalg_matrix_norm linalg_matrix_norm.out linalg_matrix_norm.str_ord
-linalg_matrix_norm.str_ord_out linalg_matrix_power linalg_matrix_power.out linalg_matrix_rank
-linalg_matrix_rank.atol_rtol_float linalg_matrix_rank.atol_rtol_float_out
-linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.atol_rtol_tensor_out linalg_matrix_rank.out
-linalg_matrix_rank.out_tol_tensor linalg_matrix_rank.tol_tensor linalg_norm linalg_norm.ord_str
-linalg_norm.ord_str_out linalg_norm.out linalg_pinv linalg_pinv.atol_rtol_float
-linalg_pinv.atol_rtol_float_out linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_tensor_out
-linalg_pinv.out linalg_pinv.out_rcond_tensor linalg_pinv.rcond_tensor linalg_slogdet
-linalg_slogdet.out linalg_solve linalg_solve.out linalg_solve_ex linalg_solve_ex.out linalg_svd
-linalg_svd.U linalg_svdvals linalg_svdvals.out linalg_tensorinv linalg_tensorinv.out
-linalg_tensorsolve linalg_tensorsolve.out linalg_vander logdet lu_solve lu_solve.out matrix_exp
-matrix_power matrix_power.out orgqr orgqr.out ormqr ormqr.out pinverse qr qr.Q slogdet slogdet.out
-svd svd.U triangular_solve triangular_solve.X argreduce: aminmax aminmax.out argmax argmax.out
-argmin argmin.out max max.dim max.dim_max max.other max.out max.unary_out min min.dim min.dim_min
-min.other min.out min.unary_out scan: cummax cummax.out cummin cummin.out cumprod cumprod.out
-cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov nanmean
-nanmean.out std std.correction std.correction_out std.dim std.out std_mean std_mean.correction
-std_mean.correction_out std_mean.dim var var.correction var.correction_out var.dim var.out var_mean
-var_mean.correction var_mean.correction_out var_mean.dim distance: _cdist_forward _cdist_forward.out
-_euclidean_dist _euclidean_dist.out _pdist_forward _pdist_forward.out cdist cosine_similarity dist
-dist.out linalg_vector_norm linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim
-norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out norm.Scalar_out
-norm.dtype_out norm.out pairwise_distance pdist renorm renorm.out renorm_ calculus:
-cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out gradient.array gradient.scalararray
-gradient.scalarint gradient.scalarrayarray gradient.scalarrayint gradient.tensorarray
-gradient.tensorarrayint trace trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue
-kthvalue.values median median.dim median.dim_values median.out mode mode.values nanmedian
-nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
-nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
-_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
+_linalg_check_errors _linalg_det _linalg_det.result _linalg_slogdet _linalg_slogdet.sign cholesky
+cholesky.out det geqrf geqrf.a linalg_cholesky linalg_cholesky.out linalg_cholesky_ex
+linalg_cholesky_ex.L linalg_det linalg_det.out linalg_householder_product
+linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out linalg_ldl_factor_ex
+linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor linalg_lu_factor.out
+linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out linalg_slogdet
+linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr qr.Q slogdet
+slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse cholesky_inverse.out
+cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out linalg_inv_ex
+linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out
+linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
+linalg_solve_ex.out linalg_solve_triangular linalg_solve_triangular.out linalg_tensorinv
+linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out lu_solve lu_solve.out
+triangular_solve triangular_solve.X spectrum: _linalg_eigh _linalg_eigh.eigenvalues _linalg_svd
+_linalg_svd.U linalg_cond linalg_cond.out linalg_cond.p_str linalg_cond.p_str_out linalg_eig
+linalg_eig.out linalg_eigh linalg_eigh.eigvals linalg_eigvals linalg_eigvals.out linalg_eigvalsh
+linalg_eigvalsh.out linalg_matrix_norm linalg_matrix_norm.out linalg_matrix_norm.str_ord
+linalg_matrix_norm.str_ord_out linalg_matrix_rank linalg_matrix_rank.atol_rtol_float
+linalg_matrix_rank.atol_rtol_float_out linalg_matrix_rank.atol_rtol_tensor
+linalg_matrix_rank.atol_rtol_tensor_out linalg_matrix_rank.out linalg_matrix_rank.out_tol_tensor
+linalg_matrix_rank.tol_tensor linalg_norm linalg_norm.ord_str linalg_norm.ord_str_out
+linalg_norm.out linalg_pinv linalg_pinv.atol_rtol_float linalg_pinv.atol_rtol_float_out
+linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_tensor_out linalg_pinv.out
+linalg_pinv.out_rcond_tensor linalg_pinv.rcond_tensor linalg_svd linalg_svd.U linalg_svdvals
+linalg_svdvals.out pinverse svd svd.U linalg: cross cross.out linalg_cross linalg_cross.out
+linalg_diagonal linalg_matrix_exp linalg_matrix_exp.out linalg_matrix_power linalg_matrix_power.out
+linalg_vander matrix_exp matrix_power matrix_power.out argreduce: aminmax aminmax.out argmax
+argmax.out argmin argmin.out max max.dim max.dim_max max.other max.out max.unary_out min min.dim
+min.dim_min min.other min.out min.unary_out scan: cummax cummax.out cummin cummin.out cumprod
+cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out moments: corrcoef cov
+nanmean nanmean.out std std.correction std.correction_out std.dim std.out std_mean
+std_mean.correction std_mean.correction_out std_mean.dim var var.correction var.correction_out
+var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim distance:
+_cdist_forward _cdist_forward.out _euclidean_dist _euclidean_dist.out _pdist_forward
+_pdist_forward.out cdist cosine_similarity dist dist.out linalg_vector_norm linalg_vector_norm.out
+norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
+norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pairwise_distance pdist renorm
+renorm.out renorm_ calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out
+gradient.array gradient.scalararray gradient.scalarint gradient.scalarrayarray gradient.scalarrayint
+gradient.tensorarray gradient.tensorarrayint trace trace.out trapezoid.dx trapezoid.x trapz.dx
+trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values median.out mode
+mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile nanquantile.out
+nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out
+histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
 _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
 histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
 histogramdd histogramdd.TensorList_bins histogramdd.int_bins bits: frexp.Tensor frexp.Tensor_out
@@ -544,11 +546,11 @@ profiler watch.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
-    linalg: cholesky cond cross det diagonal eigh eigvals eigvalsh householder_product inv ldl_factor lu
-    lu_factor matrix_norm matrix_power matrix_rank norm pinv slogdet solve solve_ex svd svdvals
-    tensorinv tensorsolve vander factor: cholesky_ex eig inv_ex ldl_factor_ex ldl_solve lstsq
-    lu_factor_ex lu_solve matrix_exp qr solve_triangular products: matmul multi_dot vecdot distance:
-    vector_norm
+    factor: cholesky cholesky_ex det householder_product ldl_factor ldl_factor_ex lu lu_factor
+    lu_factor_ex qr slogdet spectrum: cond eig eigh eigvals eigvalsh matrix_norm matrix_rank norm pinv
+    svd svdvals linalg: cross diagonal matrix_exp matrix_power vander solve: inv inv_ex ldl_solve lstsq
+    lu_solve solve solve_ex solve_triangular tensorinv tensorsolve products: matmul multi_dot vecdot
+    distance: vector_norm
     """),
     "fft": _read("""
     fft: fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn

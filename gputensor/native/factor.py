@@ -18,8 +18,8 @@ from ..core.memory_format import contiguous_format
 from ..kernels import lapack
 from ..structured import library
 from ..structured.matrices import (
-    adjoint_of, beside, by_columns, check_matrix, check_pivots, check_square, checked, factorised, identity,
-    lower, lu_sizes, matrices, real_of, upper, zeros,
+    adjoint_of, beside, by_columns, check_matrix, check_pivots, check_square, checked, factorised,
+    identity, lower, lu_sizes, matrices, real_of, upper, zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
 

@@ -16,8 +16,8 @@ from ..kernels import lapack
 from ..structured import arguments, forms, library
 from ..structured.matrices import (
     adjoint_of, broadcast_batches, by_columns, check_alike, check_dtype, check_matrix,
-    check_pivots, check_square, checked, factorised, identity, is_vector, lower, lu_sizes, matrices, real_of,
-    upper as upper_of, zeros,
+    check_pivots, check_square, checked, factorised, identity, is_vector, lower, lu_sizes,
+    matrices, real_of, upper as upper_of, zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
 

@@ -163,6 +163,7 @@ def test_how_it_reads() -> None:
 
 def test_containers() -> None:
     layers = nn.ModuleList([nn.ReLU(), nn.Linear(1, 1)])
+    assert not isinstance(layers, nn.Sequential)
     layers.append(nn.ReLU()).insert(0, nn.Identity())
     assert [type(m).__name__ for m in layers] == ["Identity", "ReLU", "Linear", "ReLU"]
     assert len(layers[1:3]) == 2 and layers[-1] is layers[3]
@@ -171,6 +172,7 @@ def test_containers() -> None:
     named = nn.ModuleDict({"a": nn.ReLU()})
     named["b"] = nn.Linear(1, 2)
     assert list(named) == ["a", "b"] and "a" in named and named["b"].out_features == 2
+    assert [*named.items()] == [*zip(named.keys(), named.values())]
     parameters = nn.ParameterList([gt.ones(2), nn.Parameter(gt.ones(3))])
     assert [tuple(p.shape) for p in parameters] == [(2,), (3,)] and len(list(parameters)) == 2
     named_layers = nn.Sequential({"in": nn.Linear(1, 1), "out": nn.ReLU()})

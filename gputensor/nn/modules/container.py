@@ -11,32 +11,16 @@ from ..parameter import Parameter
 from .module import Module
 
 
-class Sequential(Module):
-    """Modules one after the other: `Sequential(a, b)`, or a dict of them by name."""
+class _Numbered(Module):
+    """What is held in an order: the names are "0", "1", ..."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__()
-        one = args[0] if len(args) == 1 and isinstance(args[0], Mapping) else None
-        for name, module in one.items() if one is not None else enumerate(args):
-            if module is None:
-                raise errors.wrong_type("Sequential", "args", "be Modules", module)
-            self.add_module(str(name), module)
-
-    def forward(self, input: Any) -> Any:
-        found = input
-        for module in self:
-            found = module(found)
-        return found
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())  # type: ignore[arg-type]
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._modules.values())
 
     def __len__(self) -> int:
         return len(self._modules)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(dict(list(self._modules.items())[index]))
+    def __getitem__(self, index: Any) -> Any:
         return list(self._modules.values())[_index(self, index)]
 
     def __setitem__(self, index: int, module: Module) -> None:
@@ -77,59 +61,94 @@ class Sequential(Module):
         return self.extend(list(other))
 
 
-class ModuleList(Sequential):
+class Sequential(_Numbered):
+    """Modules one after the other: `Sequential(a, b)`, or a dict of them by name."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        one = args[0] if len(args) == 1 and isinstance(args[0], Mapping) else None
+        for name, module in one.items() if one is not None else enumerate(args):
+            if module is None:
+                raise errors.wrong_type("Sequential", "args", "be Modules", module)
+            self.add_module(str(name), module)
+
+    def forward(self, input: Any) -> Any:
+        found = input
+        for module in self:
+            found = module(found)
+        return found
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(dict(list(self._modules.items())[index]))
+        return super().__getitem__(index)
+
+
+class ModuleList(_Numbered):
     """A list of modules; what is done with them, its owner says."""
 
-    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+    def __init__(self, modules: Iterable[Module | None] | None = None) -> None:
         super().__init__()
         self.extend(() if modules is None else modules)
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return type(self)(list(self._modules.values())[index])  # type: ignore[arg-type]
+            return type(self)(list(self._modules.values())[index])
         return super().__getitem__(index)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return Module.forward(self, *args, **kwargs)
+
+class _Named(Module):
+    """What is held by name: `_held` are the parts."""
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def update(self, parts: Mapping[str, Any]) -> None:
+        for name, part in parts.items():
+            self[name] = part
+
+    def __getitem__(self, name: str) -> Any:
+        return self._held[name]
+
+    def __setitem__(self, name: str, part: Any) -> None:
+        raise NotImplementedError
+
+    def __delitem__(self, name: str) -> None:
+        del self._held[name]
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def keys(self) -> Any:
+        return self._held.keys()
+
+    def values(self) -> Any:
+        return self._held.values()
+
+    def items(self) -> Any:
+        return self._held.items()
 
 
-class ModuleDict(Module):
+class ModuleDict(_Named):
     """Modules by name."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
         self.update(modules or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
-        for name, module in modules.items():
-            self[name] = module
-
-    def __getitem__(self, name: str) -> Any:
-        return self._modules[name]
+    @property
+    def _held(self) -> dict[str, Any]:
+        return self._modules
 
     def __setitem__(self, name: str, module: Module) -> None:
         self.add_module(name, module)
-
-    def __delitem__(self, name: str) -> None:
-        del self._modules[name]
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._modules
-
-    def keys(self) -> Any:
-        return self._modules.keys()
-
-    def values(self) -> Any:
-        return self._modules.values()
-
-    def items(self) -> Any:
-        return self._modules.items()
 
 
 class ParameterList(Module):
@@ -155,43 +174,19 @@ class ParameterList(Module):
         return list(self._parameters.values())[_index(self, index)]
 
 
-class ParameterDict(Module):
+class ParameterDict(_Named):
     """Parameters by name; tensors are made Parameters."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.update(parameters or {})
 
-    def update(self, parameters: Mapping[str, Any]) -> None:
-        for name, value in parameters.items():
-            self[name] = value
-
-    def __getitem__(self, name: str) -> Any:
-        return self._parameters[name]
+    @property
+    def _held(self) -> dict[str, Any]:
+        return self._parameters
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
-
-    def __delitem__(self, name: str) -> None:
-        del self._parameters[name]
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parameters)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._parameters
-
-    def keys(self) -> Any:
-        return self._parameters.keys()
-
-    def values(self) -> Any:
-        return self._parameters.values()
-
-    def items(self) -> Any:
-        return self._parameters.items()
 
 
 def _index(of: Any, index: Any) -> int:

@@ -267,7 +267,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draw all weights again."""
         self.head.reset_parameters()
-        for inner, outer in self.tail:  # type: ignore[attr-defined]
+        for inner, outer in self.tail:
             inner.reset_parameters()
             outer.reset_parameters()
 
