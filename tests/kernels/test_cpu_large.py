@@ -1,0 +1,185 @@
+"""Paths that the CPU takes for many elements, and for numbers that calls repeat: samples of rows
+are too small for them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.core.dtype import complex64, float16, float32, float64, int64
+from gputensor.kernels.cpu import gather, scatter, select, triangle
+from gputensor.kernels.cpu import range as range_
+from gputensor.kernels.cpu.pointwise import computed
+
+from .cpu_arrays import same_bits
+
+ODD = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40]
+
+
+@pytest.fixture
+def two_threads():
+    before = gt.get_num_threads()
+    gt.set_num_threads(2)
+    yield
+    gt.set_num_threads(before)
+
+
+# --- numbers beside operands ----------------------------------------------------------------------
+
+
+def test_a_number_that_is_kept_is_never_taken_for_another():
+    loop = computed(lambda x, n: np.copysign(x, n), (float32,), float32, float32)
+    x = np.ones(3, np.float32)
+    for number in (0.0, -0.0, 0, -1.0, True, -1, 2.0, -0.0):
+        assert loop(x, number, None).tolist() == [math.copysign(1, number)] * 3
+
+
+def test_numbers_are_checked_in_every_call_that_brings_others():
+    x = gt.tensor([1, 2, 3], dtype=gt.int8)
+    for _ in range(2):
+        assert gt.clamp(x, 2, 100).tolist() == [2, 2, 3]
+        with pytest.raises(errors.NumberRangeError):
+            gt.clamp(x, 2, 300)
+    assert gt.clamp(x, 0, 1).tolist() == [1, 1, 1]
+    assert gt.clamp(x, False, True).dtype is gt.int8
+    half = gt.tensor([0.5], dtype=gt.float32)
+    assert [gt.clamp_min(half, n).tolist() for n in (1, 1.0, True, 0)] == [[1], [1], [1], [0.5]]
+
+
+def test_operands_without_dimensions_stay_so():
+    x, low = gt.tensor(2.0), gt.tensor(3.0)
+    assert gt.clamp(x, low, None).shape == gt.nn.functional.elu(x).shape == ()
+    assert gt.lerp(x, low, gt.tensor(0.5)).tolist() == 2.5
+
+
+# --- choices without branches ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [float32, float64, int64, complex64], ids=lambda d: d.short)
+@pytest.mark.parametrize("count", [6, 6000])
+def test_zeroed(of, count):
+    random = np.random.default_rng(0)
+    x, condition = random.standard_normal((2, count)).astype(of.np), random.random((1, count)) < 0.5
+    same_bits(select.zeroed(condition, x), np.where(condition, of.np.type(0), x))
+    same_bits(select.zeroed(x.real > 0, x[:1]), np.where(x.real > 0, of.np.type(0), x[:1]))
+
+
+@pytest.mark.parametrize("of", [float32, float64], ids=lambda d: d.short)
+def test_signed(of):
+    x = np.array(ODD, of.np)
+    same_bits(select.signed(np.zeros_like(x), x)[:4], np.array([0.0, -0.0, 0.0, -0.0], of.np))
+    same_bits(select.signed(x, x)[:6], x[:6])
+
+
+@pytest.mark.parametrize("count", [8, 8000])
+def test_softshrink_keeps_the_sign_of_what_it_makes_zero(count):
+    x = np.resize(np.array([*ODD, 0.25, -0.25, 2.0, -3.0], np.float32), count)
+    with np.errstate(invalid="ignore"):
+        outer = np.where(
+            x > 0.5, x - np.float32(0.5), np.where(x < -0.5, x + np.float32(0.5), 0 * x)
+        )
+    same_bits(gt.nn.functional.softshrink(gt.from_numpy(x)).numpy(), outer)
+
+
+# --- places along a dimension ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("shape", [(4, 5), (1, 90_000), (300, 400), (90_000, 2)])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_gather_and_scatter_along(shape, dim, is_turned, two_threads):
+    random = np.random.default_rng(1)
+    x = random.integers(0, 100, shape).astype(np.float32)
+    x = np.ascontiguousarray(x.T).T if is_turned else x
+    index = random.integers(0, shape[dim], shape)
+    value = random.integers(0, 100, shape).astype(np.float32)
+    out = np.empty(shape, np.float32)
+    gather.gather_along(x, dim, index, out)
+    same_bits(out, np.take_along_axis(x, index, dim))
+    grid = gather.grid(index, dim)
+    for loop, ufunc in (("scatter_add", np.add), ("scatter_amax", np.maximum)):
+        expected, found = x.copy("K"), x.copy("K")
+        ufunc.at(expected, grid, value)
+        scatter.along(loop, found, dim, index, value)
+        same_bits(found, expected)
+    found = x.copy("K")
+    scatter.along("scatter", found, dim, index, np.float32(7).reshape(()))
+    assert (np.take_along_axis(found, index, dim) == 7).all()
+    scatter.along("scatter", found, dim, index[:1], value[:1])
+    last = {}
+    for place, v in zip(zip(*[g.ravel().tolist() for g in np.broadcast_arrays(
+        *gather.grid(index[:1], dim))]), value[:1].ravel().tolist()):  # fmt: skip
+        last[place] = v
+    assert all(found[place] == v for place, v in last.items())
+
+
+def test_masked_select_of_views():
+    x = np.arange(60.0).reshape(6, 10)
+    for a in (gt.from_numpy(x), gt.from_numpy(x).t(), gt.from_numpy(x)[::2, 1::3]):
+        mask = a % 3 == 0
+        assert gt.masked_select(a, mask).tolist() == a.numpy()[mask.numpy()].tolist()
+    assert gt.masked_select(gt.from_numpy(x), gt.zeros(10, dtype=gt.bool)).shape == (0,)
+
+
+# --- triangles, ranges ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (5, 3), (1, 6), (6, 1), (2, 3, 4), (0, 3), (3, 0)])
+def test_triangles_by_rows(shape):
+    x = np.arange(1.0, 1 + math.prod(shape)).reshape(shape)
+    for shift in range(-8, 9):
+        for loop, expected in ((triangle.lower, np.tril), (triangle.upper, np.triu)):
+            out = np.full(shape, -1.0)
+            loop(x, out, shift)
+            same_bits(out, expected(x, shift))
+
+
+def test_triangles_of_long_rows_are_copied_by_rows():
+    x = np.random.default_rng(2).standard_normal((8, 4000))
+    same_bits(gt.tril(gt.from_numpy(x), 3).numpy(), np.tril(x, 3))
+    same_bits(gt.triu(gt.from_numpy(x), -3).numpy(), np.triu(x, -3))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 40_001])
+def test_both_ends_of_linspace_are_exact(steps):
+    dst = np.empty(steps)
+    range_.linspace(dst, -0.1, 0.7, steps)
+    assert dst[0] == -0.1 and dst[-1] == (0.7 if steps > 1 else -0.1)
+    np.testing.assert_allclose(dst, np.linspace(-0.1, 0.7, steps), atol=1e-15)
+    range_.linspace(dst[:1], 1.0, math.inf, 1)
+    assert dst[0] == 1.0
+
+
+# --- 16 bits, special functions -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div", "lt", "eq"])
+def test_many_elements_of_float16_are_those_of_few(op):
+    x = np.random.default_rng(3).standard_normal((2, 3000)).astype(float16.np)
+    x[0, : len(ODD)], x[1, 4:12] = ODD, ODD
+    a, b = gt.from_numpy(x[0]), gt.from_numpy(x[1])
+    found = getattr(gt, op)(a, b).numpy()
+    few = [getattr(gt, op)(a[n : n + 50], b[n : n + 50]).numpy() for n in range(0, 3000, 50)]
+    same_bits(found, np.concatenate(few))
+
+
+def test_igammac_is_what_igamma_leaves():
+    from scipy import special
+
+    a, x = np.meshgrid([0.05, 0.5, 1.0, 3.0, 50.0], [0.0, 1e-3, 0.3, 1.0, 4.0, 60.0, math.inf])
+    found = gt.special.gammaincc(gt.from_numpy(a), gt.from_numpy(x)).numpy()
+    np.testing.assert_allclose(found, special.gammaincc(a, x), rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["digamma", "entr", "erfinv", "gammaln", "xlogy", "zeta"])
+def test_rare_values_among_others_change_none_of_them(name):
+    function, usual = getattr(gt.special, name), np.linspace(0.1, 0.9, 40)
+    beside = (gt.tensor(2.5, dtype=gt.float64),) if name in ("xlogy", "zeta") else ()
+    order = (lambda x: (*beside, x)) if name == "zeta" else (lambda x: (x, *beside))
+    alone = function(*order(gt.from_numpy(usual))).numpy()
+    mixed = function(*order(gt.from_numpy(np.concatenate([usual, ODD])))).numpy()
+    same_bits(mixed[:40], alone)
