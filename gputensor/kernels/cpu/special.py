@@ -77,14 +77,15 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """What the lower half leaves, where that is no more than a half: SciPy's own sums a series for
-    the logarithm of gamma there, which takes a microsecond."""
+    """What igamma leaves, where the difference has the bits: SciPy's own sums a series for the
+    logarithm of gamma there, which takes a microsecond."""
     from scipy import special
 
     a, x = np.broadcast_arrays(a, x)
+    exact_from = 1e-6 if x.dtype == np.float32 else 0.5
     left = special.gammainc(a.astype(np.float64), x.astype(np.float64))
     made = np.subtract(1, left, left).astype(x.dtype, copy=False)
-    rest = ~(made >= 0.5)
+    rest = ~(made >= exact_from)
     if rest.any():
         made[rest] = special.gammaincc(a[rest], x[rest])
     return made
