@@ -70,6 +70,7 @@ SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "conv": lambda n: {"input": _image(n), "self": _image(n), "weight": (8, 8, 3, 3), "bias": (8,)},
     **dict.fromkeys(("pool", "max_pool"), lambda n: {"self": _image(n)}),
     "upsample": lambda n: {"self": _image(n)},
+    "grid_sampler_2d": lambda n: {"input": _image(n), "grid": (2, *_image(n)[2:], 2)},
     "pixel_shuffle": lambda n: {"self": _image(n)},
     "pixel_unshuffle": lambda n: {"self": _image(n)},
     "group_norm": lambda n: {"input": _image(n)},
@@ -98,12 +99,14 @@ GIVEN_TO: dict[str, dict[str, Any]] = {
     "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
     "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
     "index_reduce": {"reduce": "amax"},
+    "grid_sampler_2d": {"interpolation_mode": 0, "padding_mode": 0},
     **dict.fromkeys(("batch_norm", "native_batch_norm"), {"training": True}),
 }  # fmt: skip
-# Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last.
+# Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last; and
+# places of a grid in f16, which it rounds before it reads there.
 OPEN = {
-    "argsort", "kthvalue", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_svd", "mode",
-    "put", "sort", "svd",
+    "argsort", "grid_sampler_2d", "kthvalue", "linalg_eig", "linalg_eigh", "linalg_eigvals",
+    "linalg_svd", "mode", "put", "sort", "svd",
 }  # fmt: skip
 _UNKNOWN = object()
 # (operator or family, dtype or "") -> why it takes more than twice as long as PyTorch.
@@ -137,13 +140,14 @@ REASONS: dict[tuple[str, str], str] = {
     ("nonzero", ""): "np.nonzero takes one thread and makes an array for each dimension",
     ("norm", ""): "several operators, each of which makes a tensor",
     ("order", ""): "keys of element and place are made and partitioned in 64 bits",
-    ("pad", ""): "the result is filled, then written again in the middle",
+    ("pad", ""): "the middle and each edge are written by a call of their own",
     ("pool", ""): "a pass for each element of a window",
     ("products", ""): "OpenBLAS beside MKL",
     ("random", ""): "NumPy draws Philox's 64-bit words one after the other",
     ("range", ""): "several passes of int64",
     ("rearrange", ""): "one thread copies",
     ("reduce", ""): "NumPy reduces without vectors, or an axis at a time",
+    ("sampling", ""): "a pass for each neighbour of an element, and many for its weights",
     ("scan", ""): "NumPy accumulates one element after the other, f32 in f64",
     ("scatter", ""): "places are computed in a pass of their own, for NumPy's fancy indexing",
     ("search", ""): "np.searchsorted takes one thread",

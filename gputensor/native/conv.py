@@ -23,8 +23,9 @@ from .norm import cast, wide
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
-# Elements of windows that are copied at a time on the CPU.
-_BLOCK = 1 << 18
+# Elements of windows that are copied at a time on the CPU: memory that is used again costs half of
+# what new memory does, and products of so many are few.
+_BLOCK = 1 << 21
 
 
 def convolution(
@@ -148,7 +149,7 @@ def _correlate(
 
 
 def _in_blocks(view: Tensor, rows: Tensor, sizes: Sizes, step: int) -> Tensor:
-    """As many rows of the result at a time as the windows of stay in a cache."""
+    """As many rows of the result at a time as make a block of windows."""
     groups, outer, taps = rows._geometry.sizes
     samples, out = sizes[0], sizes[2:]
     made = calls.new_empty(view, (samples, groups, outer, *out))

@@ -8,7 +8,7 @@ AdaptiveAveragePooling.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy
@@ -38,14 +38,10 @@ def _made(
 # --- regular windows ------------------------------------------------------------------------------
 
 
-def _divisor(
-    x: Tensor, at: Windows, count_include_pad: bool, divisor_override: int | None
-) -> Any:  # fmt: skip
+@lru_cache(maxsize=256)
+def _divisor(sizes: Sizes, at: Windows, count_include_pad: bool) -> Any:
     """How many elements count in each window: a number, or numbers for each dimension."""
-    if divisor_override is not None:
-        return divisor_override
     found = []
-    sizes = x._geometry.sizes[-len(at.out) :]
     for n, k, s, p, m in zip(sizes, at.kernel, at.steps, at.pads, at.out):
         begins = numpy.arange(m) * s - p
         ends = numpy.minimum(begins + k, n + p)
@@ -67,7 +63,9 @@ def _arguments(
     of = self._geometry.dtype
     if of.category < FLOATING and of is not dtypes.int64:
         raise errors.wrong_dtype(op, "self", "be floating or int64", self)
-    return at, _divisor(self, at, count_include_pad, divisor_override)
+    if divisor_override is not None:
+        return at, divisor_override
+    return at, _divisor(self._geometry.sizes[-count:], at, count_include_pad)
 
 
 def _divide(np: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:

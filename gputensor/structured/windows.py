@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy
@@ -71,16 +72,23 @@ def windows(
     gaps = arguments.per_dim(op, "dilation", dilation, count, 1)
     if any(2 * p > k for p, k in zip(pads, kernel)):
         raise errors.must(op, "padding", "be at most half of kernel_size", padding)
+    out = _counts(x._geometry.sizes[-count:], kernel, steps, pads, gaps, ceil_mode)
+    if min(out) < 1:
+        rule = f"be as large as the kernel {list(kernel)}, with its padding"
+        raise errors.wrong_shape(op, "self", rule, x)
+    return Windows(kernel, steps, pads, gaps, out)
+
+
+@lru_cache(maxsize=256)
+def _counts(
+    sizes: Sizes, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, ceil_mode: bool
+) -> Sizes:
+    """How many windows there are along each dimension, less than 1 where none fits."""
     out = []
-    for n, k, s, p, d in zip(x._geometry.sizes[-count:], kernel, steps, pads, gaps):
+    for n, k, s, p, d in zip(sizes, kernel, steps, pads, gaps):
         made = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
-        if ceil_mode and (made - 1) * s >= n + p:
-            made -= 1
-        if made < 1:
-            rule = f"be as large as the kernel {list(kernel)}, with its padding"
-            raise errors.wrong_shape(op, "self", rule, x)
-        out.append(made)
-    return Windows(kernel, steps, pads, gaps, tuple(out))
+        out.append(made - (1 if ceil_mode and (made - 1) * s >= n + p else 0))
+    return tuple(out)
 
 
 def strides(op: str, stride: Any, kernel: Sizes) -> Sizes:
