@@ -139,7 +139,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     given = ((real._geometry, real._device), (imag._geometry, imag._device))
     shape = real._geometry
     if shape is imag._geometry and shape.is_contiguous and real._device is imag._device is CPU:
-        if shape.numel < _MANY:
+        if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32
             of = shape.dtype.to_complex
             made = allocate(geometry(shape.sizes, shape.strides, of), CPU)
             array = made._get_array()

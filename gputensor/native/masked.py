@@ -12,12 +12,13 @@ from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
 from ..core.device import CPU
 from ..core.dtype import bool_
+from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured.indexed import number_of
 from ..structured.missing import ask
 from ..structured.pointwise import NUMBERS
-from ..tensor.make import over_array
+from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 
 
@@ -96,7 +97,8 @@ def masked_select(key_set: int, self: Tensor, mask: Tensor) -> Tensor:
     self, mask = _broadcast("masked_select", self, mask)
     if self._device is CPU and mask._device is CPU and self._geometry.is_contiguous:
         marks = mask._get_array().reshape(-1)
-        return over_array(self._get_array().reshape(-1).compress(marks))
+        found = self._get_array().reshape(-1).compress(marks)
+        return from_array(found, contiguous_geometry(found.shape, self._geometry.dtype))
     if not self._geometry.ndim:
         self, mask = calls.view(self, (1,)), calls.view(mask, (1,))
     return calls.index_Tensor(self, [mask])
