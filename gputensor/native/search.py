@@ -183,8 +183,17 @@ def bucketize_Scalar(
 
 
 def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
-    found = on.np.isin(x, among)
-    return ~found if invert else found
+    if on.is_gpu or among.size > _FEW:
+        found = on.np.isin(x, among)
+        return ~found if invert else found
+    found = numpy.zeros(x.shape, bool)
+    for value in among.reshape(-1):
+        found |= x == value
+    return numpy.logical_not(found, found) if invert else found
+
+
+# Among so many, a comparison with each is quickest.
+_FEW = 4
 
 
 def isin_Tensor_Tensor(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import (
-    COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype, float16, float32,
+    BOOL, COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype, float16, float32,
 )  # fmt: skip
 from ...runtime import cpu
 from . import cast, quiet
@@ -30,7 +30,7 @@ _BUFFER = 8192
 # NumPy's stubs know the arguments behind the array by name alone, which costs a dict a call.
 _add: Callable[..., Any] = np.add.reduce
 
-LOOPS = {
+LOOPS: dict[str, Loop] = {
     "all": np.logical_and.reduce,
     "amax": np.maximum.reduce,
     "amin": np.minimum.reduce,
@@ -47,11 +47,12 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         return lambda array, *args: wide(cast.readable(array), *args)
     loop = bind_whole(op, given, compute, out, numel)
     is_half = given.category == FLOATING and given.itemsize == 2
+    if op in LOOPS and is_half and out is given and numel is not None and numel >= _BUFFER:
+        loop = _by_bits(op, 0x7C00 if given is float16 else 0x7F80)
     if numel is None or numel < (_HALVES_FROM if is_half else _BLOCKS_FROM):
         return loop
     if op in LOOPS:
-        one = _widened(loop) if is_half and out is given else loop
-        return in_blocks(one, one, loop, out.np)
+        return in_blocks(loop, loop, loop, out.np)
     ends = {"nansum": "sum"}.get(op, op)
     whole = bind_whole(ends, compute, compute, out)
     if given is float16 and compute is float32:
@@ -119,17 +120,30 @@ def _divided(compute: np.dtype, numel: int) -> Loop:
     return loop
 
 
-def _widened(loop: Loop) -> Loop:
-    """An extreme of 16-bit floats, looked for in f32."""
+def _by_bits(op: str, infinite: int) -> Loop:
+    """An extreme of 16-bit floats, looked for among integers in their order: `infinite` is
+    infinity's. Beyond it are NaN, and beyond its negative those with a sign."""
 
-    def wide(
+    def of_keys(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        wide = cast.widened(array) if array.dtype == np.float16 else array.astype(np.float32)
-        out[...] = loop(wide, axes, None, None, keepdims)
+        bits = array.view(np.int16)
+        keys = bits >> 15
+        keys &= 0x7FFF
+        keys ^= bits
+        least, most = [
+            np.asarray(LOOPS[extreme](keys, axes, None, None, keepdims))
+            for extreme in ("amin", "amax")
+        ]
+        found = most if op == "amax" else least
+        found = found ^ (found >> 15 & 0x7FFF)
+        has_nan = (most > infinite) | (least < ~infinite)
+        if has_nan.any():
+            found = np.where(has_nan, np.int16(0x7FFF), found)
+        out.view(np.int16)[...] = found
         return out
 
-    return wide
+    return of_keys
 
 
 def bind_whole(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
@@ -153,9 +167,21 @@ def bind_whole(op: str, given: dtype, compute: dtype, out: dtype, numel: int | N
     if op == "nansum" and given.category == FLOATING:
         plain = _sum(compute.np)
         return _skipping_nan(plain)
+    if given.category == BOOL and compute.category == INTEGER:
+        return _count
     if numel is not None and numel <= _CHAIN and given is compute is out:
         return np.add.reduce
     return _sum(compute.np)
+
+
+def _count(
+    array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
+) -> Any:
+    """How many of bool are true; NumPy counts in vectors where it counts them all."""
+    if out is None or out.size != 1:
+        return _add(array, axes, np.int64 if out is None else out.dtype, out, keepdims)
+    out[...] = np.count_nonzero(array)
+    return out
 
 
 def _sum(compute: np.dtype) -> Loop:
