@@ -152,7 +152,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     pairs = calls.view_as_real(made)
     for number, part in enumerate((real, imag)):
         place = calls.select_int(pairs, -1, number)
-        missing.ask(operators.copy_, place, place, part, False)  # which counts as no write
+        missing.ask_inplace(operators.copy_, place, part, False)  # which counts as no write
     return made
 
 

@@ -224,8 +224,8 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
     if given.numel < given.extent == made._geometry.extent:
         flat = calls.as_strided(self, (given.extent,), (1,), self._offset)
         whole = calls.as_strided(made, (given.extent,), (1,), 0)
-        missing.ask(operators.copy_, whole, whole, flat, False)
-    return missing.ask(operators.copy_, made, made, src, non_blocking)
+        missing.ask_inplace(operators.copy_, whole, flat, False)
+    return missing.ask_inplace(operators.copy_, made, src, non_blocking)
 
 
 def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ def native_dropout(
         kept = calls.ones_like(input, bool_, None, None, None, None)
         return calls.clone(input, memory_format=None), kept
     kept = calls.empty_like(input, bool_, None, None, None, None)
-    missing.write(operators.bernoulli__float, kept, 1 - p, None)
+    missing.ask_inplace(operators.bernoulli__float, kept, 1 - p, None)
     scaled = calls.mul_Tensor(calls.mul_Tensor(input, kept), 0.0 if p == 1 else 1 / (1 - p))
     return scaled, kept
 

@@ -14,7 +14,7 @@ from ..core.dtype import int32, int64
 from ..core.geometry import contiguous_geometry
 from ..structured import arguments
 from ..structured.indexed import index_dtype
-from ..structured.missing import ask
+from ..structured.missing import ask_inplace
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
@@ -71,7 +71,7 @@ def embedding_dense_backward(
     if padding_idx >= 0:
         grad = calls.where_self(calls.unsqueeze(calls.eq_Tensor(at, padding_idx), 1), 0, grad)
     zeros = calls.new_zeros(grad, (num_weights, width), None, None, None, None)
-    ask(operators.index_add_, zeros, zeros, 0, at, grad, 1)
+    ask_inplace(operators.index_add_, zeros, 0, at, grad, 1)
     return zeros
 
 
@@ -79,7 +79,7 @@ def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
     """How often the row of each index is named."""
     zeros = calls.new_zeros(grad, (num_weights,), None, None, None, None)
     ones = calls.new_ones(grad, at._geometry.sizes, None, None, None, None)
-    ask(operators.index_add_, zeros, zeros, 0, at, ones, 1)
+    ask_inplace(operators.index_add_, zeros, 0, at, ones, 1)
     return calls.index_select(zeros, 0, at)
 
 
@@ -94,7 +94,7 @@ def embedding_renorm_(
     length = _norm(rows, norm_type)
     scale = calls.mul_Tensor(calls.reciprocal(calls.add_Tensor(length, 1e-7, 1)), max_norm)
     scale = calls.where_self(calls.gt_Tensor(length, max_norm), scale, 1.0)
-    ask(operators.index_copy_, self, self, 0, at, calls.mul_Tensor(rows, scale))
+    ask_inplace(operators.index_copy_, self, 0, at, calls.mul_Tensor(rows, scale))
     return self
 
 
@@ -127,14 +127,14 @@ class Bags:
         starts = calls.slice_Tensor(offsets, 0, 0, self.count)
         marks = calls.new_zeros(indices, (n + 1,), int64, None, None, None)
         ones = calls.ones_like(starts, int64, None, None, None, None)
-        ask(operators.index_add_, marks, marks, 0, starts, ones, 1)
+        ask_inplace(operators.index_add_, marks, 0, starts, ones, 1)
         self.of = calls.slice_Tensor(calls.sub_Tensor(calls.cumsum(marks, 0), 1, 1), 0, 0, n)
         self.counted = None if padding_idx < 0 else calls.ne_Tensor(indices, padding_idx)
         each = calls.ones_like(indices, int64, None, None, None, None)
         if self.counted is not None:
             each = calls.to_dtype(self.counted, int64, False, False, None)
         self.sizes = calls.new_zeros(indices, (self.count,), int64, None, None, None)
-        ask(operators.index_add_, self.sizes, self.sizes, 0, self.of, each, 1)
+        ask_inplace(operators.index_add_, self.sizes, 0, self.of, each, 1)
 
     def without_padding(self, rows: Tensor, instead: Any = 0) -> Tensor:
         if self.counted is None:
@@ -177,7 +177,7 @@ def _embedding_bag_forward_only(
     if mode == MAX:
         places = _extremes(made, rows, bags, indices)
     else:
-        ask(operators.index_add_, made, made, 0, bags.of, bags.without_padding(rows), 1)
+        ask_inplace(operators.index_add_, made, 0, bags.of, bags.without_padding(rows), 1)
     if mode == MEAN:
         sizes = calls.where_self(calls.eq_Tensor(bags.sizes, 0), 1, bags.sizes)
         made = calls.div_Tensor(made, calls.unsqueeze(sizes, 1))
@@ -194,15 +194,15 @@ def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor
     """Write the largest row of each bag, element by element; the indices they come from."""
     count, width = rows._geometry.sizes
     low = bags.without_padding(rows, float("-inf"))
-    ask(operators.index_reduce_, made, made, 0, bags.of, low, "amax", False)
+    ask_inplace(operators.index_reduce_, made, 0, bags.of, low, "amax", False)
     is_empty = calls.unsqueeze(calls.eq_Tensor(bags.sizes, 0), 1)
-    ask(operators.copy_, made, made, calls.where_self(is_empty, 0, made), False)
+    ask_inplace(operators.copy_, made, calls.where_self(is_empty, 0, made), False)
     is_largest = calls.eq_Tensor(low, calls.index_select(made, 0, bags.of))
     numbers = calls.unsqueeze(calls.arange(count, int64, None, rows._device, None), 1)
     first = allocate(contiguous_geometry((bags.count, width), int64), rows._device)
-    ask(operators.fill__Scalar, first, first, count)
+    ask_inplace(operators.fill__Scalar, first, count)
     found = calls.where_self(is_largest, numbers, count)
-    ask(operators.index_reduce_, first, first, 0, bags.of, found, "amin", True)
+    ask_inplace(operators.index_reduce_, first, 0, bags.of, found, "amin", True)
     is_none = calls.ge_Tensor(first, count)
     kept = calls.where_self(is_none, 0, first)
     if not count:

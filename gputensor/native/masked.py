@@ -16,7 +16,7 @@ from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured.indexed import number_of
-from ..structured.missing import ask
+from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
@@ -131,7 +131,7 @@ def masked_scatter_(key_set: int, self: Tensor, mask: Tensor, source: Tensor) ->
     if count:
         columns = list(calls.unbind_int(places, 1))
         part = calls.slice_Tensor(given, 0, 0, count)
-        ask(operators._index_put_impl_, target, target, columns, part, False, True)
+        ask_inplace(operators._index_put_impl_, target, columns, part, False, True)
     return self
 
 

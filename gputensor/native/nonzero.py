@@ -14,7 +14,7 @@ from ..core.dtype import bool_, complex32, int64
 from ..core.geometry import Sizes, contiguous_geometry, geometry
 from ..kernels import stub
 from ..structured import arguments, derived
-from ..structured.missing import ask
+from ..structured.missing import ask_inplace
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
@@ -81,13 +81,13 @@ def nonzero_static(key_set: int, self: Tensor, size: int, fill_value: int = -1) 
         raise errors.must("nonzero_static", "size", "not be negative", size)
     fill = arguments.integer("nonzero_static", "fill_value", fill_value)
     made = allocate(contiguous_geometry((rows, self._geometry.ndim), int64), self._device)
-    ask(operators.fill__Scalar, made, made, fill)
+    ask_inplace(operators.fill__Scalar, made, fill)
     if self._device.type == "meta":
         return made
     found = calls.nonzero(self)
     count = min(rows, found._geometry.sizes[0])
     part = calls.slice_Tensor(made, 0, 0, count)
-    ask(operators.copy_, part, part, calls.slice_Tensor(found, 0, 0, count), False)
+    ask_inplace(operators.copy_, part, calls.slice_Tensor(found, 0, 0, count), False)
     return made
 
 

@@ -52,7 +52,9 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     else:
         dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
         _launch(loop, dense, (seed, block, first, second))
-        missing.write(operators.copy_, out, dense, False)  # one write is counted, by the caller
+        missing.ask_inplace(
+            operators.copy_, out, dense, False
+        )  # one write is counted, by the caller
     return out
 
 
@@ -122,7 +124,7 @@ def normal_float_float(
     sizes = arguments.sizes("normal", size)
     made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
     check_floating("normal", made._geometry.dtype, "dtype")
-    return missing.write(operators.normal_, made, mean, std, generator)
+    return missing.ask_inplace(operators.normal_, made, mean, std, generator)
 
 
 def normal_float_float_out(
@@ -130,7 +132,9 @@ def normal_float_float_out(
 ) -> Tensor:
     _check_std("normal", std)
     check_floating("normal", out._geometry.dtype, "out")
-    return missing.write(operators.normal_, resized("normal", out, size), mean, std, generator)
+    return missing.ask_inplace(
+        operators.normal_, resized("normal", out, size), mean, std, generator
+    )
 
 
 def normal_tensors(
@@ -156,9 +160,11 @@ def normal_tensors(
     if out is None:
         out = calls.new_empty(like, sizes, None, None, None, None)
     check_floating("normal", out._geometry.dtype, "out" if out is not like else "mean")
-    made = missing.write(operators.normal_, resized("normal", out, sizes), 0.0, 1.0, generator)
-    missing.write(operators.mul__Tensor, made, std)
-    return missing.write(operators.add__Tensor, made, mean, 1)
+    made = missing.ask_inplace(
+        operators.normal_, resized("normal", out, sizes), 0.0, 1.0, generator
+    )
+    missing.ask_inplace(operators.mul__Tensor, made, std)
+    return missing.ask_inplace(operators.add__Tensor, made, mean, 1)
 
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
@@ -276,18 +282,18 @@ def bernoulli__Tensor(key_set: int, self: Tensor, p: Tensor, generator: Any = No
             raise errors.must("bernoulli_", "p", "be in [0, 1] in each element", p)
     wide = float64 if of is float64 else float32
     drawn = calls.empty_memory_format(sizes, wide, None, self._device, None, None)
-    missing.write(operators.uniform_, drawn, 0.0, 1.0, generator)
-    return missing.write(operators.copy_, self, calls.lt_Tensor(drawn, p), False)
+    missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator)
+    return missing.ask_inplace(operators.copy_, self, calls.lt_Tensor(drawn, p), False)
 
 
 def bernoulli(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
     made = calls.empty_like(self, None, None, None, None, None)
-    return missing.write(operators.bernoulli__Tensor, made, self, generator)
+    return missing.ask_inplace(operators.bernoulli__Tensor, made, self, generator)
 
 
 def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> Tensor:
     made = calls.empty_like(self, None, None, None, None, None)
-    return missing.write(operators.bernoulli__float, made, p, generator)
+    return missing.ask_inplace(operators.bernoulli__float, made, p, generator)
 
 
 # --- multinomial ----------------------------------------------------------------------------------
@@ -321,13 +327,13 @@ def multinomial(
         sizes = (*shape.sizes[:-1], count)
         drawn = calls.new_empty(weights, sizes, None, None, None, None)
         drawn = calls.mul_Tensor(
-            missing.write(operators.uniform_, drawn, 0.0, 1.0, generator), total
+            missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
         # a product that is rounded up to the total falls behind the last one that can be drawn
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
-    race = missing.write(operators.exponential_, calls.empty_like(weights), 1.0, generator)
+    race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)
     race = calls.div_Tensor(weights, race)
     if count == 1:
         return calls.argmax(race, -1, True)

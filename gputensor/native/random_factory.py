@@ -26,11 +26,11 @@ Fill = Callable[[Tensor, Any], Tensor]
 
 
 def _uniform(made: Tensor, generator: Any) -> Tensor:
-    return missing.write(operators.uniform_, made, 0.0, 1.0, generator)
+    return missing.ask_inplace(operators.uniform_, made, 0.0, 1.0, generator)
 
 
 def _normal(made: Tensor, generator: Any) -> Tensor:
-    return missing.write(operators.normal_, made, 0.0, 1.0, generator)
+    return missing.ask_inplace(operators.normal_, made, 0.0, 1.0, generator)
 
 
 def _of_size(op: str, fill: Fill) -> Callable[..., Tensor]:
@@ -121,7 +121,7 @@ def _drawn(op: str, made: Tensor, low: Any, high: Any, generator: Any) -> Tensor
     low, high = arguments.integer(op, "low", low), arguments.integer(op, "high", high)
     if low >= high:
         raise errors.must(op, "low", "be below high", (low, high))
-    return missing.write(operators.random__from, made, low, high, generator)
+    return missing.ask_inplace(operators.random__from, made, low, high, generator)
 
 
 randint = given(randint_low_generator, low=0, generator=None)
@@ -180,4 +180,4 @@ def _permuted(out: Tensor, generator: Any) -> Tensor:
     array = keys._get_array()
     run(stub.cpu("random").integers, array, seed, block, 0, 1 << 64)
     array[:] = array.view("u8").argsort(kind="stable")
-    return missing.write(operators.copy_, out, keys, False)
+    return missing.ask_inplace(operators.copy_, out, keys, False)

@@ -19,7 +19,7 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, derived
 from ..structured.indexed import number_of, wide_dtype, write
-from ..structured.missing import ask
+from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -66,7 +66,7 @@ def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
         return
     x = calls.to_dtype(self, wide, False, False, None)
     write(loop, at(x), calls.to_dtype(value, wide, False, False, None))
-    ask(operators.copy_, self, self, x, False)
+    ask_inplace(operators.copy_, self, x, False)
 
 
 # --- x[i, :, j] = v -------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def index_put_(
     key_set: int, self: Tensor, indices: Sequence[Tensor | None], values: Tensor,
     accumulate: bool = False,
 ) -> Tensor:  # fmt: skip
-    return ask(operators._index_put_impl_, self, self, indices, values, accumulate, False)
+    return ask_inplace(operators._index_put_impl_, self, indices, values, accumulate, False)
 
 
 def index_put(
@@ -113,7 +113,7 @@ def index_put(
     accumulate: bool = False,
 ) -> Tensor:  # fmt: skip
     made = calls.clone(self)
-    return ask(operators._index_put_impl_, made, made, indices, values, accumulate, False)
+    return ask_inplace(operators._index_put_impl_, made, indices, values, accumulate, False)
 
 
 _unsafe_index_put = index_put
@@ -240,7 +240,7 @@ def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bo
     if reduce == "mean":
         _divide(x, at, include_self)
     if x is not self:
-        ask(operators.copy_, self, self, x, False)
+        ask_inplace(operators.copy_, self, x, False)
 
 
 def _divide(x: Tensor, at: Any, include_self: bool) -> None:
@@ -250,7 +250,7 @@ def _divide(x: Tensor, at: Any, include_self: bool) -> None:
     if not include_self:
         counts = calls.where_self(calls.eq_Tensor(counts, 0), 1, counts)
     mode = None if x._geometry.dtype.category >= FLOATING else "floor"
-    ask(operators.div__Tensor_mode, x, x, counts, mode)
+    ask_inplace(operators.div__Tensor_mode, x, counts, mode)
 
 
 # --- index_add, index_copy, index_fill, index_reduce ----------------------------------------------
@@ -337,7 +337,7 @@ def put_(
     else:
         write("scatter", flat_places("put", dense, index), given)
     if dense is not self:
-        ask(operators.copy_, self, self, dense, False)
+        ask_inplace(operators.copy_, self, dense, False)
     return self
 
 
@@ -348,7 +348,7 @@ def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:
     if src._geometry.sizes != view._geometry.sizes:
         rule = f"have the sizes of what it replaces, {list(view._geometry.sizes)}"
         raise errors.wrong_shape(op, "src", rule, src)
-    ask(operators.copy_, view, view, src, False)
+    ask_inplace(operators.copy_, view, src, False)
     return made
 
 
@@ -359,7 +359,7 @@ def _strided_clone(self: Tensor) -> Tensor:
         return calls.clone(self)
     made = allocate(contiguous_geometry((of.extent,), of.dtype), self._device)
     view = calls.as_strided(made, of.sizes, of.strides, 0)
-    ask(operators.copy_, view, view, self, False)
+    ask_inplace(operators.copy_, view, self, False)
     return view
 
 
@@ -386,4 +386,4 @@ def unfold_backward(
     if places._geometry.sizes != grad_in._geometry.sizes:
         rule = f"have sizes {list(places._geometry.sizes)}"
         raise errors.wrong_shape("unfold_backward", "grad_in", rule, grad_in)
-    return ask(operators.put_, made, made, places, grad_in, True)
+    return ask_inplace(operators.put_, made, places, grad_in, True)

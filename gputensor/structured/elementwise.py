@@ -117,19 +117,21 @@ def _beside(
     the numbers are the very same, as a program's calls repeat theirs."""
     if not params and not entry.has_numbers:
         return ()
+    last: tuple[Any, ...]
+    beside: tuple[Any, ...]
     last, beside = entry.last_beside
     given = params
     if entry.has_numbers:
         given = (*params, *[x for x in inputs if type(x) in pointwise.NUMBERS])
     if len(last) == len(given) and all(map(is_, last, given)):
-        return beside  # type: ignore[no-any-return]
+        return beside
     beside = prepared(entry, params)
     for name, x in zip(entry.plan.config.arg_names, inputs):
         if type(x) in pointwise.NUMBERS:  # it must fit the dtype that it meets the others in
             number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
     if all([type(x) in _KEPT for x in given]):
         entry.last_beside = (given, beside)
-    return beside  # type: ignore[no-any-return]
+    return beside
 
 
 class _Taker:

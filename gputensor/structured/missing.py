@@ -29,8 +29,8 @@ def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
     return made
 
 
-def write(operator: Operator, made: Tensor, *args: Any) -> Tensor:
-    """`ask` an in-place operator for what a kernel has made, or whose write is counted already."""
+def ask_inplace(operator: Operator, made: Tensor, *args: Any) -> Tensor:
+    """`ask` an in-place operator, for what a kernel has made, or whose write is counted already."""
     return ask(operator, made, made, *args)
 
 

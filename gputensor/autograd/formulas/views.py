@@ -167,29 +167,33 @@ def im2col_backward(
     return calls.col2im(grad, shape[-2:], kernel_size, dilation, padding, stride)
 
 
-def as_strided_of(
+def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
-) -> Tensor:
-    """What as_strided would take of a gradient that lies as its source did."""
+) -> tuple[Tensor, Tensor]:
+    """A gradient laid as its source was, and what as_strided takes of that memory."""
     shape, start = source
     begin = start if storage_offset is None else storage_offset
     end = max(start + shape.extent, begin + _extent(size, stride), 1)
     memory = _zeros_around(grad, (end,))
-    calls.copy_(calls.as_strided(memory, shape.sizes, shape.strides, start), grad, False)
-    return calls.as_strided(memory, tuple(size), tuple(stride), begin)
+    laid = calls.as_strided(memory, shape.sizes, shape.strides, start)
+    calls.copy_(laid, grad, False)
+    return laid, calls.as_strided(memory, tuple(size), tuple(stride), begin)
+
+
+def as_strided_of(
+    grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    """What as_strided would take of a gradient that lies as its source did."""
+    return _memory_of(grad, source, size, stride, storage_offset)[1]
 
 
 def strided_scatter_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
     """The gradient without what was replaced."""
-    shape, start = source
-    begin = start if storage_offset is None else storage_offset
-    end = max(start + shape.extent, begin + _extent(size, stride), 1)
-    memory = _zeros_around(grad, (end,))
-    calls.copy_(calls.as_strided(memory, shape.sizes, shape.strides, start), grad, False)
-    calls.mul__Tensor(calls.as_strided(memory, tuple(size), tuple(stride), begin), 0)
-    return calls.as_strided(memory, shape.sizes, shape.strides, start)
+    laid, replaced = _memory_of(grad, source, size, stride, storage_offset)
+    calls.mul__Tensor(replaced, 0)
+    return laid
 
 
 def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
