@@ -19,6 +19,7 @@ import gputensor as gt
 from gputensor.core.dtype import COMPLEX, STORED
 from gputensor.core.errors import ArgumentTypeError, GpuTensorError
 
+from .harness.cases import CALLABLE, Case, flat, main_form
 from .harness.compare import as_complex32, assert_same, to_numpy
 
 DEVICES = ("cpu", "cuda")
@@ -229,3 +230,21 @@ def test_meta_knows_its_results() -> None:
     x = gt.empty(2, 3, dtype=gt.complex32, device="meta")
     assert x.t().clone().stride() == (1, 3) and (x + 1).dtype is gt.complex32
     assert x.abs().dtype is gt.float16 and x.to(gt.complex128).dtype is gt.complex128
+
+
+def test_every_operator_takes_or_refuses_it() -> None:
+    faults, taken = [], 0
+    for row in [row for row in CALLABLE if not row.name.startswith("_")]:
+        case = Case(row, row.samples[0], gt.complex32)
+        call = case.build()
+        if not any(made.tensor.dtype is gt.complex32 for made in call.built):
+            continue
+        try:
+            flat(main_form(row.name)(call.args, call.kwargs))
+            taken += 1
+        except (GpuTensorError, NotImplementedError):
+            pass
+        except Exception as error:
+            faults.append(f"{case}: {type(error).__name__}: {error}")
+    assert not faults, "\n".join(faults)
+    assert taken > 250

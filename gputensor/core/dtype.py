@@ -107,11 +107,17 @@ _TWIN = {
     complex32: complex32, complex64: complex64, complex128: complex128,
 }  # fmt: skip
 _FROM_NUMPY = {d.np: d for d in ALL}
+_OF_OURS = {d.np: d for d in STORED}
 _NAMES = {d.name: d for d in STORED}
 
 
 def _by_name(name: str) -> dtype:
     return _NAMES[name]
+
+
+def of_ours(array_type: np.dtype) -> dtype:
+    """The type of the elements of an ndarray that was made here."""
+    return _OF_OURS[array_type]
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:

@@ -307,7 +307,7 @@ class Operator:
         key_set = (key_set | include) & keep
         try:
             return table[key_set](key_set, *arguments)
-        except (MemoryError, ValueError) as error:
+        except (MemoryError, ValueError, TypeError) as error:
             from .refused_memory import refuse_memory
 
             names = (table.prepared or table.signature).names

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core import errors
 from . import dispatcher
-from .refused_memory import is_of_the_host, refuse_memory
+from .refused_memory import is_of_the_host, refuse_memory, refuse_opaque
 
 if TYPE_CHECKING:
     from ..core.schema import Argument, Type
@@ -108,6 +108,7 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
             except Exception as error:
                 if is_of_the_host(error):
                     raise errors.host_memory_exhausted(name, error) from None
+                refuse_opaque(error, name, {**dict(zip(("input",), args)), **kwargs})
                 read(_name_of(name, args), function, types, args, kwargs)
                 raise
 

@@ -1,4 +1,5 @@
-"""The sentences for memory that is not there, and for memory that may not be written.
+"""The sentences for memory that is not there, for memory that may not be written, and for elements
+that NumPy cannot read.
 
 On the way of a failure alone; see refusal.py.
 """
@@ -9,13 +10,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
+from ..core.dtype import complex32
 
 if TYPE_CHECKING:
     from .operator import Operator
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the sentence for memory that is not there, or may not be written; else return.
+    """Raise the sentence for memory that is not there, not writable or opaque; else return.
 
     given: the operator's arguments by name.
     """
@@ -26,6 +28,16 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
             value = given.get(argument.name)
             if argument.is_write and is_read_only(value):
                 raise errors.read_only(op, argument.name, value) from None
+    refuse_opaque(error, op, given)
+
+
+def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
+    """Raise the sentence for complex32 that met a loop which does not know it; else return."""
+    if isinstance(error, TypeError) and not isinstance(error, errors.GpuTensorError):
+        for name, value in given.items():
+            shape = getattr(value, "_geometry", None)
+            if shape is not None and shape.dtype is complex32:
+                raise errors.not_in_complex32(op, name, value) from None
 
 
 # What NumPy says of sizes that no memory can hold.

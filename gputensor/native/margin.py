@@ -8,6 +8,8 @@ LossMultiLabelMargin.cpp.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from .._generated import calls
@@ -123,9 +125,15 @@ def multilabel_margin_loss(
     return calls.multilabel_margin_loss_forward(self, target, reduction)[0]
 
 
-def _pairs(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(what each class but the targets lacks of a margin to each target, which are targets, the
-    targets with 0 where there is none, where there is one)."""
+# Elements of (rows, targets, classes) that are looked at in one go.
+_BLOCK = 1 << 20
+
+
+def _pairs(
+    op: str, self: Tensor, target: Tensor
+) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
+    """(what each class but the targets lacks of a margin to each target, some targets at a time,
+    which are targets, the targets with 0 where there is none, where there is one)."""
     x = _rows(op, self)
     sizes = x._geometry.sizes
     if target._geometry.sizes != self._geometry.sizes:
@@ -136,17 +144,28 @@ def _pairs(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tenso
     valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)
     at, is_there = target * valid, cast(valid, x._geometry.dtype)
     is_target = calls.scatter_add(calls.zeros_like(is_there), 1, at, is_there) > 0
-    apart = 1 - calls.unsqueeze(calls.gather(x, 1, at), 2) + calls.unsqueeze(x, 1)
-    counts = calls.unsqueeze(valid > 0, 2) & ~calls.unsqueeze(is_target, 1) & (apart > 0)
-    return calls.where_self(counts, apart, 0), is_target, at, is_there
+
+    def lacking() -> Iterator[Tensor]:
+        step = max(1, _BLOCK // max(1, x._geometry.numel))
+        others, goals = calls.unsqueeze(~is_target, 1), calls.gather(x, 1, at)
+        for first in range(0, sizes[1], step):
+            goal, counted = [
+                calls.unsqueeze(calls.slice_Tensor(t, 1, first, first + step), 2)
+                for t in (goals, valid > 0)
+            ]
+            apart = 1 - goal + calls.unsqueeze(x, 1)
+            yield calls.where_self(counted & others & (apart > 0), apart, 0)
+
+    return lacking(), is_target, at, is_there
 
 
 def multilabel_margin_loss_forward(
     key_set: int, self: Tensor, target: Tensor, reduction: int
 ) -> tuple[Tensor, Tensor]:
     op, given = "multilabel_margin_loss", self._geometry
-    each, is_target, _, _ = _pairs(op, self, target)
-    losses = calls.sum_dim_IntList(each, (1, 2), False) / each._geometry.sizes[1]
+    parts, is_target, _, _ = _pairs(op, self, target)
+    sums = [calls.sum_dim_IntList(each, (1, 2), False) for each in parts]
+    losses = functools.reduce(calls.add_Tensor, sums) / is_target._geometry.sizes[1]
     if reduction == NONE:
         losses = calls.reshape(losses, given.sizes[:-1])
     loss = cast(reduced(op, losses, reduction), given.dtype)
@@ -158,14 +177,14 @@ def multilabel_margin_loss_backward(
     is_target: Tensor,
 ) -> Tensor:  # fmt: skip
     op = "multilabel_margin_loss_backward"
-    each, _, at, is_there = _pairs(op, self, target)
-    rows, classes, _ = each._geometry.sizes
-    slope = cast(each > 0, each._geometry.dtype)
-    made = calls.scatter_add(
-        calls.sum_dim_IntList(slope, (1,), False),
-        1,
-        at,
-        -calls.sum_dim_IntList(slope, (2,), False) * is_there,
-    )
+    parts, _, at, is_there = _pairs(op, self, target)
+    rows, classes = at._geometry.sizes
+    of_classes, of_targets = [], []
+    for each in parts:
+        slope = cast(each > 0, each._geometry.dtype)
+        of_classes.append(calls.sum_dim_IntList(slope, (1,), False))
+        of_targets.append(-calls.sum_dim_IntList(slope, (2,), False))
+    rest = functools.reduce(calls.add_Tensor, of_classes)
+    made = calls.scatter_add(rest, 1, at, calls.cat(of_targets, 1) * is_there)
     made = made * (_share(op, grad_output, rows, reduction) / classes)
     return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)

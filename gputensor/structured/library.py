@@ -26,7 +26,7 @@ import numpy as np
 from .. import runtime
 from ..core import errors
 from ..core.device import CPU, device
-from ..core.dtype import from_numpy
+from ..core.dtype import complex32, of_ours
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..iterator import overlap
@@ -142,9 +142,7 @@ def _of(geometry: Geometry, ptr: int, is_written: bool = False) -> Array:
 
 
 def _geometry(array: Any) -> Geometry:
-    element = from_numpy(np.dtype(array.dtype))
-    assert element is not None, array.dtype
-    return contiguous_geometry(tuple(array.shape), element)
+    return contiguous_geometry(tuple(array.shape), of_ours(np.dtype(array.dtype)))
 
 
 def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
@@ -175,6 +173,9 @@ def _on_device(
     device_runtime = runtime.of(place.type)
     if not hasattr(device_runtime, "call_library"):
         raise errors.no_stub(op, op, place.type)
+    for x in args:
+        if isinstance(x, Tensor) and x._geometry.dtype is complex32:
+            raise errors.not_in_complex32(op, "self", x)
     operands = [_of(x._geometry, x._address(), is_written=True) for x in outs]
     operands += [_of(x._geometry, x._address()) for x in args if isinstance(x, Tensor)]
     with_rest = _filled(function, args, len(outs))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.device import CPU, device
-from ..core.dtype import from_numpy
+from ..core.dtype import of_ours
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import ZERO
@@ -37,9 +37,7 @@ def from_array(array: Any, geometry: Geometry) -> Tensor:
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor:
     """`from_array` for a dense array of a dtype that tensors have."""
-    element = from_numpy(array.dtype)
-    assert element is not None, array.dtype
-    return from_array(array, contiguous_geometry(array.shape, element))
+    return from_array(array, contiguous_geometry(array.shape, of_ours(array.dtype)))
 
 
 def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -> Tensor:

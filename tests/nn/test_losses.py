@@ -74,3 +74,13 @@ def test_many_classes_in_clusters() -> None:
         made(x, y + 1)
     with pytest.raises(ValueError, match="'cutoffs' must be ascending"):
         nn.AdaptiveLogSoftmaxWithLoss(8, 10, [6, 3])
+
+
+def test_pairs_of_classes_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = gt.arange(40.0).reshape(4, 10).sin().requires_grad_()
+    target = gt.tensor([[1, 3, 5, 7, 9, 0, 2, -1, 4, 4], [9, -1] + [0] * 8] * 2)
+    wanted = F.multilabel_margin_loss(x, target)
+    (by_x,) = gt.autograd.grad(wanted, x)
+    monkeypatch.setattr("gputensor.native.margin._BLOCK", 120)  # three targets at a time
+    found = F.multilabel_margin_loss(x, target)
+    assert found.allclose(wanted) and gt.autograd.grad(found, x)[0].allclose(by_x)

@@ -154,7 +154,7 @@ def through_complex64(
     always given. Numbers are rounded to complex32 first, as PyTorch's are."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
-    loop = bind(op, tuple(wide), _wide(common), _wide(out))
+    loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
 
     def entered(x: Any) -> Any:
         if isinstance(x, np.ndarray):
@@ -164,7 +164,9 @@ def through_complex64(
     def through(*values: Any) -> Any:
         *given, out = values
         operands = [entered(x) if k < len(wide) else x for k, x in enumerate(given)]
-        cast.convert_into(out, np.asarray(loop(*operands, None)))
+        made = np.empty(out.shape, result)
+        loop(*operands, made)
+        cast.convert_into(out, made)
         return out
 
     return through
