@@ -167,9 +167,8 @@ def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) ->
     sizes = x.shape[1 : 1 + count]
     lines: list[Any] = []
     for d in reversed(range(count)):
-        begins, ends = windows.bounds(sizes[d], out[d])
         rows = slice(first, first + best.shape[1]) if d == 0 else slice(None)
-        line = windows.filled(begins[rows], ends[rows])
+        line = windows.parts(sizes[d], out[d]).at[rows]
         x = windows.parted(np, x, d + 1, line)
         lines.insert(0, line)
     within = [2 + 2 * d for d in range(count)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+import math
 from typing import Any
 
 import numpy
@@ -26,12 +27,10 @@ BY_LIBRARY = True
 Sizes = tuple[int, ...]
 
 
-def _made(
-    op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, shares_rows: bool = False
-) -> Tensor:
+def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **how: Any) -> Tensor:
     """Of self's dtype, and in two dimensions of its memory format."""
     x, like = wide(x), self if len(out) == 2 else None
-    (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, shares_rows)
+    (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, **how)
     return cast(made, self._geometry.dtype)
 
 
@@ -157,30 +156,28 @@ def avg_pool3d_backward(key_set: int, *args: Any) -> Tensor:
 # --- as many windows as are asked for -------------------------------------------------------------
 
 
-def _along(x: Any, axis: int, numbers: Any) -> Any:
-    return numbers.reshape(-1, *[1] * (x.ndim - axis - 1))
+@lru_cache(maxsize=256)
+def _lengths(sizes: Sizes, out: Sizes, further: int) -> Any:
+    """How many elements each window covers; further: dimensions behind those of windows."""
+    total = numpy.ones((), numpy.int64)
+    for size, n in zip(sizes, out):
+        of = windows.parts(size, n)
+        total = total[..., None] * (of.ends - of.begins)
+    return total.reshape(*out, *[1] * further)
 
 
-def _adapted(out: Sizes, on: Any, x: Any, first: int, made: Any) -> None:
-    np, count = on.np, numpy.ones((), numpy.int64)
-    for d, n in enumerate(out, 1):
-        begins, ends = windows.bounds(x.shape[d], n)
-        if d == 1:
-            begins, ends = (b[first : first + made.shape[1]] for b in (begins, ends))
-        x = windows.summed(np, x, d, begins, ends)
-        count = count * _along(x, d, ends - begins)
-    np.divide(x, np.asarray(count.astype(x.dtype)), out=made)
+def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
+    np, sizes, out = on.np, x.shape[1 : 1 + count], made.shape[1 : 1 + count]
+    for axis, (size, n) in enumerate(zip(sizes, out), 1):
+        x = windows.summed(np, x, axis, windows.parts(size, n))
+    np.divide(x, np.asarray(_lengths(sizes, out, x.ndim - count - 1), x.dtype), out=made)
 
 
 def _shared(count: int, on: Any, x: Any, first: int, made: Any) -> None:
-    """Windows that an element is in follow each other: its gradient is a sum over them."""
-    np = on.np
-    for d in reversed(range(1, count + 1)):
-        begins, ends = windows.bounds(made.shape[d], x.shape[d])
-        x = x / np.asarray(_along(x, d, ends - begins).astype(x.dtype))
-        i = numpy.arange(made.shape[d])
-        begins, ends = ends.searchsorted(i, "right"), begins.searchsorted(i, "right")
-        x = windows.summed(np, x, d, begins, ends)
+    np, sizes, out = on.np, made.shape[1 : 1 + count], x.shape[1 : 1 + count]
+    x = x / np.asarray(_lengths(sizes, out, x.ndim - count - 1), x.dtype)
+    for axis, (size, n) in reversed(list(enumerate(zip(sizes, out), 1))):
+        x = windows.summed(np, x, axis, windows.coverers(size, n))
     made[...] = x
 
 
@@ -189,7 +186,8 @@ def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
     out = windows.output_size(op, self, output_size, count)
     if self._geometry.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
-    return _made(op, self, self, out, partial(_adapted, out), shares_rows=True)
+    reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum needs no cache
+    return _made(op, self, self, out, partial(_adapted, count), reads=reads)
 
 
 def _adaptive_avg_pool_backward(count: int, grad_output: Tensor, self: Tensor) -> Tensor:

@@ -214,16 +214,38 @@ def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: 
 # --- windows of any lengths along one dimension ---------------------------------------------------
 
 
-def bounds(size: int, out: int) -> tuple[Any, Any]:
-    """Where each of `out` windows begins, and where it ends; NumPy's arrays."""
-    i = numpy.arange(out)
-    return i * size // out, -((i + 1) * size // -out)
+class Ranges(NamedTuple):
+    """Parts of a dimension, which may overlap: NumPy's arrays that nobody writes to.
+
+    at: the places of each; one that is shorter than others repeats its last, and outside, unless it
+    is None, says where.
+    """
+
+    begins: Any
+    ends: Any
+    at: Any
+    outside: Any
 
 
-def filled(begins: Any, ends: Any) -> Any:
-    """Places of each range [begin, end); one that is shorter than others repeats its last."""
+def _ranges(begins: Any, ends: Any) -> Ranges:
     at = begins[:, None] + numpy.arange((ends - begins).max(initial=0))
-    return numpy.minimum(at, ends[:, None] - 1)
+    outside = at >= ends[:, None]
+    at = numpy.minimum(at, ends[:, None] - 1)
+    return Ranges(begins, ends, at, outside if outside.any() else None)
+
+
+@lru_cache(maxsize=256)
+def parts(size: int, out: int) -> Ranges:
+    """What each of `out` windows covers of a dimension."""
+    i = numpy.arange(out)
+    return _ranges(i * size // out, -((i + 1) * size // -out))
+
+
+@lru_cache(maxsize=256)
+def coverers(size: int, out: int) -> Ranges:
+    """Which of `out` windows cover each element of a dimension: they follow each other."""
+    i, found = numpy.arange(size), parts(size, out)
+    return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
 
 
 def parted(np: Any, x: Any, axis: int, at: Any) -> Any:
@@ -234,18 +256,16 @@ def parted(np: Any, x: Any, axis: int, at: Any) -> Any:
     return x.take(np.asarray(at), axis)
 
 
-def summed(np: Any, x: Any, axis: int, begins: Any, ends: Any) -> Any:
-    """Sums of ranges [begin, end) of a dimension."""
-    lead, size = (slice(None),) * axis, x.shape[axis]
-    if len(begins) == size and (begins == range(size)).all() and (ends == begins + 1).all():
+def summed(np: Any, x: Any, axis: int, of: Ranges) -> Any:
+    """Sums of ranges of a dimension."""
+    lead, (count, length) = (slice(None),) * axis, of.at.shape
+    if length == 1 and count == x.shape[axis] and of.at[0, 0] == 0 and of.at[-1, 0] == count - 1:
         return x
-    at = filled(begins, ends)
-    if len(at) <= at.shape[1] and at.size > at[-1, -1] - at[0, 0] + 1:
-        parts = [x[(*lead, slice(a, b))].sum(axis) for a, b in zip(begins, ends)]
-        return np.stack(parts, axis)
-    x = parted(np, x, axis, at)
-    outside = begins[:, None] + numpy.arange(at.shape[1]) >= ends[:, None]
-    if outside.any():
-        outside = outside.reshape(*outside.shape, *[1] * (x.ndim - axis - 2))
+    if count <= length and of.at.size > x.shape[axis]:
+        pairs = zip(of.begins.tolist(), of.ends.tolist())
+        return np.stack([x[(*lead, slice(a, b))].sum(axis) for a, b in pairs], axis)
+    x = parted(np, x, axis, of.at)
+    if of.outside is not None:
+        outside = of.outside.reshape(*of.outside.shape, *[1] * (x.ndim - axis - 2))
         x = np.where(np.asarray(outside), x.dtype.type(0), x)
     return x.sum(axis + 1)
