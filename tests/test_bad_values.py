@@ -266,7 +266,7 @@ def test_values_that_a_factorisation_does_not_end_with() -> None:
 
     nan = gt.full((2, 2), float("nan"))
     for device in ("cpu", *(["cuda"] if gt.cuda.is_available() else [])):
-        for call in (gt.linalg.svd, gt.linalg.pinv, gt.linalg.eig):
+        for call in (gt.linalg.svd, gt.linalg.pinv, gt.linalg.eig, gt.ops.aten.linalg_eig):
             with pytest.raises(LinAlgError, match="(svd|eig|pinv): 'A' must have"):
                 call(nan.to(device))
     with pytest.raises(LinAlgError, match="cholesky: A is not positive-definite"):
@@ -289,6 +289,24 @@ def test_pivots_that_name_no_row(place: int, device: str) -> None:
     if abs(place) != 1:
         with pytest.raises(gt.GpuTensorError, match="'pivots' must name rows"):
             gt.linalg.ldl_solve(a, pivots, b).cpu()
+
+
+@pytest.mark.parametrize("device", STRIDE)
+@pytest.mark.parametrize("most", [2**63 - 1, 2**62, 2**50])
+def test_more_bins_than_there_is_memory_for(most: int, device: str) -> None:
+    if device == "meta" or device != "cpu" and not gt.cuda.is_available():
+        pytest.skip("bincount waits for values")
+    x = gt.tensor([1, most], device=device)  # NumPy writes beside its bins for 2**63 - 1
+    with pytest.raises(gt.GpuTensorError, match="^bincount: "):
+        gt.bincount(x)
+    if most == 2**63 - 1:
+        with pytest.raises(gt.GpuTensorError, match="numbers less than"):
+            gt.bincount(gt.tensor([1, 2**64 - 1], dtype=gt.uint64, device=device))
+
+
+def test_one_edge_bounds_no_bin() -> None:
+    with pytest.raises(gt.GpuTensorError, match="^histogram: 'bins' must be edges .* at least two"):
+        gt.histogram(gt.tensor([1.0, 1.0]), gt.tensor([1.0]))
 
 
 def test_statistics_that_may_not_be_written_leave_the_others() -> None:

@@ -37,8 +37,6 @@ def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
-    if isinstance(error, np.linalg.LinAlgError):
-        raise errors.library_failed(op, error) from None
     overloads = [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}

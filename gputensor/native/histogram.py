@@ -24,6 +24,10 @@ BY_LIBRARY = True
 # --- counts of integers ---------------------------------------------------------------------------
 
 
+# Bins that no memory holds; NumPy's count of those up to 2**63 - 1 is 0, and it writes beside it.
+_MOST_BINS = 1 << 59
+
+
 def bincount(
     key_set: int, self: Tensor, weights: Tensor | None = None, minlength: int = 0
 ) -> Tensor:
@@ -48,6 +52,8 @@ def bincount(
 def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
     if x.size and int(x.min()) < 0:
         raise errors.must("bincount", "self", "hold no negative number", int(x.min()))
+    if x.size and int(x.max()) >= _MOST_BINS:
+        raise errors.must("bincount", "self", "hold numbers less than 2**59", int(x.max()))
     found = library.np.bincount(x.astype("int64"), weights, minlength)
     return found.astype("int64") if weights is None else found
 
@@ -238,8 +244,8 @@ def _histogramdd_from_bin_tensors(
 
 
 def _check_edges(op: str, self: Tensor, x: Tensor) -> None:
-    if x._geometry.ndim != 1 or not x._geometry.numel:
-        raise errors.wrong_shape(op, "bins", "be edges in one dimension", x)
+    if x._geometry.ndim != 1 or x._geometry.numel < 2:
+        raise errors.wrong_shape(op, "bins", "be edges in one dimension, at least two", x)
     if x._geometry.dtype is not self._geometry.dtype:
         rule = f"have self's dtype {self._geometry.dtype.short}"
         raise errors.wrong_dtype(op, "bins", rule, x)

@@ -121,6 +121,9 @@ def _avg_pool_backward(count: int, grad_output: Tensor, self: Tensor, *rest: Any
     wanted = (*self._geometry.sizes[:-count], *at.out)
     if grad_output._geometry.sizes != wanted:
         raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
+    if grad_output._geometry.dtype is not self._geometry.dtype:
+        rule = f"have self's dtype {self._geometry.dtype.short}"
+        raise errors.wrong_dtype(op, "grad_output", rule, grad_output)
     sizes = self._geometry.sizes[-count:]
     return _made(op, grad_output, self, sizes, partial(_spread, at, by))
 

@@ -6,6 +6,7 @@ Source of the rules: aten/src/ATen/native/Sorting.cpp.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy
@@ -81,7 +82,7 @@ _SHARED_FROM = 1 << 16
 def of_rows(function: Any, x: Any, dim: int, *args: Any) -> Any:
     """`function(rows, *args)` of rows (r, n) along a dimension, shared by the threads."""
     along = numpy.moveaxis(x, dim, -1) if dim + 1 != x.ndim else x
-    rows = numpy.ascontiguousarray(along).reshape(-1, along.shape[-1])
+    rows = numpy.ascontiguousarray(along).reshape(math.prod(along.shape[:-1]), along.shape[-1])
     found: list[Any] = []
 
     def work(part: Any) -> None:
@@ -93,7 +94,7 @@ def of_rows(function: Any, x: Any, dim: int, *args: Any) -> Any:
         cpu.share_rows(rows.shape, 1, work)
         parts = [found[0]] if len(found) == 1 else sorted(found, key=lambda pair: pair[0])
         made = numpy.concatenate([places for _, places in parts])
-    made = made.reshape(*along.shape[:-1], -1)
+    made = made.reshape(*along.shape[:-1], made.shape[-1])
     return numpy.moveaxis(made, -1, dim) if along is not x else made
 
 

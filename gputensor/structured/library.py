@@ -60,7 +60,10 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
         return tuple([allocate(g, place) for g in wanted])
     if place is CPU:
         arrays = _on_host(args)
-        found = as_results(run(function, HOST, *arrays), len(wanted))
+        try:
+            found = as_results(run(function, HOST, *arrays), len(wanted))
+        except np.linalg.LinAlgError as error:
+            raise errors.library_failed(op, error) from None
         return _adopted(found, wanted, arrays)
     layouts = [_of(g, 0) for g in wanted]
     made = _on_device(op, function, args, (), layouts, place)

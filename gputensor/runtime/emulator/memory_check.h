@@ -287,6 +287,8 @@ void note_atomic(publication& who) {
 void access(const void* raw, unsigned long long size, access_kind kind, void* pc) {
   const unsigned char* p = (const unsigned char*)raw;
   if (stop_asked) stop_here(stop_asked, pc);
+  // A kernel that was built for checks, launched after they were switched off.
+  if (!chosen.check_writes && !chosen.check_memory && !asks_each()) return;
   if (pending.active) settle_pending();
   if (kind == ATOMIC) {
     const unsigned t = linear_thread();
