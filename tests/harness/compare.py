@@ -20,6 +20,7 @@ def cast(wide: Any, to: dtype) -> np.ndarray:
     wide = np.asarray(wide)
     if wide.dtype == to.np:
         return wide
+    wide = readable(wide)
     with np.errstate(all="ignore"):
         if to.category == BOOL:
             return wide != 0
