@@ -211,28 +211,29 @@ def _run(places: Any) -> Any:
 # --- all dimensions -------------------------------------------------------------------------------
 
 
-def _compute(
-    lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int, made: Any
-) -> None:  # fmt: skip
-    element = np.dtype(x.dtype).str[1:]
-    steps = []
+@lru_cache(maxsize=256)
+def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
+    """(axis, taps, binary places, size) of each dimension that changes, in their order."""
+    found = []
     for axis, line in enumerate(lines, 1):
         is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
         if is_same and line.mode not in ("linear", "cubic"):
             continue
         taps, places = _table(line, element, turned)
-        size = line.n if turned else line.m
+        given, size = (line.m, line.n) if turned else (line.n, line.m)
         # elements that are gone are not worked on; rows are quicker than what stands in them
-        order = axis if size < x.shape[axis] and not places else 9 - axis
-        steps.append((order, axis, taps, places, size))
-    steps.sort(key=lambda step: step[0])
-    for number, (_, axis, taps, places, size) in enumerate(steps, 1):
-        to = made if number == len(steps) else None
-        x = (
-            _in_fixed_point(on, x, axis, taps, places)
-            if places
-            else _along(on, x, axis, taps, size, to)
-        )
+        order = axis if size < given and not places else 9 - axis
+        found.append((order, (axis, taps, places, size)))
+    return [step for _, step in sorted(found, key=lambda step: step[0])]
+
+
+def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int, made: Any) -> None:
+    steps = _steps(lines, np.dtype(x.dtype).str[1:], turned)
+    for number, (axis, taps, places, size) in enumerate(steps, 1):
+        if places:
+            x = _in_fixed_point(on, x, axis, taps, places)
+        else:
+            x = _along(on, x, axis, taps, size, made if number == len(steps) else None)
     if x is not made:
         made[...] = x
 
@@ -240,25 +241,28 @@ def _compute(
 def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: Any = None) -> Any:
     """Into `made` where it is given."""
     np, shape = on.np, (-1, *[1] * (x.ndim - axis - 1))
-    if made is None:
-        made = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
-    if any(len(tap.at) < size for tap in taps):
+    if not taps or len(taps[0].at) < size:
+        if made is None:
+            made = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_first, is_all = n == 0, len(at) == size  # all of them, each once
-        if by is None and is_first and is_all and not on.is_gpu:
+        is_all = len(at) == size  # each once
+        starts = is_all and n == 0
+        if starts and by is None and made is not None and not on.is_gpu:
             x.take(at, axis, made, "clip")  # which is quick because it asks no index
             continue
         part = x.take(np.asarray(at), axis)
+        total = part if made is None else made
         if by is not None:
-            by = np.asarray(by).reshape(shape)
-            part = np.multiply(part, by, out=made if is_first and is_all else part)
-        if not is_all:
-            made[(slice(None),) * axis + (to if type(to) is slice else np.asarray(to),)] += part
-        elif not is_first:
+            np.multiply(part, np.asarray(by).reshape(shape), out=total if starts else part)
+        elif starts and total is not part:
+            total[...] = part
+        if starts:
+            made = total
+        elif is_all:
             np.add(made, part, out=made)
-        elif by is None:
-            made[...] = part
+        else:
+            made[(slice(None),) * axis + (to if type(to) is slice else np.asarray(to),)] += part
     return made
 
 

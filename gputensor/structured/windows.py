@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy
@@ -143,14 +143,14 @@ def made_of(
     strides = formats.strides_for(op, sizes, form)
     wanted = [geometry(sizes, strides, of) for of in results]
     is_last = form is not formats.contiguous_format and len(sizes) == count + 2
-    return library.call(
-        op, _computed, wanted, x, out, [of.np for of in results], is_last, work, shares_rows, reads
-    )
+    types = [of.np for of in results]
+    compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
+    return library.call(op, compute, wanted, x)
 
 
 def _computed(
-    on: Any, x: Any, out: Sizes, results: Sequence[Any], is_last: bool, work: Work,
-    shares_rows: bool, reads: int | None,
+    out: Sizes, results: Sequence[Any], is_last: bool, work: Work, shares_rows: bool,
+    reads: int | None, on: Any, x: Any,
 ) -> list[Any]:  # fmt: skip
     np, before, count = on.np, x.shape[: x.ndim - len(out)], len(out)
     if not x.size or not math.prod(out):
