@@ -9,7 +9,7 @@ from __future__ import annotations
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
-from ..core.geometry import Geometry, geometry
+from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.keys import CONJUGATE, NEGATIVE, ZERO
 from ..iterator.config import BINARY
 from ..iterator.plan import build
@@ -141,7 +141,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     if shape is imag._geometry and shape.is_contiguous and real._device is imag._device is CPU:
         if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32
             of = shape.dtype.to_complex
-            made = allocate(geometry(shape.sizes, shape.strides, of), CPU)
+            made = allocate(contiguous_geometry(shape.sizes, of), CPU)
             array = made._get_array()
             array.real, array.imag = real._get_array(), imag._get_array()
             return made

@@ -20,7 +20,6 @@ from ..core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float6
 from ..dispatch import defaults
 from ..dispatch.keys import LAZY
 from ..dispatch.refusal import declares
-from ..kernels.cpu.cast import readable
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -165,6 +164,8 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
     # float16 and bfloat16 print through a type that has Python's formatting.
     if tensor._geometry.dtype.category == FLOATING and array.dtype.itemsize < 4:
         return array.astype(np.float32)
+    from ..kernels.cpu.cast import readable
+
     return readable(array)
 
 

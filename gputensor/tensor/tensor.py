@@ -24,7 +24,6 @@ from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
-from ..kernels.cpu.cast import readable
 from . import distinct, norms
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
@@ -220,6 +219,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
             return self.item()
         array = materialised(self.cpu())._get_array()
         if self._geometry.dtype is dtypes.complex32:
+            from ..kernels.cpu.cast import readable
+
             array = readable(array)
         return array.tolist()
 
