@@ -19,6 +19,7 @@ from ..core.device import device
 from ..core.dtype import FLOATING, dtype
 from ..dispatch import dispatcher, keys
 from ..dispatch.backend_select import BACKEND_OF_TYPE
+from ..kernels.cpu.cast import readable
 from ..structured import missing as _missing
 from ..structured.generator import manual_seed
 from ..tensor.base import materialised
@@ -246,7 +247,7 @@ def _compare(
                 raise _Differs(f"{what} {x}, wanted {y}")
         if case.row.has_values:
             _compare_values(
-                materialised(found.cpu())._get_array(), materialised(expected)._get_array(),
+                *[readable(materialised(x.cpu())._get_array()) for x in (found, expected)],
                 expected.dtype, case.row.device_ulp,
             )  # fmt: skip
 
