@@ -21,6 +21,7 @@ FAMILY_DOC = (
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
 from ...core.arguments import NUMBERS
+from ...core.arguments import ONE as _ONE
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
 from ...core.arguments import coerced as _coerced

@@ -166,7 +166,8 @@ def _single(it: Public) -> list[str]:
     if op.shortcut:
         # As THPVariable_contiguous: nothing to do is found out without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
-    lines += gather.gathered(op)
+    guards = [f"{a.name} is _ONE" for a in op.arguments[2:]] + ["out is None"] * bool(it.outs)
+    lines += gather.gathered(op, gather.short_cut(op, guards))
     # The result is asked to require a gradient where the signature says so.
     lead, end = "return ", list[str]()
     if it.takes_requires_grad:
@@ -326,7 +327,11 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     else:
         foreign = ["return NotImplemented"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    lines = ["try:", f"    key_set = {keys}", "except AttributeError:", *indent(foreign), *state]
+    # In the operands' own order, and with nothing but defaults.
+    is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)
+    first = gather.short_cut(op) if is_plain else []
+    lines = ["try:", *indent([*first, f"key_set = {keys}"])]
+    lines += ["except AttributeError:", *indent(foreign), *state]
     return [*lines, *_call(op, given)]
 
 

@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .model import Op, default, parameter
 from .text import WIDTH, indent, wrap
@@ -76,8 +76,29 @@ def _coerced(op: Op, listed: str) -> str:
     return f"(_coerced_swapped if {' and '.join(tests)} else _coerced)({listed})"
 
 
-def gathered(op: Op) -> list[str]:
-    """Lines that leave the call's key set in `key_set`."""
+def short_cut(op: Op, guards: Sequence[str] = ()) -> list[str]:
+    """Lines that take the call's short cut where there is one. guards: tests that come first."""
+    if not op.leaves_short_cuts:
+        return []
+    names = [parameter(argument.name) for argument in op.tensors]
+    shapes = [f"{name}._geometry" for name in names]
+    if op.numbers == tuple(names[1:]):
+        shapes[1:] = [f"type({n}) if type({n}) in NUMBERS else {n}._geometry" for n in names[1:]]
+    key, found = shapes[0], list[str]()
+    if len(shapes) > 1:
+        key, found = "key", [f"key = ({', '.join(shapes)})"]
+    lines = [
+        *found,
+        f"short = op_{op.identifier}.table.short.get({key})",
+        f"if short is not None and (made := short({', '.join(names)})) is not None:",
+        "    return made",
+    ]
+    return [f"if {' and '.join(guards)}:", *indent(lines)] if guards else lines
+
+
+def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
+    """Lines that leave the call's key set in `key_set`. before: lines that come first, and fail as
+    these do for what is no operand."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:
@@ -86,10 +107,10 @@ def gathered(op: Op) -> list[str]:
         listed = ", ".join(parameter(a.name) for a in op.tensors)
         return [
             "try:",
-            *indent(assigned(keys)),
+            *indent([*before, *assigned(keys)]),
             "except AttributeError:",
             f"    key_set, {listed} = {_coerced(op, listed)}",
             state,
             "key_set = (key_set | include) & keep",
         ]
-    return [state, *assigned(keys, "({} | include) & keep")]
+    return [*before, state, *assigned(keys, "({} | include) & keep")]

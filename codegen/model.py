@@ -236,6 +236,15 @@ class Op:
         return f"{self.factory}_{self.kind}" if self.factory else self.kind
 
     @property
+    def leaves_short_cuts(self) -> bool:
+        """Whether its kernel on the CPU may leave some: Note [Short cuts] in gputensor/dispatch."""
+        first, rest = self.arguments[:2], self.arguments[2:]
+        if self.dispatch is not None or self.kind == "out" or self.follows:
+            return False
+        plain = all(str(a.type) in ("Tensor", "Tensor(a!)") for a in first)
+        return plain and all(a.name == "alpha" for a in rest)
+
+    @property
     def needed_loops(self) -> tuple[str, ...]:
         """Loops that every device's kernels must have for this operator."""
         return self.loops or ((self.loop,) if self.dispatch is None else ())

@@ -14,6 +14,8 @@ from . import errors
 
 # Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
+# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
+ONE = 1
 
 
 def number(value: Any) -> Any:

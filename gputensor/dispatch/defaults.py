@@ -36,5 +36,5 @@ def set_default_dtype(d: dtype) -> None:
     _default = d
     # A plan knows result dtypes, not the default it was built under (structured/pointwise.py).
     for operator in dispatcher.loaded():
-        operator.table.plans.clear()
-        operator.redispatch_table.plans.clear()
+        operator.table.forget()
+        operator.redispatch_table.forget()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
-from . import adapters, keys, precedence, tls
+from . import adapters, keys, precedence, shortcuts, tls
 from .keys import AliasKey, DispatchKey
 
 if TYPE_CHECKING:
@@ -105,11 +105,12 @@ class Table(dict[int, Callable[..., Any]]):
 
     plans: the iterator's plans for this operator, cleared whole at their bound. prepared: the
     signature, once it was needed; n_tensors: then the number of arguments if all are plain tensors,
-    else -1.
+    else -1. short: see Note [Short cuts]; learner: the kernel that may leave some.
     """
 
     __slots__ = (
         "operator", "definition", "kernels", "fallbacks", "plans", "n_tensors", "prepared", "_wrap",
+        "short", "learner",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +120,8 @@ class Table(dict[int, Callable[..., Any]]):
         self.operator, self.fallbacks, self._wrap = operator, fallbacks, wrap
         self.definition, self.kernels = operator.definition, operator.kernels
         self.plans: dict[Any, Any] = {}
+        self.short: dict[Any, Callable[..., Any]] = shortcuts.NONE
+        self.learner: Callable[..., Any] | None = None
         self.n_tensors = -1
         self.prepared: Signature | None = None
 
@@ -138,8 +141,23 @@ class Table(dict[int, Callable[..., Any]]):
         found, key = self.resolve(key_set)
         if self._wrap is not None:
             found = self._wrap(self, key, found)
+        elif key_set == shortcuts.CPU and shortcuts.is_on:
+            self._open()
         self[int(key_set)] = found
         return found
+
+    def _open(self) -> None:
+        """Let short cuts be learned and taken, if nothing forbids it. See Note [Short cuts]."""
+        self.learner = shortcuts.learner(self, shortcuts.CPU)
+        if self.learner is not None:
+            self.short = {}
+            self.plans.clear()  # with the next plan of each comes its short cut
+
+    def forget(self) -> None:
+        """Drop the plans, and the short cuts that follow from them."""
+        self.plans.clear()
+        if self.learner is not None:
+            self.short.clear()
 
     def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
         """The kernel of a key's slot and why it is that one, by `precedence.py`."""
@@ -176,7 +194,7 @@ class Table(dict[int, Callable[..., Any]]):
     def remember(self, key: Any, plan: Any) -> Any:
         """Keep a plan. A plain dict cleared whole: an LRU would cost a lock on every call."""
         if len(self.plans) >= PLANS_BOUND:
-            self.plans.clear()
+            self.forget()
         self.plans[key] = plan
         return plan
 

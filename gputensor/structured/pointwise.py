@@ -20,6 +20,7 @@ from numpy import may_share_memory, ufunc
 
 from .._generated.loops import LOOPS
 from ..core import errors, number_range
+from ..core.arguments import ONE
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
 from ..core.dtype_rules import RULES, DtypeRule
@@ -35,6 +36,7 @@ from ..kernels.cpu.pointwise import of_many, through_complex64
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
+from . import short
 from .resizing import resize_output
 
 Kernel = Callable[..., Tensor]
@@ -103,15 +105,18 @@ class CpuEntry:
     """A plan and the loop bound to it.
 
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
-    last_beside: see structured/elementwise.py.
+    last_beside: see structured/elementwise.py. is_fresh: no call has found it yet; the first that
+    does leaves a short cut (short.py).
     """
 
     __slots__ = (
         "plan", "loop", "geometry", "numpy_allocates", "block", "has_numbers", "last_beside",
+        "is_fresh",
     )  # fmt: skip
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.plan = plan
+        self.is_fresh = True
         self.geometry = plan.outputs[0].geometry
         kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
         self.has_numbers = any([kind in NUMBERS for kind in kinds])
@@ -368,6 +373,8 @@ def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = make_entry(operator, rule, loop, None, (self,), key)
+        elif entry.is_fresh:
+            short.learn(operator, kernel, key, entry)
         if entry.numpy_allocates:
             array = self._array
             if array is None:
@@ -380,10 +387,6 @@ def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
     return kernel
 
 
-# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
-_ONE = 1
-
-
 def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
     """The functional form of a binary operator on the CPU: where `a + b` ends.
 
@@ -392,8 +395,8 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> K
     loop = rule.loop
 
     # The hottest function of the project, so calls are written out (bench/overhead.py).
-    def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
-        if alpha is not _ONE:
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
+        if alpha is not ONE:
             return scaled(key_set, self, other, alpha)
         kind = type(other)
         if kind is Tensor and type(self) is Tensor:
@@ -405,6 +408,8 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> K
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = make_entry(operator, rule, loop, None, (self, other), key)
+        elif entry.is_fresh:
+            short.learn(operator, kernel, key, entry)
         if not entry.numpy_allocates:
             out = allocate(entry.geometry, CPU)
             entry.write(out, (self, other), ())
@@ -439,8 +444,8 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = No
     loop = rule.loop
     general = write(operator, rule)
 
-    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
-        if alpha is not _ONE:
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = ONE) -> Tensor:
+        if alpha is not ONE:
             return scaled(key_set, self, other, alpha)
         kind = type(other)
         is_number = kind is not Tensor and kind in NUMBERS
@@ -448,6 +453,8 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = No
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = make_entry(operator, rule, loop, self, (self, other), key)
+        elif entry.is_fresh:
+            short.learn_inplace(operator, kernel, key, entry)
         if entry.block:
             return general(self, (self, other))
         array = self._array

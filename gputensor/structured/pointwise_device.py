@@ -11,14 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import errors
+from ..core.arguments import ONE
 from ..dispatch.operator import Operator
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from . import pointwise
 from .pointwise import NUMBERS, Kernel, Rule
-
-# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
-_ONE = 1
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:
@@ -58,9 +56,9 @@ def binary(
     # Operands may be the CPU's, where IncludeDispatchKeys brought the call here: its loops differ.
     scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
 
-    def kernel(key_set: int, self: Any, other: Any, alpha: Any = _ONE) -> Tensor:
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
         params: tuple[Any, ...] = ()
-        if alpha is not _ONE:
+        if alpha is not ONE:
             alpha = check_alpha(operator, self, other, alpha)
             params = (alpha,)
         kind = type(other)
@@ -77,7 +75,7 @@ def binary(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
-            if alpha is _ONE:
+            if alpha is ONE:
                 return errors.plainly(general, key_set, self, other)
             return errors.plainly(scaled, key_set, self, other, alpha)
         entry = operator.table.plans.get(key)
@@ -102,9 +100,9 @@ def binary_inplace(
     write = pointwise.write(operator, rule)
     scaled = pointwise.write(operator, rule, loop + "_alpha")
 
-    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = _ONE) -> Tensor:
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = ONE) -> Tensor:
         params: tuple[Any, ...] = ()
-        if alpha is not _ONE:
+        if alpha is not ONE:
             alpha = check_alpha(operator, self, other, alpha)
             params = (alpha,)
         kind = type(other)
@@ -123,7 +121,7 @@ def binary_inplace(
             else:
                 raise AttributeError
         except AttributeError:  # meta; a CPU scalar; memory that may overlap
-            into = write if alpha is _ONE else scaled
+            into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)
         entry = operator.table.plans.get(key)
         if entry is None:

@@ -19,13 +19,17 @@ from gputensor.core.errors import ArgumentTypeError
 from gputensor.dispatch import families
 
 
+class Geometry:
+    is_contiguous = True
+
+
 class Fake(GeneratedMethods):
     """A tensor as generated code knows one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._keys = 1
-        self._geometry = SimpleNamespace(is_contiguous=True)
+        self._geometry = Geometry()
 
     def __repr__(self) -> str:
         return self.name
@@ -36,6 +40,8 @@ class Fake(GeneratedMethods):
 
 class Recorder(dict[int, Any]):
     """Stands for an operator's table: every call returns what was called."""
+
+    short: dict[Any, Any] = {}
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -2,6 +2,7 @@
 """What is called of family binary; gputensor/dispatch/families.py tells what is what."""
 
 from ...core.arguments import NUMBERS
+from ...core.arguments import ONE as _ONE
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import coerced as _coerced
 from ...core.arguments import coerced_either as _coerced_either
@@ -39,6 +40,11 @@ def add(input, other, *, alpha=1, out=None):
     tensor([21, 42])"""
     try:
         try:
+            if alpha is _ONE and out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_add_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = (_coerced_swapped if alpha == 1 else _coerced)(input, other)
@@ -54,6 +60,11 @@ def Tensor_add(self, other, *, alpha=1):
     """self + alpha * other of each pair of elements. See gt.add."""
     try:
         try:
+            if alpha is _ONE:
+                key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_add_Tensor.table.short.get(key)
+                if short is not None and (made := short(self, other)) is not None:
+                    return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = (_coerced_swapped if alpha == 1 else _coerced)(self, other)
@@ -65,6 +76,10 @@ def Tensor_add(self, other, *, alpha=1):
 def Tensor___add__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_add_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -92,6 +107,11 @@ def Tensor_add_(self, other, *, alpha=1):
     """In place: self + alpha * other of each pair of elements. See gt.add."""
     try:
         try:
+            if alpha is _ONE:
+                key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_add__Tensor.table.short.get(key)
+                if short is not None and (made := short(self, other)) is not None:
+                    return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -103,6 +123,10 @@ def Tensor_add_(self, other, *, alpha=1):
 def Tensor___iadd__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_add__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -143,6 +167,11 @@ def sub(input, other, *, alpha=1, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.sub."""
     try:
         try:
+            if alpha is _ONE and out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_sub_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
@@ -158,6 +187,11 @@ def Tensor_sub(self, other, *, alpha=1):
     """self - alpha * other of each pair of elements. See gt.sub."""
     try:
         try:
+            if alpha is _ONE:
+                key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_sub_Tensor.table.short.get(key)
+                if short is not None and (made := short(self, other)) is not None:
+                    return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_either(self, other)
@@ -169,6 +203,10 @@ def Tensor_sub(self, other, *, alpha=1):
 def Tensor___sub__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_sub_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -208,6 +246,11 @@ def Tensor_sub_(self, other, *, alpha=1):
     """In place: self - alpha * other of each pair of elements. See gt.sub."""
     try:
         try:
+            if alpha is _ONE:
+                key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_sub__Tensor.table.short.get(key)
+                if short is not None and (made := short(self, other)) is not None:
+                    return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -219,6 +262,10 @@ def Tensor_sub_(self, other, *, alpha=1):
 def Tensor___isub__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_sub__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -306,6 +353,11 @@ def mul(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.mul."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_mul_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_swapped(input, other)
@@ -321,6 +373,10 @@ def Tensor_mul(self, other):
     """Product of each pair of elements. See gt.mul."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_mul_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_swapped(self, other)
@@ -332,6 +388,10 @@ def Tensor_mul(self, other):
 def Tensor___mul__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_mul_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -359,6 +419,10 @@ def Tensor_mul_(self, other):
     """In place: Product of each pair of elements. See gt.mul."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_mul__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -370,6 +434,10 @@ def Tensor_mul_(self, other):
 def Tensor___imul__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_mul__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -483,6 +551,10 @@ def Tensor_div(self, other, *, rounding_mode=None):
 def Tensor___truediv__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_div_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -568,6 +640,10 @@ def Tensor_div_(self, other, *, rounding_mode=None):
 def Tensor___itruediv__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_div__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -680,6 +756,11 @@ def minimum(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.minimum."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_minimum.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -695,6 +776,10 @@ def Tensor_minimum(self, other):
     """The smaller of each pair of elements; NaN if one of them is. See gt.minimum."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_minimum.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -728,6 +813,11 @@ def maximum(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.maximum."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_maximum.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -743,6 +833,10 @@ def Tensor_maximum(self, other):
     """The larger of each pair of elements; NaN if one of them is. See gt.maximum."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_maximum.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -791,6 +885,11 @@ def pow(input, exponent, *, out=None):
     (tensor([1., 4., 9.]), tensor([1, 2, 4, 8]))"""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(exponent) if type(exponent) in NUMBERS else exponent._geometry)
+                short = op_pow_Tensor_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, exponent)) is not None:
+                    return made
             key_set = input._keys if type(exponent) in NUMBERS else input._keys | exponent._keys
         except AttributeError:
             key_set, input, exponent = _coerced_either(input, exponent)
@@ -806,6 +905,10 @@ def Tensor_pow(self, exponent):
     """Each element of self to the power of exponent. See gt.pow."""
     try:
         try:
+            key = (self._geometry, type(exponent) if type(exponent) in NUMBERS else exponent._geometry)
+            short = op_pow_Tensor_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, exponent)) is not None:
+                return made
             key_set = self._keys if type(exponent) in NUMBERS else self._keys | exponent._keys
         except AttributeError:
             key_set, self, exponent = _coerced_either(self, exponent)
@@ -855,6 +958,10 @@ def Tensor_pow_(self, exponent):
     """In place: Each element of self to the power of exponent. See gt.pow."""
     try:
         try:
+            key = (self._geometry, type(exponent) if type(exponent) in NUMBERS else exponent._geometry)
+            short = op_pow__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, exponent)) is not None:
+                return made
             key_set = self._keys if type(exponent) in NUMBERS else self._keys | exponent._keys
         except AttributeError:
             key_set, self, exponent = _coerced(self, exponent)
@@ -980,6 +1087,11 @@ def fmod(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmod."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_fmod_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -996,6 +1108,10 @@ def Tensor_fmod(self, other):
     gt.fmod."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_fmod_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1015,6 +1131,10 @@ def Tensor_fmod_(self, other):
     See gt.fmod."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_fmod__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1055,6 +1175,11 @@ def remainder(input, other, *, out=None):
     (tensor([2, 1]), tensor([ 2, -2]))"""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_remainder_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
@@ -1071,6 +1196,10 @@ def Tensor_remainder(self, other):
     gt.remainder."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_remainder_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_either(self, other)
@@ -1082,6 +1211,10 @@ def Tensor_remainder(self, other):
 def Tensor___mod__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_remainder_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -1127,6 +1260,10 @@ def Tensor_remainder_(self, other):
     gt.remainder."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_remainder__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1138,6 +1275,10 @@ def Tensor_remainder_(self, other):
 def Tensor___imod__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_remainder__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -1246,6 +1387,11 @@ def atan2(input, other, *, out=None):
         other: grad * (-input / (input * input + other * other))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.atan2."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_atan2.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1257,6 +1403,10 @@ def atan2(input, other, *, out=None):
 def Tensor_atan2(self, other):
     """Angle of each point (other, self), of the quadrant that it is in. See gt.atan2."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_atan2.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_atan2.table[key_set](key_set, self, other)
@@ -1267,6 +1417,10 @@ def Tensor_atan2_(self, other):
     """In place: Angle of each point (other, self), of the quadrant that it is in. See
     gt.atan2."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_atan2_.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_atan2_.table[key_set](key_set, self, other)
@@ -1296,6 +1450,11 @@ def hypot(input, other, *, out=None):
     Gradient: input: grad * (input / result); other: grad * (other / result)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.hypot."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_hypot.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1307,6 +1466,10 @@ def hypot(input, other, *, out=None):
 def Tensor_hypot(self, other):
     """Length of each vector (self, other). See gt.hypot."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_hypot.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_hypot.table[key_set](key_set, self, other)
@@ -1316,6 +1479,10 @@ op_hypot_ = _define("aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
 def Tensor_hypot_(self, other):
     """In place: Length of each vector (self, other). See gt.hypot."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_hypot_.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_hypot_.table[key_set](key_set, self, other)
@@ -1345,6 +1512,11 @@ def copysign(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.copysign."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_copysign_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -1360,6 +1532,10 @@ def Tensor_copysign(self, other):
     """The size of each element of self with the sign of other's. See gt.copysign."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_copysign_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1379,6 +1555,10 @@ def Tensor_copysign_(self, other):
     gt.copysign."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_copysign__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1403,6 +1583,11 @@ def fmax(input, other, *, out=None):
         other: where((input >= other) | (other != other), 0, grad)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmax."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_fmax.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1415,6 +1600,10 @@ def Tensor_fmax(self, other):
     """The larger of each pair of elements; where one of them is NaN, the other. See
     gt.fmax."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_fmax.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_fmax.table[key_set](key_set, self, other)
@@ -1436,6 +1625,11 @@ def fmin(input, other, *, out=None):
         other: where((input <= other) | (other != other), 0, grad)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmin."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_fmin.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1448,6 +1642,10 @@ def Tensor_fmin(self, other):
     """The smaller of each pair of elements; where one of them is NaN, the other. See
     gt.fmin."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_fmin.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_fmin.table[key_set](key_set, self, other)
@@ -1466,6 +1664,11 @@ def nextafter(input, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.nextafter."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_nextafter.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1477,6 +1680,10 @@ def nextafter(input, other, *, out=None):
 def Tensor_nextafter(self, other):
     """The number next to each element of self towards other's. See gt.nextafter."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_nextafter.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_nextafter.table[key_set](key_set, self, other)
@@ -1489,6 +1696,10 @@ def Tensor_nextafter_(self, other):
     """In place: The number next to each element of self towards other's. See
     gt.nextafter."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_nextafter_.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_nextafter_.table[key_set](key_set, self, other)
@@ -1507,6 +1718,11 @@ def gcd(input, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.gcd."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_gcd.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1518,6 +1734,10 @@ def gcd(input, other, *, out=None):
 def Tensor_gcd(self, other):
     """Greatest common divisor of each pair of elements. See gt.gcd."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_gcd.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_gcd.table[key_set](key_set, self, other)
@@ -1534,6 +1754,10 @@ def gcd_(input, other):
     Gradient: input: zeros_like(grad); other: zeros_like(grad)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.gcd_."""
     try:
+        key = (input._geometry, other._geometry)
+        short = op_gcd_.table.short.get(key)
+        if short is not None and (made := short(input, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_gcd_.table[key_set](key_set, input, other)
@@ -1553,6 +1777,11 @@ def lcm(input, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.lcm."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_lcm.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1564,6 +1793,10 @@ def lcm(input, other, *, out=None):
 def Tensor_lcm(self, other):
     """Least common multiple of each pair of elements. See gt.lcm."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_lcm.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_lcm.table[key_set](key_set, self, other)
@@ -1580,6 +1813,10 @@ def lcm_(input, other):
     Gradient: input: zeros_like(grad); other: zeros_like(grad)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.lcm_."""
     try:
+        key = (input._geometry, other._geometry)
+        short = op_lcm_.table.short.get(key)
+        if short is not None and (made := short(input, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_lcm_.table[key_set](key_set, input, other)
@@ -1647,6 +1884,11 @@ def logaddexp(input, other, *, out=None):
         other: grad / conj(1 + (input - other).exp())
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.logaddexp."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_logaddexp.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1659,6 +1901,10 @@ def Tensor_logaddexp(self, other):
     """log(exp(self) + exp(other)) of each pair of elements, without their overflow. See
     gt.logaddexp."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logaddexp.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logaddexp.table[key_set](key_set, self, other)
@@ -1678,6 +1924,11 @@ def logaddexp2(input, other, *, out=None):
     Gradient: input: grad / (1 + 2 ** (other - input)); other: grad / (1 + 2 ** (input - other))
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.logaddexp2."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_logaddexp2.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -1690,6 +1941,10 @@ def Tensor_logaddexp2(self, other):
     """log2(2 ** self + 2 ** other) of each pair of elements, without their overflow. See
     gt.logaddexp2."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logaddexp2.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logaddexp2.table[key_set](key_set, self, other)
@@ -1709,6 +1964,11 @@ def heaviside(input, values, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.heaviside."""
     try:
+        if out is None:
+            key = (input._geometry, values._geometry)
+            short = op_heaviside.table.short.get(key)
+            if short is not None and (made := short(input, values)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | values._keys | include) & keep
         if out is not None:
@@ -1721,6 +1981,10 @@ def Tensor_heaviside(self, values):
     """Where self is 0 the element of values, else 0 for negative numbers and 1 for positive
     ones. See gt.heaviside."""
     try:
+        key = (self._geometry, values._geometry)
+        short = op_heaviside.table.short.get(key)
+        if short is not None and (made := short(self, values)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | values._keys | include) & keep
         return op_heaviside.table[key_set](key_set, self, values)
@@ -1733,6 +1997,10 @@ def Tensor_heaviside_(self, values):
     """In place: Where self is 0 the element of values, else 0 for negative numbers and 1
     for positive ones. See gt.heaviside."""
     try:
+        key = (self._geometry, values._geometry)
+        short = op_heaviside_.table.short.get(key)
+        if short is not None and (made := short(self, values)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | values._keys | include) & keep
         return op_heaviside_.table[key_set](key_set, self, values)
@@ -1766,6 +2034,11 @@ def bitwise_and(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_and."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_bitwise_and_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_swapped(input, other)
@@ -1782,6 +2055,10 @@ def Tensor_bitwise_and(self, other):
     gt.bitwise_and."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_and_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_swapped(self, other)
@@ -1793,6 +2070,10 @@ def Tensor_bitwise_and(self, other):
 def Tensor___and__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_and_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -1821,6 +2102,10 @@ def Tensor_bitwise_and_(self, other):
     gt.bitwise_and."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_and__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1832,6 +2117,10 @@ def Tensor_bitwise_and_(self, other):
 def Tensor___iand__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_and__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -1870,6 +2159,11 @@ def bitwise_or(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_or."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_bitwise_or_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_swapped(input, other)
@@ -1885,6 +2179,10 @@ def Tensor_bitwise_or(self, other):
     """Bitwise or of each pair of elements; of bool, the logical one. See gt.bitwise_or."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_or_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_swapped(self, other)
@@ -1896,6 +2194,10 @@ def Tensor_bitwise_or(self, other):
 def Tensor___or__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_or_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -1924,6 +2226,10 @@ def Tensor_bitwise_or_(self, other):
     gt.bitwise_or."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_or__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -1935,6 +2241,10 @@ def Tensor_bitwise_or_(self, other):
 def Tensor___ior__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_or__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -1973,6 +2283,11 @@ def bitwise_xor(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_xor."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_bitwise_xor_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_swapped(input, other)
@@ -1989,6 +2304,10 @@ def Tensor_bitwise_xor(self, other):
     gt.bitwise_xor."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_xor_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_swapped(self, other)
@@ -2000,6 +2319,10 @@ def Tensor_bitwise_xor(self, other):
 def Tensor___xor__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_xor_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -2028,6 +2351,10 @@ def Tensor_bitwise_xor_(self, other):
     See gt.bitwise_xor."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_xor__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -2039,6 +2366,10 @@ def Tensor_bitwise_xor_(self, other):
 def Tensor___ixor__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_xor__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -2077,6 +2408,11 @@ def bitwise_left_shift(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_left_shift."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_bitwise_left_shift_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
@@ -2093,6 +2429,10 @@ def Tensor_bitwise_left_shift(self, other):
     gt.bitwise_left_shift."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_left_shift_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_either(self, other)
@@ -2104,6 +2444,10 @@ def Tensor_bitwise_left_shift(self, other):
 def Tensor___lshift__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_left_shift_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -2138,6 +2482,10 @@ def Tensor_bitwise_left_shift_(self, other):
     gt.bitwise_left_shift."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_left_shift__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -2149,6 +2497,10 @@ def Tensor_bitwise_left_shift_(self, other):
 def Tensor___ilshift__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_left_shift__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -2188,6 +2540,11 @@ def bitwise_right_shift(input, other, *, out=None):
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.bitwise_right_shift."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_bitwise_right_shift_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
@@ -2204,6 +2561,10 @@ def Tensor_bitwise_right_shift(self, other):
     bits, nothing else is left. See gt.bitwise_right_shift."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_right_shift_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_either(self, other)
@@ -2215,6 +2576,10 @@ def Tensor_bitwise_right_shift(self, other):
 def Tensor___rshift__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_right_shift_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -2249,6 +2614,10 @@ def Tensor_bitwise_right_shift_(self, other):
     numbers or all bits, nothing else is left. See gt.bitwise_right_shift."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_right_shift__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -2260,6 +2629,10 @@ def Tensor_bitwise_right_shift_(self, other):
 def Tensor___irshift__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_bitwise_right_shift__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:

@@ -32,6 +32,11 @@ def eq(input, other, *, out=None):
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.eq."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_eq_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -47,6 +52,10 @@ def Tensor_eq(self, other):
     """Whether self == other for each pair of elements. See gt.eq."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_eq_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -58,6 +67,10 @@ def Tensor_eq(self, other):
 def Tensor___eq__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_eq_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._comparable(other)) is None:
@@ -84,6 +97,10 @@ def Tensor_eq_(self, other):
     """In place: Whether self == other for each pair of elements. See gt.eq."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_eq__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -114,6 +131,11 @@ def ne(input, other, *, out=None):
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ne."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_ne_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -129,6 +151,10 @@ def Tensor_ne(self, other):
     """Whether self != other for each pair of elements. See gt.ne."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_ne_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -140,6 +166,10 @@ def Tensor_ne(self, other):
 def Tensor___ne__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_ne_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._comparable(other)) is None:
@@ -166,6 +196,10 @@ def Tensor_ne_(self, other):
     """In place: Whether self != other for each pair of elements. See gt.ne."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_ne__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -219,6 +253,11 @@ def lt(input, other, *, out=None):
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.lt."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_lt_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -234,6 +273,10 @@ def Tensor_lt(self, other):
     """Whether self < other for each pair of elements. See gt.lt."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_lt_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -245,6 +288,10 @@ def Tensor_lt(self, other):
 def Tensor___lt__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_lt_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -271,6 +318,10 @@ def Tensor_lt_(self, other):
     """In place: Whether self < other for each pair of elements. See gt.lt."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_lt__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -322,6 +373,11 @@ def le(input, other, *, out=None):
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.le."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_le_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -337,6 +393,10 @@ def Tensor_le(self, other):
     """Whether self <= other for each pair of elements. See gt.le."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_le_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -348,6 +408,10 @@ def Tensor_le(self, other):
 def Tensor___le__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_le_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -374,6 +438,10 @@ def Tensor_le_(self, other):
     """In place: Whether self <= other for each pair of elements. See gt.le."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_le__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -427,6 +495,11 @@ def gt(input, other, *, out=None):
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.gt."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_gt_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -442,6 +515,10 @@ def Tensor_gt(self, other):
     """Whether self > other for each pair of elements. See gt.gt."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_gt_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -453,6 +530,10 @@ def Tensor_gt(self, other):
 def Tensor___gt__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_gt_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -479,6 +560,10 @@ def Tensor_gt_(self, other):
     """In place: Whether self > other for each pair of elements. See gt.gt."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_gt__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -532,6 +617,11 @@ def ge(input, other, *, out=None):
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ge."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_ge_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced(input, other)
@@ -547,6 +637,10 @@ def Tensor_ge(self, other):
     """Whether self >= other for each pair of elements. See gt.ge."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_ge_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -558,6 +652,10 @@ def Tensor_ge(self, other):
 def Tensor___ge__(self, other):
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_ge_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := _number(other)) is None:
@@ -584,6 +682,10 @@ def Tensor_ge_(self, other):
     """In place: Whether self >= other for each pair of elements. See gt.ge."""
     try:
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_ge__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, other)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -630,6 +732,11 @@ def logical_and(input, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_and."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_logical_and.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -641,6 +748,10 @@ def logical_and(input, other, *, out=None):
 def Tensor_logical_and(self, other):
     """Whether both elements of each pair are not zero. See gt.logical_and."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logical_and.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_and.table[key_set](key_set, self, other)
@@ -652,6 +763,10 @@ op_logical_and_ = _define(
 def Tensor_logical_and_(self, other):
     """In place: Whether both elements of each pair are not zero. See gt.logical_and."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logical_and_.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_and_.table[key_set](key_set, self, other)
@@ -672,6 +787,11 @@ def logical_or(input, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_or."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_logical_or.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -683,6 +803,10 @@ def logical_or(input, other, *, out=None):
 def Tensor_logical_or(self, other):
     """Whether an element of each pair is not zero. See gt.logical_or."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logical_or.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_or.table[key_set](key_set, self, other)
@@ -699,6 +823,10 @@ op_logical_or_ = _define(
 def Tensor_logical_or_(self, other):
     """In place: Whether an element of each pair is not zero. See gt.logical_or."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logical_or_.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_or_.table[key_set](key_set, self, other)
@@ -719,6 +847,11 @@ def logical_xor(input, other, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.logical_xor."""
     try:
+        if out is None:
+            key = (input._geometry, other._geometry)
+            short = op_logical_xor.table.short.get(key)
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -730,6 +863,10 @@ def logical_xor(input, other, *, out=None):
 def Tensor_logical_xor(self, other):
     """Whether one element of each pair is, and not both, not zero. See gt.logical_xor."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logical_xor.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_xor.table[key_set](key_set, self, other)
@@ -742,6 +879,10 @@ def Tensor_logical_xor_(self, other):
     """In place: Whether one element of each pair is, and not both, not zero. See
     gt.logical_xor."""
     try:
+        key = (self._geometry, other._geometry)
+        short = op_logical_xor_.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_xor_.table[key_set](key_set, self, other)

@@ -258,6 +258,11 @@ def clamp_min(input, min, *, out=None):
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_min."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(min) if type(min) in NUMBERS else min._geometry)
+                short = op_clamp_min_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, min)) is not None:
+                    return made
             key_set = input._keys if type(min) in NUMBERS else input._keys | min._keys
         except AttributeError:
             key_set, input, min = _coerced(input, min)
@@ -273,6 +278,10 @@ def Tensor_clamp_min(self, min):
     """Each element, or min where it lies below. See gt.clamp_min."""
     try:
         try:
+            key = (self._geometry, type(min) if type(min) in NUMBERS else min._geometry)
+            short = op_clamp_min_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, min)) is not None:
+                return made
             key_set = self._keys if type(min) in NUMBERS else self._keys | min._keys
         except AttributeError:
             key_set, self, min = _coerced(self, min)
@@ -303,6 +312,10 @@ def clamp_min_(input, min):
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_min_."""
     try:
         try:
+            key = (input._geometry, type(min) if type(min) in NUMBERS else min._geometry)
+            short = op_clamp_min__Tensor.table.short.get(key)
+            if short is not None and (made := short(input, min)) is not None:
+                return made
             key_set = input._keys if type(min) in NUMBERS else input._keys | min._keys
         except AttributeError:
             key_set, input, min = _coerced(input, min)
@@ -333,6 +346,11 @@ def clamp_max(input, max, *, out=None):
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_max."""
     try:
         try:
+            if out is None:
+                key = (input._geometry, type(max) if type(max) in NUMBERS else max._geometry)
+                short = op_clamp_max_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, max)) is not None:
+                    return made
             key_set = input._keys if type(max) in NUMBERS else input._keys | max._keys
         except AttributeError:
             key_set, input, max = _coerced(input, max)
@@ -348,6 +366,10 @@ def Tensor_clamp_max(self, max):
     """Each element, or max where it lies above. See gt.clamp_max."""
     try:
         try:
+            key = (self._geometry, type(max) if type(max) in NUMBERS else max._geometry)
+            short = op_clamp_max_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, max)) is not None:
+                return made
             key_set = self._keys if type(max) in NUMBERS else self._keys | max._keys
         except AttributeError:
             key_set, self, max = _coerced(self, max)
@@ -378,6 +400,10 @@ def clamp_max_(input, max):
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.clamp_max_."""
     try:
         try:
+            key = (input._geometry, type(max) if type(max) in NUMBERS else max._geometry)
+            short = op_clamp_max__Tensor.table.short.get(key)
+            if short is not None and (made := short(input, max)) is not None:
+                return made
             key_set = input._keys if type(max) in NUMBERS else input._keys | max._keys
         except AttributeError:
             key_set, input, max = _coerced(input, max)

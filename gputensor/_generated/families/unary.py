@@ -18,6 +18,10 @@ def neg(input, *, out=None):
     Gradient: -grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg."""
     try:
+        if out is None:
+            short = op_neg.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -29,6 +33,9 @@ def neg(input, *, out=None):
 def Tensor_neg(self):
     """Minus each element. See gt.neg."""
     try:
+        short = op_neg.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_neg.table[key_set](key_set, self)
@@ -50,6 +57,9 @@ def neg_(input):
     Gradient: -grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg_."""
     try:
+        short = op_neg_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_neg_.table[key_set](key_set, input)
@@ -109,6 +119,9 @@ def conj_physical_(input):
     Gradient: grad.conj_physical()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.conj_physical_."""
     try:
+        short = op_conj_physical_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_conj_physical_.table[key_set](key_set, input)
@@ -134,6 +147,10 @@ def abs(input, *, out=None):
     Gradient: grad * input.sgn()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs."""
     try:
+        if out is None:
+            short = op_abs.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -145,6 +162,9 @@ def abs(input, *, out=None):
 def Tensor_abs(self):
     """Absolute value of each element. See gt.abs."""
     try:
+        short = op_abs.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_abs.table[key_set](key_set, self)
@@ -166,6 +186,9 @@ def abs_(input):
     Gradient: grad * input.sgn()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs_."""
     try:
+        short = op_abs_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_abs_.table[key_set](key_set, input)
@@ -194,6 +217,10 @@ def exp(input, *, out=None):
     Gradient: grad * conj(result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp."""
     try:
+        if out is None:
+            short = op_exp.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -205,6 +232,9 @@ def exp(input, *, out=None):
 def Tensor_exp(self):
     """e to the power of each element. See gt.exp."""
     try:
+        short = op_exp.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_exp.table[key_set](key_set, self)
@@ -225,6 +255,9 @@ def exp_(input):
     Gradient: grad * conj(result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp_."""
     try:
+        short = op_exp_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_exp_.table[key_set](key_set, input)
@@ -247,6 +280,10 @@ def relu(input, *, out=None):
     >>> gt.relu(gt.tensor([-1.0, 2.0]))
     tensor([0., 2.])"""
     try:
+        if out is None:
+            short = op_relu.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -258,6 +295,9 @@ def relu(input, *, out=None):
 def Tensor_relu(self):
     """Each element, and zero in place of the negative ones; NaN stays. See gt.relu."""
     try:
+        short = op_relu.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_relu.table[key_set](key_set, self)
@@ -278,6 +318,9 @@ def relu_(input):
     Gradient: threshold_backward(grad, result, 0)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.relu_."""
     try:
+        short = op_relu_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_relu_.table[key_set](key_set, input)
@@ -302,6 +345,10 @@ def acos(input, *, out=None):
     Gradient: -grad * conj((1 - input * input).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acos."""
     try:
+        if out is None:
+            short = op_acos.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -314,6 +361,9 @@ def Tensor_acos(self):
     """Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1, 1]. See
     gt.acos."""
     try:
+        short = op_acos.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_acos.table[key_set](key_set, self)
@@ -330,6 +380,9 @@ def acos_(input):
     Gradient: -grad * conj((1 - input * input).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acos_."""
     try:
+        short = op_acos_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_acos_.table[key_set](key_set, input)
@@ -360,6 +413,10 @@ def acosh(input, *, out=None):
     Gradient: grad * conj((input + 1).rsqrt() * (input - 1).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acosh."""
     try:
+        if out is None:
+            short = op_acosh.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -371,6 +428,9 @@ def acosh(input, *, out=None):
 def Tensor_acosh(self):
     """Inverse hyperbolic cosine of each element; NaN below 1. See gt.acosh."""
     try:
+        short = op_acosh.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_acosh.table[key_set](key_set, self)
@@ -386,6 +446,9 @@ def acosh_(input):
     Gradient: grad * conj((input + 1).rsqrt() * (input - 1).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acosh_."""
     try:
+        short = op_acosh_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_acosh_.table[key_set](key_set, input)
@@ -416,6 +479,10 @@ def angle(input, *, out=None):
     Gradient: angle_backward(grad, input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.angle."""
     try:
+        if out is None:
+            short = op_angle.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -427,6 +494,9 @@ def angle(input, *, out=None):
 def Tensor_angle(self):
     """Angle of each element in the complex plane; of real numbers 0 or pi. See gt.angle."""
     try:
+        short = op_angle.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_angle.table[key_set](key_set, self)
@@ -445,6 +515,10 @@ def asin(input, *, out=None):
     Gradient: grad * conj((1 - input * input).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asin."""
     try:
+        if out is None:
+            short = op_asin.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -457,6 +531,9 @@ def Tensor_asin(self):
     """Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of [-1, 1]. See
     gt.asin."""
     try:
+        short = op_asin.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_asin.table[key_set](key_set, self)
@@ -473,6 +550,9 @@ def asin_(input):
     Gradient: grad * conj((1 - input * input).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asin_."""
     try:
+        short = op_asin_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_asin_.table[key_set](key_set, input)
@@ -503,6 +583,10 @@ def asinh(input, *, out=None):
     Gradient: grad * conj((input * input + 1).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asinh."""
     try:
+        if out is None:
+            short = op_asinh.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -514,6 +598,9 @@ def asinh(input, *, out=None):
 def Tensor_asinh(self):
     """Inverse hyperbolic sine of each element. See gt.asinh."""
     try:
+        short = op_asinh.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_asinh.table[key_set](key_set, self)
@@ -529,6 +616,9 @@ def asinh_(input):
     Gradient: grad * conj((input * input + 1).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asinh_."""
     try:
+        short = op_asinh_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_asinh_.table[key_set](key_set, input)
@@ -559,6 +649,10 @@ def atan(input, *, out=None):
     Gradient: grad / conj(input * input + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atan."""
     try:
+        if out is None:
+            short = op_atan.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -570,6 +664,9 @@ def atan(input, *, out=None):
 def Tensor_atan(self):
     """Inverse tangent of each element, an angle in [-pi/2, pi/2]. See gt.atan."""
     try:
+        short = op_atan.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_atan.table[key_set](key_set, self)
@@ -585,6 +682,9 @@ def atan_(input):
     Gradient: grad / conj(input * input + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atan_."""
     try:
+        short = op_atan_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_atan_.table[key_set](key_set, input)
@@ -615,6 +715,10 @@ def atanh(input, *, out=None):
     Gradient: grad / conj(1 - input * input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atanh."""
     try:
+        if out is None:
+            short = op_atanh.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -626,6 +730,9 @@ def atanh(input, *, out=None):
 def Tensor_atanh(self):
     """Inverse hyperbolic tangent of each element; NaN outside of [-1, 1]. See gt.atanh."""
     try:
+        short = op_atanh.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_atanh.table[key_set](key_set, self)
@@ -641,6 +748,9 @@ def atanh_(input):
     Gradient: grad / conj(1 - input * input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atanh_."""
     try:
+        short = op_atanh_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_atanh_.table[key_set](key_set, input)
@@ -670,6 +780,10 @@ def bitwise_not(input, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.bitwise_not."""
     try:
+        if out is None:
+            short = op_bitwise_not.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -681,6 +795,9 @@ def bitwise_not(input, *, out=None):
 def Tensor_bitwise_not(self):
     """Each bit turned over; of bool the other truth value. See gt.bitwise_not."""
     try:
+        short = op_bitwise_not.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_bitwise_not.table[key_set](key_set, self)
@@ -691,6 +808,9 @@ op_bitwise_not_ = _define("aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)", (
 def Tensor_bitwise_not_(self):
     """In place: Each bit turned over; of bool the other truth value. See gt.bitwise_not."""
     try:
+        short = op_bitwise_not_.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_bitwise_not_.table[key_set](key_set, self)
@@ -709,6 +829,10 @@ def ceil(input, *, out=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.ceil."""
     try:
+        if out is None:
+            short = op_ceil.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -720,6 +844,9 @@ def ceil(input, *, out=None):
 def Tensor_ceil(self):
     """The smallest whole number that is not below each element. See gt.ceil."""
     try:
+        short = op_ceil.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_ceil.table[key_set](key_set, self)
@@ -740,6 +867,9 @@ def ceil_(input):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.ceil_."""
     try:
+        short = op_ceil_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_ceil_.table[key_set](key_set, input)
@@ -757,6 +887,10 @@ def cos(input, *, out=None):
     Gradient: -grad * conj(input.sin())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cos."""
     try:
+        if out is None:
+            short = op_cos.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -768,6 +902,9 @@ def cos(input, *, out=None):
 def Tensor_cos(self):
     """Cosine of each element. See gt.cos."""
     try:
+        short = op_cos.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cos.table[key_set](key_set, self)
@@ -788,6 +925,9 @@ def cos_(input):
     Gradient: -grad * conj(input.sin())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cos_."""
     try:
+        short = op_cos_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_cos_.table[key_set](key_set, input)
@@ -807,6 +947,10 @@ def cosh(input, *, out=None):
     Gradient: grad * conj(input.sinh())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cosh."""
     try:
+        if out is None:
+            short = op_cosh.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -818,6 +962,9 @@ def cosh(input, *, out=None):
 def Tensor_cosh(self):
     """Hyperbolic cosine of each element. See gt.cosh."""
     try:
+        short = op_cosh.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cosh.table[key_set](key_set, self)
@@ -833,6 +980,9 @@ def cosh_(input):
     Gradient: grad * conj(input.sinh())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cosh_."""
     try:
+        short = op_cosh_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_cosh_.table[key_set](key_set, input)
@@ -853,6 +1003,10 @@ def erf(input, *, out=None):
     >>> gt.erf(gt.tensor([0.0, 1.0]))
     tensor([0.0000, 0.8427])"""
     try:
+        if out is None:
+            short = op_erf.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -864,6 +1018,9 @@ def erf(input, *, out=None):
 def Tensor_erf(self):
     """Error function of each element. See gt.erf."""
     try:
+        short = op_erf.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erf.table[key_set](key_set, self)
@@ -879,6 +1036,9 @@ def erf_(input):
     Gradient: grad * 1.1283791670955126 * (-input * input).exp()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erf_."""
     try:
+        short = op_erf_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_erf_.table[key_set](key_set, input)
@@ -904,6 +1064,10 @@ def erfc(input, *, out=None):
     Gradient: grad * -1.1283791670955126 * (-input * input).exp()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erfc."""
     try:
+        if out is None:
+            short = op_erfc.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -915,6 +1079,9 @@ def erfc(input, *, out=None):
 def Tensor_erfc(self):
     """One minus the error function of each element. See gt.erfc."""
     try:
+        short = op_erfc.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erfc.table[key_set](key_set, self)
@@ -930,6 +1097,9 @@ def erfc_(input):
     Gradient: grad * -1.1283791670955126 * (-input * input).exp()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erfc_."""
     try:
+        short = op_erfc_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_erfc_.table[key_set](key_set, input)
@@ -955,6 +1125,10 @@ def exp2(input, *, out=None):
     Gradient: grad * conj(result) * 0.6931471805599453
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp2."""
     try:
+        if out is None:
+            short = op_exp2.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -966,6 +1140,9 @@ def exp2(input, *, out=None):
 def Tensor_exp2(self):
     """2 to the power of each element. See gt.exp2."""
     try:
+        short = op_exp2.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_exp2.table[key_set](key_set, self)
@@ -981,6 +1158,9 @@ def exp2_(input):
     Gradient: grad * conj(result) * 0.6931471805599453
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp2_."""
     try:
+        short = op_exp2_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_exp2_.table[key_set](key_set, input)
@@ -1006,6 +1186,10 @@ def expm1(input, *, out=None):
     Gradient: grad * (conj(result) + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.expm1."""
     try:
+        if out is None:
+            short = op_expm1.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1017,6 +1201,9 @@ def expm1(input, *, out=None):
 def Tensor_expm1(self):
     """e to the power of each element, minus 1; exact near 0. See gt.expm1."""
     try:
+        short = op_expm1.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_expm1.table[key_set](key_set, self)
@@ -1032,6 +1219,9 @@ def expm1_(input):
     Gradient: grad * (conj(result) + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.expm1_."""
     try:
+        short = op_expm1_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_expm1_.table[key_set](key_set, input)
@@ -1057,6 +1247,10 @@ def floor(input, *, out=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.floor."""
     try:
+        if out is None:
+            short = op_floor.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1068,6 +1262,9 @@ def floor(input, *, out=None):
 def Tensor_floor(self):
     """The largest whole number that is not above each element. See gt.floor."""
     try:
+        short = op_floor.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_floor.table[key_set](key_set, self)
@@ -1088,6 +1285,9 @@ def floor_(input):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.floor_."""
     try:
+        short = op_floor_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_floor_.table[key_set](key_set, input)
@@ -1107,6 +1307,10 @@ def frac(input, *, out=None):
     Gradient: grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.frac."""
     try:
+        if out is None:
+            short = op_frac.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1119,6 +1323,9 @@ def Tensor_frac(self):
     """What is left of each element without its whole part; it keeps the sign. See
     gt.frac."""
     try:
+        short = op_frac.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_frac.table[key_set](key_set, self)
@@ -1134,6 +1341,9 @@ def frac_(input):
     Gradient: grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.frac_."""
     try:
+        short = op_frac_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_frac_.table[key_set](key_set, input)
@@ -1148,6 +1358,9 @@ def isfinite(input):
         input: (*), any dtype; the result is bool.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isfinite."""
     try:
+        short = op_isfinite.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isfinite.table[key_set](key_set, input)
@@ -1162,6 +1375,9 @@ def isinf(input):
         input: (*), any dtype; the result is bool.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isinf."""
     try:
+        short = op_isinf.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isinf.table[key_set](key_set, input)
@@ -1176,6 +1392,9 @@ def isnan(input):
         input: (*), any dtype; the result is bool.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isnan."""
     try:
+        short = op_isnan.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isnan.table[key_set](key_set, input)
@@ -1194,6 +1413,10 @@ def isneginf(input, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isneginf."""
     try:
+        if out is None:
+            short = op_isneginf.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1205,6 +1428,9 @@ def isneginf(input, *, out=None):
 def Tensor_isneginf(self):
     """Whether each element is minus infinity. See gt.isneginf."""
     try:
+        short = op_isneginf.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_isneginf.table[key_set](key_set, self)
@@ -1222,6 +1448,10 @@ def isposinf(input, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isposinf."""
     try:
+        if out is None:
+            short = op_isposinf.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1233,6 +1463,9 @@ def isposinf(input, *, out=None):
 def Tensor_isposinf(self):
     """Whether each element is plus infinity. See gt.isposinf."""
     try:
+        short = op_isposinf.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_isposinf.table[key_set](key_set, self)
@@ -1252,6 +1485,10 @@ def log(input, *, out=None):
     >>> gt.log(gt.tensor([1.0, 10.0]))
     tensor([0.0000, 2.3026])"""
     try:
+        if out is None:
+            short = op_log.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1263,6 +1500,9 @@ def log(input, *, out=None):
 def Tensor_log(self):
     """Natural logarithm of each element. See gt.log."""
     try:
+        short = op_log.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log.table[key_set](key_set, self)
@@ -1283,6 +1523,9 @@ def log_(input):
     Gradient: grad / conj(input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log_."""
     try:
+        short = op_log_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log_.table[key_set](key_set, input)
@@ -1302,6 +1545,10 @@ def log10(input, *, out=None):
     Gradient: grad / (conj(input) * 2.302585092994046)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log10."""
     try:
+        if out is None:
+            short = op_log10.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1313,6 +1560,9 @@ def log10(input, *, out=None):
 def Tensor_log10(self):
     """Logarithm of each element to the base 10. See gt.log10."""
     try:
+        short = op_log10.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log10.table[key_set](key_set, self)
@@ -1328,6 +1578,9 @@ def log10_(input):
     Gradient: grad / (conj(input) * 2.302585092994046)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log10_."""
     try:
+        short = op_log10_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log10_.table[key_set](key_set, input)
@@ -1347,6 +1600,10 @@ def log1p(input, *, out=None):
     Gradient: grad / conj(input + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log1p."""
     try:
+        if out is None:
+            short = op_log1p.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1358,6 +1615,9 @@ def log1p(input, *, out=None):
 def Tensor_log1p(self):
     """Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
     try:
+        short = op_log1p.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log1p.table[key_set](key_set, self)
@@ -1378,6 +1638,9 @@ def log1p_(input):
     Gradient: grad / conj(input + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log1p_."""
     try:
+        short = op_log1p_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log1p_.table[key_set](key_set, input)
@@ -1403,6 +1666,10 @@ def log2(input, *, out=None):
     Gradient: grad / (conj(input) * 0.6931471805599453)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log2."""
     try:
+        if out is None:
+            short = op_log2.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1414,6 +1681,9 @@ def log2(input, *, out=None):
 def Tensor_log2(self):
     """Logarithm of each element to the base 2. See gt.log2."""
     try:
+        short = op_log2.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log2.table[key_set](key_set, self)
@@ -1429,6 +1699,9 @@ def log2_(input):
     Gradient: grad / (conj(input) * 0.6931471805599453)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log2_."""
     try:
+        short = op_log2_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log2_.table[key_set](key_set, input)
@@ -1447,6 +1720,10 @@ def logical_not(input, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.logical_not."""
     try:
+        if out is None:
+            short = op_logical_not.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1458,6 +1735,9 @@ def logical_not(input, *, out=None):
 def Tensor_logical_not(self):
     """Whether each element is zero. See gt.logical_not."""
     try:
+        short = op_logical_not.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logical_not.table[key_set](key_set, self)
@@ -1467,6 +1747,9 @@ op_logical_not_ = _define("aten::logical_not_(Tensor(a!) self) -> Tensor(a!)", (
 def Tensor_logical_not_(self):
     """In place: Whether each element is zero. See gt.logical_not."""
     try:
+        short = op_logical_not_.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logical_not_.table[key_set](key_set, self)
@@ -1485,6 +1768,10 @@ def reciprocal(input, *, out=None):
     Gradient: -grad * conj(result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.reciprocal."""
     try:
+        if out is None:
+            short = op_reciprocal.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1496,6 +1783,9 @@ def reciprocal(input, *, out=None):
 def Tensor_reciprocal(self):
     """1 divided by each element. See gt.reciprocal."""
     try:
+        short = op_reciprocal.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_reciprocal.table[key_set](key_set, self)
@@ -1516,6 +1806,9 @@ def reciprocal_(input):
     Gradient: -grad * conj(result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.reciprocal_."""
     try:
+        short = op_reciprocal_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_reciprocal_.table[key_set](key_set, input)
@@ -1607,6 +1900,10 @@ def rsqrt(input, *, out=None):
     Gradient: grad * -0.5 * conj(result * result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rsqrt."""
     try:
+        if out is None:
+            short = op_rsqrt.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1618,6 +1915,9 @@ def rsqrt(input, *, out=None):
 def Tensor_rsqrt(self):
     """1 divided by the square root of each element. See gt.rsqrt."""
     try:
+        short = op_rsqrt.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_rsqrt.table[key_set](key_set, self)
@@ -1633,6 +1933,9 @@ def rsqrt_(input):
     Gradient: grad * -0.5 * conj(result * result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rsqrt_."""
     try:
+        short = op_rsqrt_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_rsqrt_.table[key_set](key_set, input)
@@ -1650,6 +1953,10 @@ def sgn(input, *, out=None):
     Gradient: sgn_backward(grad, input, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sgn."""
     try:
+        if out is None:
+            short = op_sgn.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1662,6 +1969,9 @@ def Tensor_sgn(self):
     """Sign of each element; of complex numbers the number of its angle and of size 1. See
     gt.sgn."""
     try:
+        short = op_sgn.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sgn.table[key_set](key_set, self)
@@ -1672,6 +1982,9 @@ def Tensor_sgn_(self):
     """In place: Sign of each element; of complex numbers the number of its angle and of
     size 1. See gt.sgn."""
     try:
+        short = op_sgn_.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sgn_.table[key_set](key_set, self)
@@ -1693,6 +2006,10 @@ def sigmoid(input, *, out=None):
     >>> gt.sigmoid(gt.tensor([0.0, 2.0]))
     tensor([0.5000, 0.8808])"""
     try:
+        if out is None:
+            short = op_sigmoid.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1704,6 +2021,9 @@ def sigmoid(input, *, out=None):
 def Tensor_sigmoid(self):
     """Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
     try:
+        short = op_sigmoid.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sigmoid.table[key_set](key_set, self)
@@ -1724,6 +2044,9 @@ def sigmoid_(input):
     Gradient: sigmoid_backward(grad, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sigmoid_."""
     try:
+        short = op_sigmoid_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sigmoid_.table[key_set](key_set, input)
@@ -1749,6 +2072,10 @@ def sign(input, *, out=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sign."""
     try:
+        if out is None:
+            short = op_sign.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1760,6 +2087,9 @@ def sign(input, *, out=None):
 def Tensor_sign(self):
     """-1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""
     try:
+        short = op_sign.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sign.table[key_set](key_set, self)
@@ -1774,6 +2104,9 @@ op_sign_ = _define("aten::sign_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sign_(self):
     """In place: -1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""
     try:
+        short = op_sign_.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sign_.table[key_set](key_set, self)
@@ -1791,6 +2124,10 @@ def signbit(input, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.signbit."""
     try:
+        if out is None:
+            short = op_signbit.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1802,6 +2139,9 @@ def signbit(input, *, out=None):
 def Tensor_signbit(self):
     """Whether each element has its sign bit set, as -0.0 has. See gt.signbit."""
     try:
+        short = op_signbit.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_signbit.table[key_set](key_set, self)
@@ -1818,6 +2158,10 @@ def sin(input, *, out=None):
     Gradient: grad * conj(input.cos())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sin."""
     try:
+        if out is None:
+            short = op_sin.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1829,6 +2173,9 @@ def sin(input, *, out=None):
 def Tensor_sin(self):
     """Sine of each element. See gt.sin."""
     try:
+        short = op_sin.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sin.table[key_set](key_set, self)
@@ -1849,6 +2196,9 @@ def sin_(input):
     Gradient: grad * conj(input.cos())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sin_."""
     try:
+        short = op_sin_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sin_.table[key_set](key_set, input)
@@ -1868,6 +2218,10 @@ def sinc(input, *, out=None):
     Gradient: sinc_backward(grad, input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinc."""
     try:
+        if out is None:
+            short = op_sinc.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1879,6 +2233,9 @@ def sinc(input, *, out=None):
 def Tensor_sinc(self):
     """sin(pi x) / (pi x) of each element; 1 at 0. See gt.sinc."""
     try:
+        short = op_sinc.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sinc.table[key_set](key_set, self)
@@ -1894,6 +2251,9 @@ def sinc_(input):
     Gradient: sinc_backward(grad, input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinc_."""
     try:
+        short = op_sinc_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sinc_.table[key_set](key_set, input)
@@ -1919,6 +2279,10 @@ def sinh(input, *, out=None):
     Gradient: grad * conj(input.cosh())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinh."""
     try:
+        if out is None:
+            short = op_sinh.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1930,6 +2294,9 @@ def sinh(input, *, out=None):
 def Tensor_sinh(self):
     """Hyperbolic sine of each element. See gt.sinh."""
     try:
+        short = op_sinh.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sinh.table[key_set](key_set, self)
@@ -1945,6 +2312,9 @@ def sinh_(input):
     Gradient: grad * conj(input.cosh())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinh_."""
     try:
+        short = op_sinh_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sinh_.table[key_set](key_set, input)
@@ -1962,6 +2332,10 @@ def tan(input, *, out=None):
     Gradient: grad * conj(1 + result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tan."""
     try:
+        if out is None:
+            short = op_tan.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -1973,6 +2347,9 @@ def tan(input, *, out=None):
 def Tensor_tan(self):
     """Tangent of each element. See gt.tan."""
     try:
+        short = op_tan.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tan.table[key_set](key_set, self)
@@ -1988,6 +2365,9 @@ def tan_(input):
     Gradient: grad * conj(1 + result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tan_."""
     try:
+        short = op_tan_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tan_.table[key_set](key_set, input)
@@ -2007,6 +2387,10 @@ def tanh(input, *, out=None):
     Gradient: tanh_backward(grad, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tanh."""
     try:
+        if out is None:
+            short = op_tanh.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -2018,6 +2402,9 @@ def tanh(input, *, out=None):
 def Tensor_tanh(self):
     """Hyperbolic tangent of each element. See gt.tanh."""
     try:
+        short = op_tanh.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tanh.table[key_set](key_set, self)
@@ -2038,6 +2425,9 @@ def tanh_(input):
     Gradient: tanh_backward(grad, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tanh_."""
     try:
+        short = op_tanh_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tanh_.table[key_set](key_set, input)
@@ -2057,6 +2447,10 @@ def trunc(input, *, out=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.trunc."""
     try:
+        if out is None:
+            short = op_trunc.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -2068,6 +2462,9 @@ def trunc(input, *, out=None):
 def Tensor_trunc(self):
     """The whole part of each element. See gt.trunc."""
     try:
+        short = op_trunc.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_trunc.table[key_set](key_set, self)
@@ -2083,6 +2480,9 @@ def trunc_(input):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.trunc_."""
     try:
+        short = op_trunc_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_trunc_.table[key_set](key_set, input)
@@ -2183,6 +2583,10 @@ def deg2rad(input, *, out=None):
     Gradient: grad * 0.017453292519943295
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.deg2rad."""
     try:
+        if out is None:
+            short = op_deg2rad.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -2194,6 +2598,9 @@ def deg2rad(input, *, out=None):
 def Tensor_deg2rad(self):
     """Each angle in degrees, in radians. See gt.deg2rad."""
     try:
+        short = op_deg2rad.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_deg2rad.table[key_set](key_set, self)
@@ -2209,6 +2616,9 @@ def deg2rad_(input):
     Gradient: grad * 0.017453292519943295
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.deg2rad_."""
     try:
+        short = op_deg2rad_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_deg2rad_.table[key_set](key_set, input)
@@ -2228,6 +2638,10 @@ def rad2deg(input, *, out=None):
     Gradient: grad * 57.29577951308232
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rad2deg."""
     try:
+        if out is None:
+            short = op_rad2deg.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -2239,6 +2653,9 @@ def rad2deg(input, *, out=None):
 def Tensor_rad2deg(self):
     """Each angle in radians, in degrees. See gt.rad2deg."""
     try:
+        short = op_rad2deg.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_rad2deg.table[key_set](key_set, self)
@@ -2254,6 +2671,9 @@ def rad2deg_(input):
     Gradient: grad * 57.29577951308232
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rad2deg_."""
     try:
+        short = op_rad2deg_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_rad2deg_.table[key_set](key_set, input)
@@ -2273,6 +2693,10 @@ def sqrt(input, *, out=None):
     Gradient: grad / (2 * conj(result))
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt."""
     try:
+        if out is None:
+            short = op_sqrt.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -2284,6 +2708,9 @@ def sqrt(input, *, out=None):
 def Tensor_sqrt(self):
     """Square root of each element. See gt.sqrt."""
     try:
+        short = op_sqrt.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sqrt.table[key_set](key_set, self)
@@ -2304,6 +2731,9 @@ def sqrt_(input):
     Gradient: grad / (2 * conj(result))
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt_."""
     try:
+        short = op_sqrt_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sqrt_.table[key_set](key_set, input)

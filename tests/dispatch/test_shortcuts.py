@@ -1,0 +1,415 @@
+"""Short cuts: what may leave one and what takes it away, and that no call differs for them.
+
+Random programs run twice, with short cuts and without: calls of the plain case and of every other,
+between registrations, their undoing, fallbacks, modes and guards in any order, on two threads.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import random
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor import dispatch
+from gputensor.core import errors
+from gputensor.dispatch import dispatcher, keys, shortcuts
+from gputensor.dispatch.tls import ExcludeDispatchKeys, IncludeDispatchKeys
+from gputensor.interpose.modes import DispatchMode
+from gputensor.library import Library
+
+from ..harness import tier
+
+
+@contextmanager
+def turned(is_on: bool) -> Iterator[None]:
+    before, shortcuts.is_on = shortcuts.is_on, is_on
+    dispatcher.forget_plans()
+    try:
+        yield
+    finally:
+        shortcuts.is_on = before
+        dispatcher.forget_plans()
+
+
+@pytest.fixture
+def turned_on() -> Iterator[None]:
+    with turned(True):
+        yield
+
+
+def taken(name: str) -> int:
+    """How many short cuts lie on the table."""
+    return len(dispatcher.find(f"aten::{name}").table.short)
+
+
+def learnt(call: Callable[[], Any], name: str) -> int:
+    for _ in range(3):
+        call()
+    return taken(name)
+
+
+# --- what leaves one ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda a: a + a, "add.Tensor"),
+        (lambda a: a + 1, "add.Tensor"),
+        (lambda a: gt.add(a, a), "add.Tensor"),
+        (lambda a: a.mul(2.5), "mul.Tensor"),
+        (lambda a: a.exp(), "exp"),
+        (lambda a: gt.exp(a), "exp"),
+        (lambda a: a < a, "lt.Tensor"),
+        (lambda a: a.add_(a.clone()), "add_.Tensor"),
+        (lambda a: a.mul_(1), "mul_.Tensor"),
+        (lambda a: a.sum() + a.sum(), "add.Tensor"),  # 0-d
+        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views of what has no history
+    ],
+)
+def test_a_plan_that_is_used_again_leaves_one(turned_on: None, call: Any, name: str) -> None:
+    a = gt.ones(4)
+    call(a)
+    assert not taken(name)  # a shape that comes once costs nothing more
+    assert learnt(lambda: call(a), name) == 1
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda a: a + a, "add.Tensor"), (lambda a: gt.add(a, a), "add.Tensor"),
+        (lambda a: a.add(a), "add.Tensor"), (lambda a: a * 2, "mul.Tensor"),
+        (lambda a: a.exp(), "exp"), (lambda a: gt.exp(a), "exp"), (lambda a: -a, "neg"),
+        (lambda a: a.add_(1), "add_.Tensor"), (lambda a: a == a, "eq.Tensor"),
+    ],
+)  # fmt: skip
+def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None:
+    a = gt.ones(4)
+    assert learnt(lambda: call(a), name) == 1
+    short = dispatcher.find(f"aten::{name}").table.short
+    (key,) = short
+    short[key] = lambda *operands: operands
+    assert call(a)[0] is a
+
+
+@pytest.mark.parametrize("of", [gt.add, gt.mul, gt.lt])
+def test_a_number_that_nothing_holds_is_refused_as_ever(turned_on: None, of: Any) -> None:
+    a = gt.ones(3, dtype=gt.int64)
+    for number in (1, 1, 1, 1 << 70):
+        try:
+            found = of(a, number)
+        except errors.GpuTensorError as error:
+            assert number > 1 and str(1 << 70) in str(error)
+        else:
+            assert number == 1 and found.numel() == 3
+
+
+def test_a_write_that_is_refused_leaves_all_as_it_was(turned_on: None) -> None:
+    a = gt.ones(3, dtype=gt.int64)
+    for _ in range(3):
+        a.add_(1)
+    version = a._version
+    with pytest.raises(errors.GpuTensorError, match=str(1 << 70)):
+        a.add_(1 << 70)
+    assert a.tolist() == [4, 4, 4] and a._version == version
+
+
+def test_operands_that_share_memory_are_refused_as_ever(turned_on: None) -> None:
+    array = np.arange(8.0, dtype=np.float32)
+    a, b = gt.from_numpy(array[:4]), gt.from_numpy(array[2:6])
+    assert learnt(lambda: gt.ones(4).add_(gt.ones(4)), "add_.Tensor")
+    with pytest.raises(errors.GpuTensorError, match="overlap|share"):
+        a.add_(b)
+    assert array.tolist() == [*range(8)]
+
+
+# --- what takes them away -------------------------------------------------------------------------
+
+
+def test_it_goes_with_the_table(turned_on: None) -> None:
+    a = gt.ones(4)
+    assert learnt(lambda: a + a, "add.Tensor")
+    lib = Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.OverrideWarning)
+        lib.impl("add.Tensor", lambda self, other, *, alpha=1: gt.zeros(4), "CPU")
+    assert (a + a).tolist() == [0] * 4 and learnt(lambda: a + a, "add.Tensor") == 0
+    lib._destroy()
+    assert (a + a).tolist() == [2] * 4 and learnt(lambda: a + a, "add.Tensor") == 1
+
+
+def test_a_kernel_that_calls_the_old_one_is_not_passed_by(turned_on: None) -> None:
+    """Where the old kernel finds plans, it would leave short cuts on the table of the new one."""
+    operator = dispatcher.find("aten::add.Tensor")
+    (old, *_) = operator.kernels[keys.key("CPU")]
+    calls = []
+
+    def mine(key_set: int, *args: Any) -> Any:
+        calls.append(key_set)
+        assert old.function is not None
+        return old.function(key_set, *args)
+
+    a = gt.ones(4)
+    handle = dispatcher.register_kernel(operator, keys.key("CPU"), mine)
+    try:
+        assert learnt(lambda: a + a, "add.Tensor") == 0 and len(calls) == 3
+    finally:
+        handle.remove()
+
+
+def test_a_trace_sees_every_call_and_then_none_is_slower(turned_on: None) -> None:
+    a = gt.ones(4)
+    assert learnt(lambda: a + a, "add.Tensor")
+    with dispatch.trace() as lines:
+        a + a
+    assert len(lines) == 2 and learnt(lambda: a + a, "add.Tensor") == 1
+
+
+def test_the_default_dtype_is_asked(turned_on: None) -> None:
+    a = gt.ones(3, dtype=gt.int64)
+    assert learnt(lambda: a + 0.5, "add.Tensor")
+    gt.set_default_dtype(gt.float64)
+    try:
+        assert (a + 0.5).dtype is gt.float64
+    finally:
+        gt.set_default_dtype(gt.float32)
+    assert (a + 0.5).dtype is gt.float32
+
+
+def test_a_thread_is_plain_again_after_its_blocks(turned_on: None) -> None:
+    a = gt.ones(4)
+    with gt.inference_mode(), ExcludeDispatchKeys("Conjugate"), gt.autocast("cpu"):
+        a + a
+    assert learnt(lambda: a + a, "add.Tensor") == 1
+    made = dispatcher.find("aten::add.Tensor").table.short[a._geometry, a._geometry](a, a)
+    assert made is not None and made.tolist() == [2] * 4
+
+
+def test_the_variable_turns_them_off() -> None:
+    text = (
+        "import gputensor as gt; from gputensor.dispatch import dispatcher\n"
+        "a = gt.ones(4)\nfor _ in range(3): a + a\n"
+        "print(len(dispatcher.find('aten::add.Tensor').table.short))"
+    )
+    for value, count in (("0", "0"), ("1", "1")):
+        env = {**__import__("os").environ, shortcuts.VARIABLE: value}
+        done = subprocess.run(
+            [sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == count
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+OPERATORS = ("add.Tensor", "mul.Tensor", "exp", "lt.Tensor", "add_.Tensor", "neg_")
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "a + b": lambda a, b: a + b,
+    "a + 2": lambda a, b: a + 2,
+    "2 + a": lambda a, b: 2 + a,
+    "add(a, b)": lambda a, b: gt.add(a, b),
+    "add(a, b, alpha=2)": lambda a, b: gt.add(a, b, alpha=2),
+    "add(a, b, alpha=True)": lambda a, b: gt.add(a, b, alpha=True),
+    "a.mul(b)": lambda a, b: a.mul(b),
+    "a * 1.5": lambda a, b: a * 1.5,
+    "a.exp()": lambda a, b: a.exp(),
+    "exp(a)": lambda a, b: gt.exp(a),
+    "a < b": lambda a, b: a < b,
+    "a < 1": lambda a, b: a < 1,
+    "a.add_(b)": lambda a, b: a.add_(b),
+    "a += 1": lambda a, b: a.__iadd__(1),
+    "a.neg_()": lambda a, b: a.neg_(),
+    "a + [1]": lambda a, b: a + [1],
+    "a + numpy": lambda a, b: a + gt.ones(4).numpy()[0],
+}
+
+
+class Handled(gt.Tensor):
+    """A subclass that sees its operators."""
+
+    @classmethod
+    def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = super().__gputensor_dispatch__(op, types, args, kwargs)
+        return ("handled", op.qualified_name) if isinstance(found, gt.Tensor) else found
+
+
+class Plain(gt.Tensor):
+    """A subclass that changes nothing."""
+
+
+def operands() -> dict[str, Any]:
+    with gt.inference_mode():
+        inference = gt.ones(4)
+    base, leaf = gt.arange(8.0), gt.arange(4.0).requires_grad_()
+    array = np.arange(8.0, dtype=np.float32)
+    return {
+        "plain": gt.arange(4.0), "other": gt.full((4,), 3.0), "grad": leaf, "of grad": leaf * 1,
+        "view": base[:4], "part": base[2:6], "view of grad": leaf.view(4), "0-d": gt.tensor(2.0),
+        "ints": gt.arange(4), "bools": gt.tensor([True, False] * 2), "inference": inference,
+        "detached": leaf.detach(), "conj": gt.ones(4, dtype=gt.complex64).conj(),
+        "meta": gt.ones(4, device="meta"), "rows": gt.ones(3, 4), "column": gt.ones(3, 1).t(),
+        "handled": gt.ones(4).as_subclass(Handled), "subclass": gt.ones(4).as_subclass(Plain),
+        "numpy": gt.from_numpy(array[:4]), "overlapping": gt.from_numpy(array[2:6]),
+        "empty": gt.ones(0), "expanded": gt.ones(1).expand(4), "half": gt.ones(4).half(),
+    }  # fmt: skip
+
+
+class Mode(DispatchMode):
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def __gputensor_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.log.append(("mode", op.qualified_name))
+        return op(*args, **(kwargs or {}))
+
+
+class Program:
+    """One run: what every call gave, and who saw it."""
+
+    def __init__(self, seed: int, steps: int) -> None:
+        self.random, self.log = random.Random(seed), list[Any]()
+        self.steps, self.operands = steps, operands()
+        self.handles: list[Any] = []
+        self.guards: list[Any] = []
+        self.lib = Library("aten", "IMPL")
+        self.wide = Library("_", "IMPL")
+
+    def run(self) -> list[Any]:
+        with ExitStack() as stack, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stack.callback(gt.set_default_dtype, gt.float32)
+            stack.callback(lambda: [lib._destroy() for lib in (self.lib, self.wide)])
+            stack.callback(
+                lambda: [guard.__exit__(None, None, None) for guard in reversed(self.guards)]
+            )
+            for _ in range(self.steps):
+                step = self.random.choices(
+                    (self.call, self.register, self.fallback, self.undo, self.enter, self.leave,
+                     self.change_default, self.trace),
+                    (60, 6, 2, 8, 8, 8, 2, 2),
+                )[0]  # fmt: skip
+                step()
+        return self.log
+
+    def call(self) -> None:
+        a, b = self.random.choices(
+            sorted(self.operands), (5,) + (1,) * (len(self.operands) - 1), k=2
+        )
+        name = self.random.choice(sorted(CALLS))
+        times = self.random.choice((1, 3))
+        run = self._in_a_thread if self.random.random() < 0.1 else lambda f: f()
+        for _ in range(times):
+            self.log.append((name, a, b))
+            run(lambda: self.log.append(self._outcome(name, self.operands[a], self.operands[b])))
+
+    def _in_a_thread(self, function: Callable[[], None]) -> None:
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+
+    def _outcome(self, name: str, a: Any, b: Any) -> Any:
+        try:
+            found = CALLS[name](a, b)
+        except Exception as error:
+            return type(error).__name__, str(error).partition("(kernels are")[0]
+        return [self._seen(x) for x in (found, a, b)]
+
+    def _seen(self, x: Any) -> Any:
+        if not isinstance(x, gt.Tensor):
+            return repr(x)
+        try:
+            node = type(x.grad_fn).__name__
+        except errors.GpuTensorError as error:
+            node = str(error)
+        is_inference = x.is_inference()
+        return (
+            type(x).__name__, x.dtype, x.shape, x.stride(), x.requires_grad, x._keys, x.device,
+            node, None if is_inference else x._version, x._base is not None,
+            repr(x._array.tolist()) if x.is_cpu and x._array is not None else None,
+        )  # fmt: skip
+
+    def register(self) -> None:
+        name = self.random.choice(OPERATORS)
+        key = self.random.choice(
+            ("CPU", "AutogradCPU", "Autograd", "ADInplaceOrView", "AutocastCPU")
+        )
+        number = len(self.log)
+
+        def seen(key_set: Any, *args: Any, **kwargs: Any) -> Any:
+            self.log.append(("kernel", number, name, key))
+            if key == "CPU" or number % 2:
+                return f"answer {number}"
+            at = keys.runtime_key("AutogradCPU" if key == "Autograd" else key)
+            rest = key_set & keys.below(at.functionality)
+            return dispatcher.find(f"aten::{name}").redispatch(rest, *args, **kwargs)
+
+        if self.random.random() < 0.3:
+            handle = self.lib.impl(name, gt.library.fallthrough_kernel, key)
+        else:
+            handle = self.lib.impl(name, seen, key, with_keyset=True)
+        self.handles.append(handle)
+
+    def fallback(self) -> None:
+        def answer(operator: Any, *args: Any, **kwargs: Any) -> Any:
+            self.log.append(("fallback", operator.qualified_name))
+            with ExcludeDispatchKeys("TESTING_ONLY_GenericMode"):
+                return operator(*args, **kwargs)
+
+        try:
+            self.handles.append(self.wide.fallback(answer, "TESTING_ONLY_GenericMode"))
+        except errors.RegistrationError:
+            self.log.append("fallback is there")
+
+    def undo(self) -> None:
+        if self.handles:
+            self.handles.pop(self.random.randrange(len(self.handles))).remove()
+
+    def enter(self) -> None:
+        make = self.random.choice(
+            (
+                gt.no_grad, gt.enable_grad, gt.inference_mode, lambda: gt.autocast("cpu"),
+                lambda: Mode(self.log), lambda: ExcludeDispatchKeys("AutogradCPU"),
+                lambda: IncludeDispatchKeys("TESTING_ONLY_GenericMode"),
+                lambda: ExcludeDispatchKeys("Conjugate"),
+            )
+        )  # fmt: skip
+        guard = make()
+        guard.__enter__()
+        self.guards.append(guard)
+
+    def leave(self) -> None:
+        if self.guards:  # in any order, but for modes
+            place = self.random.randrange(len(self.guards))
+            self.guards.pop(place).__exit__(None, None, None)
+
+    def change_default(self) -> None:
+        gt.set_default_dtype(self.random.choice((gt.float32, gt.float64)))
+
+    def trace(self) -> None:
+        with dispatch.trace() as lines:
+            self.call()
+        self.log += [line.strip() for line in lines]
+
+
+def outcome(seed: int) -> list[Any]:
+    """In a context of its own: guards that are left in any order leave something behind."""
+    return contextvars.Context().run(lambda: Program(seed, 80).run())
+
+
+@pytest.mark.parametrize("seed", range(400 if tier.is_full() else 40))
+def test_no_call_differs_for_them(seed: int) -> None:
+    with turned(False):
+        expected = outcome(seed)
+    with turned(True):
+        assert outcome(seed) == expected
