@@ -249,6 +249,10 @@ REFUSED = [
     ("swapaxes", lambda: gt.ones(2, 3).swapaxes(0, 7)),
     ("avg_pool2d", lambda: gt.nn.functional.avg_pool2d(gt.ones(1, 4, 4), 2, divisor_override="x")),
     ("stft", lambda: gt.stft(gt.ones(32), 8, window=5, return_complex=True)),
+    (
+        "grid_sampler",
+        lambda: gt.grid_sampler(gt.ones(1, 1, 3, 2), gt.ones(1, 1, 2, 2), 0, 0, gt.ones(2)),
+    ),
     ("full_like", lambda: gt.full_like(gt.ones(2), 1, memory_format=gt.channels_last)),
 ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
+from ..core.arguments import flag
 from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels.cpu import quiet
@@ -277,7 +278,8 @@ def _sampled(
     sizes, to = (*input._geometry.sizes[:2], *grid._geometry.sizes[1:-1]), input._geometry.dtype
     if 0 in sizes:
         return calls.new_empty(input, sizes)
-    how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align_corners)
+    align = flag(op, "align_corners", align_corners)
+    how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align)
     x = wide(input)
     wanted = (contiguous_geometry(sizes, x._geometry.dtype),)
     (made,) = library.call(op, _compute, wanted, x, wide(grid), how)
@@ -297,7 +299,8 @@ def _backward(
     if 0 in sizes:
         made = calls.zeros_like(input) if of_input else None
         return made, calls.zeros_like(grid) if of_grid else None
-    how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align_corners)
+    align = flag(op, "align_corners", align_corners)
+    how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align)
     samples, channels = sizes[:2]
     grad, x = (calls.reshape(wide(t), (samples, channels, -1)) for t in (grad_output, input))
     places = calls.reshape(wide(grid), (samples, -1, count))
