@@ -93,16 +93,15 @@ def in_blocks(kept: Loop, block: Loop, whole: Loop, part: np.dtype) -> Loop:
         )
         parts = None if stays else np.empty((count, *out.shape), part)
 
-        def work(first: int, last: int) -> None:
-            for number in range(first, last):
-                piece = slice(number * rows, (number + 1) * rows)
-                if parts is None:
-                    quiet.run(kept, array[(*lead, piece)], axes, None, out[(*to, piece)], keepdims)
-                else:
-                    into = parts[number, ...]
-                    quiet.run(block, array[(*lead, piece)], axes, None, into, keepdims)
+        def work(number: int) -> None:
+            piece = slice(number * rows, (number + 1) * rows)
+            if parts is None:
+                quiet.run(kept, array[(*lead, piece)], axes, None, out[(*to, piece)], keepdims)
+            else:
+                into = parts[number, ...]
+                quiet.run(block, array[(*lead, piece)], axes, None, into, keepdims)
 
-        cpu.parallel_for(0, count, _PER_THREAD, work)
+        cpu.share(count, count // _PER_THREAD, lambda: work)
         if parts is not None:
             whole(parts, (0,), None, out, False)
         return out
