@@ -52,7 +52,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if numel is None or numel < (_HALVES_FROM if is_half else _BLOCKS_FROM):
         return loop
     if op in LOOPS:
-        return in_blocks(loop, loop, loop, out.np)
+        return in_blocks(loop, loop, loop, out.np, not is_half)
     ends = {"nansum": "sum"}.get(op, op)
     whole = bind_whole(ends, compute, compute, out)
     if given is float16 and compute is float32:
@@ -64,18 +64,22 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         return in_blocks(loop, block, last, compute.np)
     if op == "mean":
         sums = bind_whole("sum", given, compute, compute)
-        return in_blocks(loop, sums, _divided(compute.np, numel), compute.np)
-    return in_blocks(loop, bind_whole(op, given, compute, compute), whole, compute.np)
+        return in_blocks(loop, sums, _divided(compute.np, numel), compute.np, given is compute)
+    one = bind_whole(op, given, compute, compute)
+    return in_blocks(loop, one, whole, compute.np, given is compute)
 
 
 # Elements from which on a reduction is cut into blocks of so many, for two threads; those of 16-bit
 # floats are cast into the cache. Functions of the sizes alone, and so is the order of a sum.
 _BLOCKS_FROM, _HALVES_FROM, _BLOCK = 1 << 21, 1 << 17, 1 << 16
-# Blocks that are worth a thread.
-_PER_THREAD = 6
+# Blocks that are worth a thread; and how many there are of large operands, where nothing is made
+# that should stay in the cache.
+_PER_THREAD, _BLOCKS = 6, 16
 
 
-def in_blocks(kept: Loop, block: Loop, whole: Loop, part: np.dtype) -> Loop:
+def in_blocks(
+    kept: Loop, block: Loop, whole: Loop, part: np.dtype, makes_none: bool = False
+) -> Loop:
     """A reduction in blocks of the slowest axis: `kept` of a block where that axis stays; else
     `block`, and `whole` of what the blocks leave behind."""
 
@@ -85,7 +89,8 @@ def in_blocks(kept: Loop, block: Loop, whole: Loop, part: np.dtype) -> Loop:
         reduced = range(array.ndim) if axes is None else axes
         shape, strides = array.shape, array.strides
         axis = max(range(array.ndim), key=lambda d: abs(strides[d]) if shape[d] > 1 else -1)
-        rows = max(_BLOCK * shape[axis] // array.size, 1)
+        size = max(_BLOCK, array.size // _BLOCKS) if makes_none else _BLOCK
+        rows = max(size * shape[axis] // array.size, 1)
         count, stays = -(-shape[axis] // rows), axis not in reduced
         lead: tuple[slice, ...] = (slice(None),) * axis
         to: tuple[slice, ...] = (slice(None),) * (
