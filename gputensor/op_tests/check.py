@@ -246,10 +246,8 @@ def _compare(
             if x != y:
                 raise _Differs(f"{what} {x}, wanted {y}")
         if case.row.has_values:
-            _compare_values(
-                *[readable(materialised(x.cpu())._get_array()) for x in (found, expected)],
-                expected.dtype, case.row.device_ulp,
-            )  # fmt: skip
+            here, there = [readable(materialised(x.cpu())._get_array()) for x in (found, expected)]
+            _compare_values(here, there, expected.dtype, case.row.device_ulp)
 
 
 def _has_gaps(x: Tensor) -> bool:
