@@ -181,6 +181,8 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
         tuple([n * s for n, s in zip(counts, sizes)]), self._geometry.dtype, None, self._device,
         None, None,
     )  # fmt: skip
+    if not made._geometry.numel:
+        return made
     if made._geometry.numel == self._geometry.numel:
         _fill(made, self)
         return made
