@@ -87,14 +87,12 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
     def decorate(function: F) -> F:
         name = op or function.__name__
+        has_none = _OF_NUMPY.isdisjoint
 
         @functools.wraps(function)
         def declared(*args: Any, **kwargs: Any) -> Any:
-            reads = first
-            for value in (*args, *kwargs.values()):
-                if type(value) in _OF_NUMPY:
-                    reads = True
-            if reads:
+            has_numpys = not has_none(map(type, args)) or not has_none(map(type, kwargs.values()))
+            if first or has_numpys:
                 called = _name_of(name, args)
                 args, kwargs = read(called, function, types, args, kwargs, refuses=first)
             try:
