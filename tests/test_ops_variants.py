@@ -10,7 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import dtype as dtypes
-from gputensor.core.dtype import FLOATING, STORED, dtype
+from gputensor.core.dtype import ALL, FLOATING, STORED, dtype
 from gputensor.core.errors import GpuTensorError
 from codegen.model import Model
 from gputensor.core.promotion import can_cast
@@ -283,7 +283,7 @@ def test_out_of_another_dtype(row: Row) -> None:
     one_each = {id(case.sample): case for case in of_one(row)}.values()
     for case in list(one_each)[:6]:
         wanted = case.build().run()
-        for of in STORED:
+        for of in STORED if wanted.dtype is dtypes.complex32 else ALL:
             if "dtype" in case.sample.kwargs:
                 continue
             # A range of integers may be shorter than one of floats: its out starts empty.
