@@ -11,7 +11,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
-from ..core.device import CPU
+from ..core.device import CPU, META
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import contiguous_geometry
 from ..core.promotion import result_type
@@ -216,6 +216,10 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
+    sized = calls.new_empty(self, (rows * (rows - 1) // 2,))  # fails before any time is spent
+    if rows < 2 or self._device is META:
+        return sized
+    del sized
     found: list[Tensor] = []
     behind: list[Tensor] = []
     waiting = 0
@@ -227,8 +231,6 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
             apart = behind[0] if len(behind) == 1 else calls.cat(behind, 0)
             found.append(_lengths(apart, float(p)))
             behind, waiting = [], 0
-    if not found:
-        return calls.new_empty(self, (0,))
     return found[0] if len(found) == 1 else calls.cat(found, 0)
 
 

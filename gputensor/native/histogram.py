@@ -249,6 +249,8 @@ def _check_edges(op: str, self: Tensor, x: Tensor) -> None:
     if x._geometry.dtype is not self._geometry.dtype:
         rule = f"have self's dtype {self._geometry.dtype.short}"
         raise errors.wrong_dtype(op, "bins", rule, x)
+    if x._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", x, "bins")
 
 
 def histogram_bin_ct(
