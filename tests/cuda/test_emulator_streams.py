@@ -6,11 +6,13 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 from gputensor.core import errors
+from gputensor.runtime.emulator import queues
 
 from .support import Device, fresh_emulator, requires_emulator
 
@@ -367,3 +369,25 @@ def test_cuda_in_a_forked_child_names_spawn():
     assert answer.stdout.count("\n") == 1
     assert "this process was forked after its parent used CUDA" in answer.stdout
     assert "multiprocessing.get_context('spawn')" in answer.stdout
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_finaliser_in_a_thread_that_work_waits_for_does_not_wait(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library's function spreads over threads, and Python collects garbage in one of them."""
+    monkeypatch.setenv("GPUTENSOR_EMULATOR_ORDER", order)
+    scheduler, queue = queues.Scheduler(), queues.Queue(0)
+    done: list[str] = []
+
+    def work() -> None:
+        free = threading.Thread(
+            target=scheduler.add_quietly, args=(queue, lambda: done.append("freed")), daemon=True
+        )
+        free.start()
+        free.join(10)
+        done.append("waits" if free.is_alive() else "goes on")
+
+    scheduler.add(queue, work)
+    scheduler.drain_all()
+    assert done == ["goes on", "freed"]

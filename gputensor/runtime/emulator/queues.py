@@ -75,13 +75,23 @@ class Scheduler:
             self._after_adding(queue)
 
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
-        """The same for a finaliser: a failure waits for the next call instead of being raised."""
-        with self.lock:
+        """The same for a finaliser: a failure waits for the next call instead of being raised.
+
+        It never waits: the thread that runs work may be waiting for this one, which does a part of
+        it while Python collects garbage. The call then stands in the queue until that goes on.
+        """
+        if not self.lock.acquire(blocking=False):
+            queue.pending.append(call)
+            self._busy[queue] = None
+            return
+        try:
             if self.order == "eager" and not queue.pending and not queue.running:
                 self._guarded(queue, call)
             else:
                 queue.pending.append(call)
                 self._busy[queue] = None
+        finally:
+            self.lock.release()
 
     def record(self, queue: Queue) -> Mark:
         mark = Mark(queue)
@@ -150,9 +160,11 @@ class Scheduler:
             self._guarded(queue, head)
         if not queue.pending:
             self._busy.pop(queue, None)
+            if queue.pending:  # added without the lock in between
+                self._busy[queue] = None
 
     def _step_of_some_queue(self) -> None:
-        ready = [q for q in self._busy if q.pending and self._can_step(q)]
+        ready = [q for q in list(self._busy) if q.pending and self._can_step(q)]
         if ready:
             self._step(self._chance.choice(ready))
 
