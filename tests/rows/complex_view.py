@@ -106,7 +106,7 @@ ROWS = [
                 "have a last dimension of size 2 and stride 1",
                 float32,
             ),
-            Fails(S(T(2)), errors.DtypeError, "be float32 or float64", int32),
+            Fails(S(T(2)), errors.DtypeError, "be float16, float32 or float64", int32),
         ),
     ),
     Row(
