@@ -86,7 +86,7 @@ def short_cut(op: Op, guards: Sequence[str] = ()) -> list[str]:
         shapes[1:] = [f"type({n}) if type({n}) in NUMBERS else {n}._geometry" for n in names[1:]]
     key, found = shapes[0], list[str]()
     if len(shapes) > 1:
-        key, found = "key", [f"key = ({', '.join(shapes)})"]
+        key, found = "key", wrap("key = (", shapes, ")", WIDTH - 16)
     lines = [
         *found,
         f"short = op_{op.identifier}.table.short.get({key})",

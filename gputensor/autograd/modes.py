@@ -145,11 +145,20 @@ class set_grad_enabled(_Mode):
         super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
+        # Set from here on, and nobody leaves: what was set before counts no more.
+        if self._before[-1] and unrecorded:
+            unrecorded.pop()
+
+    def _begin_block(self) -> None:
+        """There is a block after all, which brings back what was set before."""
+        if self._before[-1]:
+            unrecorded.append(self._before[-1])
+        self._is_set = False
 
     def __enter__(self) -> None:
         """The mode was set when the guard was made, and may have been changed since."""
         if self._is_set and self._before:
-            self._is_set = False
+            self._begin_block()
             if grad_mode.get() != self._mode:
                 set_mode(self._mode)
         else:
@@ -160,7 +169,7 @@ class set_grad_enabled(_Mode):
 
     def __call__(self, function: Function) -> Function:
         if self._is_set and self._before:  # a decorator sets the mode for the calls alone
-            self._is_set = False
+            self._begin_block()
             self.__exit__()
         return super().__call__(function)
 

@@ -404,3 +404,23 @@ def test_a_stack_that_ran_out_leaves_nothing_behind(name: str) -> None:
     modes.unrecorded.clear()
     tls.inference_blocks.clear()
     assert kinds(state()) == before
+
+
+def test_setting_a_mode_again_and_again_leaves_nothing_behind() -> None:
+    for _ in range(3):
+        gt.set_grad_enabled(False)
+        gt.set_grad_enabled(False)
+        assert len(modes.unrecorded) == 1
+        with gt.set_grad_enabled(True):
+            assert gt.is_grad_enabled() and modes.unrecorded
+        assert not gt.is_grad_enabled() and len(modes.unrecorded) == 1
+        with gt.set_grad_enabled(False):
+            pass
+
+        @gt.set_grad_enabled(True)
+        def inner() -> bool:
+            return gt.is_grad_enabled()
+
+        assert inner() and not gt.is_grad_enabled() and len(modes.unrecorded) == 1
+        gt.set_grad_enabled(True)
+        assert not modes.unrecorded

@@ -886,7 +886,10 @@ def pow(input, exponent, *, out=None):
     try:
         try:
             if out is None:
-                key = (input._geometry, type(exponent) if type(exponent) in NUMBERS else exponent._geometry)
+                key = (
+                    input._geometry,
+                    type(exponent) if type(exponent) in NUMBERS else exponent._geometry,
+                )
                 short = op_pow_Tensor_Tensor.table.short.get(key)
                 if short is not None and (made := short(input, exponent)) is not None:
                     return made
@@ -905,7 +908,10 @@ def Tensor_pow(self, exponent):
     """Each element of self to the power of exponent. See gt.pow."""
     try:
         try:
-            key = (self._geometry, type(exponent) if type(exponent) in NUMBERS else exponent._geometry)
+            key = (
+                self._geometry,
+                type(exponent) if type(exponent) in NUMBERS else exponent._geometry,
+            )
             short = op_pow_Tensor_Tensor.table.short.get(key)
             if short is not None and (made := short(self, exponent)) is not None:
                 return made
@@ -958,7 +964,10 @@ def Tensor_pow_(self, exponent):
     """In place: Each element of self to the power of exponent. See gt.pow."""
     try:
         try:
-            key = (self._geometry, type(exponent) if type(exponent) in NUMBERS else exponent._geometry)
+            key = (
+                self._geometry,
+                type(exponent) if type(exponent) in NUMBERS else exponent._geometry,
+            )
             short = op_pow__Tensor.table.short.get(key)
             if short is not None and (made := short(self, exponent)) is not None:
                 return made
