@@ -407,7 +407,7 @@ def outcome(seed: int) -> list[Any]:
     return contextvars.Context().run(lambda: Program(seed, 80).run())
 
 
-@pytest.mark.parametrize("seed", range(400 if tier.is_full() else 40))
+@pytest.mark.parametrize("seed", range(100 if tier.is_full() else 25))
 def test_no_call_differs_for_them(seed: int) -> None:
     with turned(False):
         expected = outcome(seed)
