@@ -407,9 +407,10 @@ def outcome(seed: int) -> list[Any]:
     return contextvars.Context().run(lambda: Program(seed, 80).run())
 
 
-@pytest.mark.parametrize("seed", range(100 if tier.is_full() else 25))
-def test_no_call_differs_for_them(seed: int) -> None:
-    with turned(False):
-        expected = outcome(seed)
-    with turned(True):
-        assert outcome(seed) == expected
+@pytest.mark.parametrize("first", range(0, 100 if tier.is_full() else 25, 5))
+def test_no_call_differs_for_them(first: int) -> None:
+    for seed in range(first, first + 5):
+        with turned(False):
+            expected = outcome(seed)
+        with turned(True):
+            assert outcome(seed) == expected, seed
