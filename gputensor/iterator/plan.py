@@ -147,6 +147,22 @@ def build(
     return plan
 
 
+def over_sizes(model: Plan, sizes: Sizes) -> Plan:
+    """`build` over again where all tensor operands are row-major and of these sizes, neither empty
+    nor 0-d, as those of `model` were of others: such plans differ in their sizes alone."""
+    plan = Plan()
+    plan.op, plan.config, plan.sizes = model.op, model.config, sizes
+    plan.common_dtype, plan.device = model.common_dtype, model.device
+    plan.scalar_operands, plan.elementwise_dense = (), True
+    outputs = model.outputs
+    made = [OutputPlan(contiguous_geometry(sizes, o.geometry.dtype), o.action) for o in outputs]
+    numel = made[0].geometry.numel
+    plan.shape = (numel,)
+    _finish(plan, made, list(model.dtypes), list(model.stride_bytes), numel)
+    plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
+    return plan
+
+
 def _dense_walk(
     config: Any, sizes: Sizes, known: list[Geometry], has_numbers: bool
 ) -> Sizes | None:

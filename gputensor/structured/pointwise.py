@@ -24,13 +24,13 @@ from ..core.arguments import ONE
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
 from ..core.dtype_rules import RULES, DtypeRule
-from ..core.geometry import Geometry, contiguous_geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator import overlap, parallel
 from ..iterator.operands import RESIZE
-from ..iterator.plan import Plan, build
+from ..iterator.plan import Plan, build, over_sizes
 from ..kernels import stub
 from ..kernels.cpu.pointwise import of_many, through_complex64
 from ..kernels.cpu.quiet import again, enter, run
@@ -110,31 +110,42 @@ class CpuEntry:
     """
 
     __slots__ = (
-        "plan", "loop", "geometry", "numpy_allocates", "block", "has_numbers", "last_beside",
-        "is_fresh",
+        "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block", "has_numbers",
+        "last_beside", "is_fresh",
     )  # fmt: skip
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-        self.plan = plan
-        self.is_fresh = True
-        self.geometry = plan.outputs[0].geometry
-        kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
-        self.has_numbers = any([kind in NUMBERS for kind in kinds])
-        self.last_beside: Any = ((), ())
-        result = self.geometry.dtype
+        self.kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
+        self.has_numbers = any([kind in NUMBERS for kind in self.kinds])
+        result = plan.outputs[0].geometry.dtype
         bind = stub.cpu(rule.family).bind
-        takes_out = complex32 in (plan.common_dtype, result, *kinds)
-        if takes_out:
-            self.loop = through_complex64(bind, loop, kinds, plan.common_dtype, result)
-        else:
-            bound = bind(loop, kinds, plan.common_dtype, result)
-            self.loop = of_many(bound, kinds, result, plan.numel)
-        self.block = _block(self.loop, plan.numel)
+        if complex32 in (plan.common_dtype, result, *self.kinds):
+            bind = partial(through_complex64, bind)
+        self.bound = bind(loop, self.kinds, plan.common_dtype, result)
         # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
-        self.numpy_allocates = (
-            (plan.elementwise_dense or _all_row_major(self.geometry, inputs))
-            and plan.numel > 0 and len(plan.sizes) > 0 and not self.block and not takes_out
-        )  # fmt: skip
+        allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
+        self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
+
+    def over_sizes(self, sizes: Sizes) -> CpuEntry:
+        """The entry of operands that differ in nothing but their sizes. See `_likeness`."""
+        entry = _new(CpuEntry)
+        entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
+        entry._fit(over_sizes(self.plan, sizes), True)
+        return entry
+
+    def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
+        """Keep the plan, and what follows from the number of elements."""
+        self.plan, self.geometry = plan, plan.outputs[0].geometry
+        self.is_fresh = True
+        self.last_beside: Any = ((), ())
+        self.loop: Callable[..., Any]
+        result = self.geometry.dtype
+        if complex32 in (plan.common_dtype, result, *self.kinds):
+            self.loop, numpy_allocates = self.bound, False
+        else:
+            self.loop = of_many(self.bound, self.kinds, result, plan.numel)
+        self.block = _block(self.loop, plan.numel)
+        self.numpy_allocates = numpy_allocates and not self.block
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Run the loop over the inputs into `out`, on several threads where that pays."""
@@ -270,9 +281,42 @@ def make_entry(
     operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
 ) -> Any:
     """Build the plan, bind what runs it, and keep both under `key`: an entry of its device."""
+    table = operator.table
+    sizes, alike = _likeness(rule, loop, out, inputs)
+    model = table.plans.get(alike) if sizes else None
+    if model is not None:
+        return table.remember(key, model.over_sizes(sizes))
     plan = _build(operator.short_name, rule, out, inputs)
     kind = CpuEntry if plan.device is CPU else DeviceEntry
-    return operator.table.remember(key, kind(rule, loop, plan, inputs))
+    entry = table.remember(key, kind(rule, loop, plan, inputs))
+    if sizes:
+        table.remember(alike, entry)
+    return entry
+
+
+def _likeness(
+    rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+) -> tuple[Sizes, tuple[Any, ...]]:
+    """The sizes of row-major operands of the CPU, and what they share with others of which nothing
+    but the sizes differs; () where operands are not of that kind.
+
+    A program that meets a new length in each call pays for these, so they are made of one that is
+    there: dtypes, checks and the choice of a loop follow from what is equal.
+    """
+    sizes: Sizes = ()
+    alike: list[Any] = [_likeness, loop, out is None]
+    if rule.like_input or out is not None and out is not inputs[0]:
+        return (), ()
+    for x in inputs:
+        if type(x) in NUMBERS:
+            alike.append(type(x))
+            continue
+        shape = x._geometry
+        if not shape.is_row_major or shape.sizes != sizes and sizes or x._device is not CPU:
+            return (), ()
+        sizes = shape.sizes
+        alike.append(shape.dtype)
+    return (sizes, tuple(alike)) if sizes and 0 not in sizes else ((), ())
 
 
 def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:

@@ -1,0 +1,103 @@
+"""A plan made of one of other sizes is the plan that is built for these sizes."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, float64, int64, uint8
+from gputensor.dispatch import dispatcher
+from gputensor.structured.pointwise import CpuEntry
+
+DTYPES = (bfloat16, bool_, complex32, float16, float32, float64, int64, uint8)
+# Single, few, more than the loops of 16-bit elements and of several threads begin at; a size 1.
+SIZES = ((2, 3), (1,), (700,), (1, 5), (5, 1 << 16))
+MORE = (1 << 20,)  # where ufuncs begin to share work; of one dtype, as it takes its time
+CALLS = {
+    "exp": lambda x, y: x.exp(),
+    "abs": lambda x, y: x.abs(),
+    "neg_": lambda x, y: x.neg_(),
+    "isnan": lambda x, y: x.isnan(),
+    "add.Tensor": lambda x, y: gt.add(x, y),
+    "add.Tensor number": lambda x, y: x + 2,
+    "add.Tensor alpha": lambda x, y: gt.add(x, y, alpha=2),
+    "sub.Tensor number first": lambda x, y: 1.5 - x,
+    "mul_.Tensor": lambda x, y: x.mul_(y),
+    "mul_.Tensor itself": lambda x, y: x.mul_(x),
+    "pow.Tensor_Scalar": lambda x, y: x**2,
+    "lt.Tensor": lambda x, y: x < y,
+    "where.self": lambda x, y: gt.where(x > 0, x, y),
+    "clamp": lambda x, y: x.clamp(0, 1),
+    "lerp.Scalar": lambda x, y: x.lerp(y, 0.25),
+    "addcmul": lambda x, y: gt.addcmul(x, x, y, value=2),
+    "erf": lambda x, y: x.erf(),
+    "bitwise_and.Tensor": lambda x, y: x & y,
+}
+
+
+def operand(sizes, element, seed):
+    values = np.random.default_rng(seed).integers(0, 3, sizes)
+    return gt.from_numpy(values).to(element)
+
+
+def forget():
+    for operator in dispatcher.operators():
+        operator.table.forget()
+
+
+def entries():
+    return {
+        (operator.qualified_name, key): entry
+        for operator in dispatcher.operators()
+        for key, entry in operator.table.plans.items()
+        if type(entry) is CpuEntry
+    }
+
+
+def described(entry):
+    """All that a call reads of an entry; of its loop, what tells one kind from another."""
+    plan = {name: getattr(entry.plan, name) for name in entry.plan.__slots__}
+    plan["outputs"] = [(o.geometry, o.action) for o in entry.plan.outputs]
+    loop = getattr(entry.loop, "__qualname__", entry.loop)
+    own = (entry.kinds, entry.geometry, entry.block, entry.numpy_allocates, entry.has_numbers)
+    return plan, repr(loop), own
+
+
+def made(call, sizes, first, second):
+    """What a call gives and leaves, or what it says."""
+    x, y = operand(sizes, first, 1), operand(sizes, second, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            z = call(x, y)
+        except gt.GpuTensorError as error:
+            return str(error), {}
+    shown = [(t.dtype, t.shape, t.stride(), t._get_array().tobytes()) for t in (x, z)]
+    return shown, entries()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_plan_over_other_sizes_is_the_plan_that_is_built(name, monkeypatch):
+    call = CALLS[name]
+    relaid = []
+    over_sizes = CpuEntry.over_sizes
+    monkeypatch.setattr(
+        CpuEntry, "over_sizes", lambda *args: relaid.append(args) or over_sizes(*args)
+    )
+    for first in DTYPES:
+        for second in DTYPES if name.endswith(".Tensor") else (first,):
+            forget()
+            known = [made(call, sizes, first, second) for sizes in SIZES]
+            for sizes, (results, found) in zip(SIZES, known):
+                forget()
+                again, built = made(call, sizes, first, second)
+                assert again == results, (first, second, sizes)
+                assert built.keys() <= found.keys()
+                for key in built:
+                    if found[key].geometry.sizes == sizes:
+                        assert described(found[key]) == described(built[key]), (key, sizes)
+    # abs of complex numbers is laid out by its input, so that the sizes are not all that differs
+    assert (len(relaid) >= len(SIZES) - 1) is (name != "abs")
