@@ -28,8 +28,8 @@ from .environment import environment
 from .places import WrongResult
 
 BENCHMARKS = (
-    "dispatch", "overhead", "autograd", "custom_op", "layout", "pack", "operators", "memcpy",
-    "ops", "emulator", "import",
+    "dispatch", "overhead", "host_cuda", "autograd", "custom_op", "layout", "pack", "operators",
+    "memcpy", "ops", "emulator", "import",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
