@@ -42,7 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--device", default="cpu")
     run.add_argument("--out", type=Path, help="folder for the record, the table and the plots")
     run.add_argument("--check", action="store_true", help="exit 1 where a budget is missed")
-    run.add_argument("--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack)")
+    run.add_argument(
+        "--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack, ops)"
+    )
     run.add_argument(
         "--beside", type=_names, metavar="RECORD,…", help="only cases that these records have not"
     )
@@ -51,9 +53,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
     run.add_argument(
-        "--scale", type=int, help="divide sizes by this, to try things out (layout, pack)"
+        "--scale", type=int, help="divide sizes by this, to try things out (layout, pack, ops)"
     )
     run.add_argument("--families", type=_names, help="families or operators, as unary,add (ops)")
+    run.add_argument("--sample", type=int, help="so many cases, drawn from all of them (ops)")
     compare = commands.add_parser(
         "compare", help="what became faster or slower between two records"
     )
@@ -177,10 +180,11 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         "libraries": args.peers,
         "scale": args.scale,
         "families": args.families,
+        "sample": args.sample,
     }
     if args.beside:
         given["only"] = _not_in(args.beside, module)
-        if not given["only"]:
+        if given["only"] == ():
             print("bench: these records have every case", file=sys.stderr)
             return FINE
     options = {name: value for name, value in given.items() if value is not None}
@@ -217,11 +221,15 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
     return MISSED if failed or impossible or missed and args.check else FINE
 
 
-def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...]:
-    """Numbers of the cases that no record has; one that is not there has none."""
+def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
+    """Numbers of the cases that no record has, None for all; one that is not there has none."""
     there = [records.read(Path(path)) for path in paths if Path(path).exists()]
     done = {case["number"] for data in there for case in data["cases"]}
-    return tuple(n for n in range(1, module.COUNT + 1) if n not in done)
+    done.update(number for data in there for number in data.get("refused", ()))
+    if not there:
+        return None
+    count: int = module.COUNT if hasattr(module, "COUNT") else there[0]["count"]
+    return tuple(n for n in range(1, count + 1) if n not in done)
 
 
 def _completed(

@@ -1,13 +1,13 @@
 """Every operator that PyTorch has too, by family, size and dtype, against PyTorch and NumPy.
 
-The cases follow from the operators that are there: an overload's schema says what it takes, so that
-a new one needs no line here. What a schema does not say, such as the sizes of matrices, stands in
-`SHAPED`; what is slower than half of PyTorch, with the reason, in `REASONS`.
+`ops_cases` says what is called; what is slower than half of PyTorch has its reason in `REASONS`.
 """
 
 from __future__ import annotations
 
-import math
+import random
+import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,100 +15,27 @@ from typing import Any
 import numpy as np
 
 import gputensor as gt
-from gputensor._generated.index import OPERATORS
-from gputensor.core.schema import Argument
-from gputensor.dispatch import dispatcher
-from gputensor.dispatch.operator import Operator
 
 from . import peers, tables, timing
+from .ops_cases import SIZES, Case, arguments, cases
 
 NAME = "ops"
 THREADS = 2
-SIZES = (1 << 10, 1 << 15, 1 << 20, 1 << 24)
-# Of further dtypes the third size alone.
-DTYPES = ("float32", "float64", "float16", "int64", "complex64")
 GOAL = {"numpy": 1.0, "torch": 0.7}
 BELOW = 0.5  # of PyTorch's speed: such a case needs a reason
-_ROW = 1 << 10  # elements of a row, where there are rows
+# A call that takes longer is measured at smaller sizes alone.
+LONGEST_S = 1.0
+# Where the calls of all libraries take so long together, each gets three of them; else as many
+# rounds as were asked for, or as take twice as long.
+_LONG_S = 0.1
+_NOTE_S = 30.0  # between records of a run that goes on
 _MOST_TIMES = 4  # so many times the elements that it reads may a case make (not the outer product)
-
-Shape = tuple[int, ...]
-
-
-def _square(n: int, times: int = 1) -> Shape:
-    side = math.isqrt(min(n, 1 << 20) // times)
-    return (side, side)
-
-
-def _batch(n: int) -> Shape:
-    side = 1 << (max(2, n.bit_length() // 4))
-    return (max(1, min(n, 1 << 20) // (side * side)), side, side)
-
-
-def _image(n: int) -> Shape:
-    side = max(4, math.isqrt(min(n, 1 << 20) // 16) // 2 * 2)
-    return (2, 8, side, side)
-
-
-# What a schema does not say: operator, or family -> sizes of its tensors by name, from n elements.
-SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
-    "matmul": lambda n: dict.fromkeys(
-        ("self", "other", "mat1", "mat2", "input", "weight", "tensor", "vec1", "vec2"), _square(n)
-    ),
-    "bmm": lambda n: dict.fromkeys(("self", "mat2"), _batch(n)),
-    "baddbmm": lambda n: dict.fromkeys(("self", "batch1", "batch2"), _batch(n)),
-    "addbmm": lambda n: {"self": _batch(n)[1:], "batch1": _batch(n), "batch2": _batch(n)},
-    "mv": lambda n: {"self": _square(n), "vec": _square(n)[:1]},
-    "addmv": lambda n: {"self": _square(n)[:1], "mat": _square(n), "vec": _square(n)[:1]},
-    "addr": lambda n: {"self": _square(n), "vec1": _square(n)[:1], "vec2": _square(n)[:1]},
-    "dot": lambda n: {"self": (n,), "tensor": (n,)},
-    "vdot": lambda n: {"self": (n,), "other": (n,)},
-    **dict.fromkeys(
-        ("linalg", "solve", "spectrum"),
-        lambda n: dict.fromkeys(("self", "A", "B", "input", "other"), _square(n, 4)),
-    ),
-    "conv": lambda n: {"input": _image(n), "self": _image(n), "weight": (8, 8, 3, 3), "bias": (8,)},
-    **dict.fromkeys(("pool", "max_pool"), lambda n: {"self": _image(n)}),
-    "upsample": lambda n: {"self": _image(n)},
-    "grid_sampler_2d": lambda n: {"input": _image(n), "grid": (2, *_image(n)[2:], 2)},
-    "pixel_shuffle": lambda n: {"self": _image(n)},
-    "pixel_unshuffle": lambda n: {"self": _image(n)},
-    "group_norm": lambda n: {"input": _image(n)},
-    "tensordot": lambda n: dict.fromkeys(("self", "other"), _square(n)),
-    "range": lambda n: {"start": (), "end": ()},
-    "nll_loss_forward": lambda n: {"target": (n // _ROW,)},
-    **dict.fromkeys(("cov", "corrcoef"), lambda n: {"self": _square(n)}),
-    **dict.fromkeys(
-        ("index", "index_select", "index_add", "index_copy", "index_fill", "index_reduce"),
-        lambda n: {"index": (min(n, _ROW),), "indices": (max(1, n // _ROW),)},
-    ),
-}
-# Arguments that a schema leaves open.
-GIVEN: dict[str, Any] = {
-    "dim": -1, "k": 1, "n": 2, "p": 2.0, "kernel_size": [2, 2], "stride": [1, 1],
-    "padding": [0, 0], "dilation": [1, 1], "output_padding": [0, 0], "transposed": False,
-    "groups": 1, "half_to_float": False, "exponent": 2, "min": 0.25, "max": 0.75, "shifts": 3,
-    "dims": [0], "normalized_shape": [_ROW], "diagonal": 0, "decimals": 1, "value": 0.5,
-    "threshold": 0.5, "lambd": 0.5, "weight": 0.5, "repeats": [1, 1], "correction": 1,
-    "output_size": [8], "rounding_mode": "floor", "pad": [1, 1], "num_groups": 4,
-    "upscale_factor": 2, "downscale_factor": 2, "high": 8, "low": 1, "chunks": 2,
-    "dims_self": [1], "dims_other": [0], "ignore_index": -100, "reduction": 1, "reduce": "sum",
-}  # fmt: skip
-# And where an operator takes another.
-GIVEN_TO: dict[str, dict[str, Any]] = {
-    "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
-    "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
-    "index_reduce": {"reduce": "amax"},
-    "grid_sampler_2d": {"interpolation_mode": 0, "padding_mode": 0},
-    **dict.fromkeys(("batch_norm", "native_batch_norm"), {"training": True}),
-}  # fmt: skip
 # Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last; and
 # places of a grid in f16, which it rounds before it reads there.
 OPEN = {
     "argsort", "grid_sampler_2d", "kthvalue", "linalg_eig", "linalg_eigh", "linalg_eigvals",
     "linalg_svd", "mode", "put", "sort", "svd",
 }  # fmt: skip
-_UNKNOWN = object()
 # (operator or family, dtype or "") -> why it takes more than twice as long as PyTorch.
 REASONS: dict[tuple[str, str], str] = {
     ("", "small"): "a call from Python costs more than PyTorch's from C++",
@@ -166,134 +93,6 @@ REASONS: dict[tuple[str, str], str] = {
 }
 
 
-class Case:
-    """A call of an overload at one size and dtype."""
-
-    __slots__ = ("operator", "family", "dtype", "size", "args", "kwargs")
-
-    def __init__(self, operator: Operator, family: str, dtype: str, size: int) -> None:
-        self.operator, self.family, self.dtype, self.size = operator, family, dtype, size
-        self.args: list[Any] = []
-        self.kwargs: dict[str, Any] = {}
-
-    @property
-    def op(self) -> str:
-        return self.operator.qualified_name.removeprefix("aten::")
-
-    @property
-    def name(self) -> str:
-        return f"{self.op} {self.dtype} {self.size}"
-
-
-# --- cases ----------------------------------------------------------------------------------------
-
-
-def operators(torch: Any) -> list[tuple[Operator, str]]:
-    """Overloads that give new tensors of tensors, here and in PyTorch, and their families."""
-    found = []
-    for operator in sorted(dispatcher.operators(), key=lambda o: o.qualified_name):
-        name = operator.qualified_name.removeprefix("aten::")
-        family = OPERATORS.get(name)
-        if family is None or not operator.is_defined or not _is_measured(operator):
-            continue
-        base, _, overload = name.partition(".")
-        packet = getattr(torch.ops.aten, base, None)
-        if packet is not None and hasattr(packet, overload or "default"):
-            found.append((operator, family))
-    return found
-
-
-def _is_measured(operator: Operator) -> bool:
-    """In-place and out forms, views, copies of views and derivatives are measured elsewhere."""
-    schema, name = operator.schema, operator.short_name
-    arguments = schema.arguments
-    if (
-        name.startswith(("_", "empty", "new_empty"))
-        or "backward" in name
-        or "view_copy" in operator.tags
-    ):
-        return False
-    if any(a.type.alias is not None for a in arguments) or not schema.returns:
-        return False
-    return any(a.type.name == "Tensor" for a in arguments)
-
-
-def cases(torch: Any, families: Sequence[str] = (), scale: int = 1) -> list[Case]:
-    made = []
-    for operator, family in operators(torch):
-        if families and family not in families and operator.short_name not in families:
-            continue
-        crossed = [(DTYPES[0], size) for size in SIZES]
-        crossed += [(dtype, SIZES[2]) for dtype in DTYPES[1:]]
-        made += [Case(operator, family, d, max(16, n // scale)) for d, n in crossed]
-    return made
-
-
-def arguments(case: Case) -> tuple[list[Any], dict[str, Any]] | None:
-    """Arrays and numbers for a call; None where the schema asks for what is not known here."""
-    shaped = SHAPED.get(case.operator.short_name) or SHAPED.get(case.family)
-    shapes = shaped(case.size) if shaped is not None else {}
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    for position, argument in enumerate(case.operator.schema.arguments):
-        if argument.default_text is not None and argument.name not in shapes:
-            continue
-        value = _value(argument, case, shapes, position)
-        if value is _UNKNOWN:
-            return None
-        if argument.is_keyword_only or len(args) < position:
-            kwargs[argument.name] = value
-        else:
-            args.append(value)
-    return args, kwargs
-
-
-def _value(argument: Argument, case: Case, shapes: dict[str, Shape], position: int) -> Any:
-    kind, name = str(argument.type), argument.name
-    if kind == "Tensor?" and name not in shapes:
-        return None
-    kind = kind.rstrip("?")
-    if kind == "Tensor":
-        usual = (case.size // _ROW, _ROW) if case.size >= _ROW else (case.size,)
-        made = elements(shapes.get(name, usual), _dtype(name, case), position)
-        return np.sort(made) if name in ("boundaries", "sorted_sequence") else made
-    if kind == "Tensor[]":
-        return [elements((case.size,), case.dtype, n) for n in range(2)]
-    if kind == "Tensor?[]":
-        return [elements(shapes[name], "int64", position)] if name in shapes else _UNKNOWN
-    if name == "size" and case.family == "factory":
-        return [case.size // _ROW, _ROW] if case.size >= _ROW else [case.size]
-    if name == "steps":
-        return case.size
-    given = GIVEN_TO.get(case.op, {})
-    if name in given:
-        return given[name]
-    if name == "output_size" and kind[-2:-1].isdecimal():
-        return GIVEN[name] * int(kind[-2])
-    if name in GIVEN and (isinstance(GIVEN[name], list) == kind.endswith("]")):
-        return GIVEN[name]
-    if kind.endswith("]") and name == "dim":
-        return [-1]
-    return {"Scalar": 2, "bool": False, "float": 0.5}.get(kind, _UNKNOWN)
-
-
-def _dtype(name: str, case: Case) -> str:
-    if name in ("condition", "mask"):
-        return "bool"
-    return "int64" if name in ("index", "indices", "target") else case.dtype
-
-
-def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
-    """Numbers between 0.1 and 0.9, which every function knows; integers from 1 to 8."""
-    random, count = np.random.default_rng(seed), math.prod(shape)
-    if dtype == "bool":
-        return (random.random(count, np.float32) < 0.5).reshape(shape)
-    if dtype.startswith("int"):
-        return random.integers(0 if dtype == "int64" else 1, 8, count).astype(dtype).reshape(shape)
-    numbers = random.random(count, np.float32) * np.float32(0.8) + np.float32(0.1)
-    return numbers.astype(dtype).reshape(shape)
-
-
 # --- sides ----------------------------------------------------------------------------------------
 
 # NumPy's names, where they are others; the rest is looked up.
@@ -305,11 +104,11 @@ _NUMPY = {
 }  # fmt: skip
 
 
-def _sides(case: Case, torch: Any) -> dict[str, Callable[[], Any]] | None:
-    """A call of each library; None where there is none to make."""
-    given = arguments(case)
-    if given is None:
-        return None
+Given = tuple[list[Any], dict[str, Any]]
+
+
+def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
+    """A call of each library."""
     args, kwargs = given
     base, _, overload = case.op.partition(".")
     ours = getattr(getattr(gt.ops.aten, base), overload or "default")
@@ -333,17 +132,14 @@ def _sides(case: Case, torch: Any) -> dict[str, Callable[[], Any]] | None:
 
 def _copied(side: Callable[[], Any]) -> Callable[[], Any]:
     """What NumPy gives as a view is copied: the others make an array."""
-    with np.errstate(all="ignore"):
-        made = side()
+    made = side()
     if isinstance(made, np.ndarray) and made.base is not None:
         return lambda: side().copy()
     return side
 
 
-def _makes_far_more(case: Case, torch: Any) -> bool:
+def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
     """Whether the result is far larger than the operands, as PyTorch's meta tensors say."""
-    given = arguments(case)
-    assert given is not None
     base, _, overload = case.op.partition(".")
     theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
     on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)
@@ -368,6 +164,7 @@ def _bound(function: Any, enter: Any, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
+    """Whether results are close; of large floats, a part that is spread over all of them is."""
     if isinstance(ours, (tuple, list)):
         return all(_agree(x, y, dtype) for x, y in zip(ours, theirs))
     if not isinstance(ours, gt.Tensor):
@@ -377,10 +174,11 @@ def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
         return False
     if x.dtype.kind not in "fc":
         return bool((x == y).all())
+    step = x.size // SIZES[2] | 1  # odd, so that no column of a row is left out
+    x, y = x.reshape(-1)[::step], y.reshape(-1)[::step]
     rtol = 2e-2 if dtype == "float16" else 1e-2
-    with np.errstate(all="ignore"):
-        return bool(np.isclose(x, y, rtol, 1e-3 * max(1.0, float(np.abs(y).max(initial=0.0))),
-                               equal_nan=True).all())  # fmt: skip
+    atol = 1e-3 * max(1.0, float(np.abs(y).max(initial=0.0)))
+    return bool(np.isclose(x, y, rtol, atol, equal_nan=True).all())
 
 
 # --- run ------------------------------------------------------------------------------------------
@@ -388,40 +186,66 @@ def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
 
 def run(
     device: str = "cpu", rounds: int = 7, libraries: Sequence[str] = ("torch", "numpy"),
-    scale: int = 1, families: Sequence[str] = (),
+    scale: int = 1, families: Sequence[str] = (), sample: int = 0, only: Sequence[int] = (),
+    note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure every case; PyTorch is needed, which says what operators there are to compare."""
+    """Measure every case, or a choice of them; PyTorch is needed, which says what operators there
+    are to compare.
+
+    sample: so many cases alone, drawn from those of `families`, and the same ones every time.
+    note: called with the data now and then, and when the run ends, also when it is cut off.
+    """
     torch = peers.torch("cpu")
     data: dict[str, Any] = {
         "benchmark": NAME, "device": "cpu", "cases": [], "peers": [*libraries], "threads": THREADS,
-        "failed": {}, "skipped": {},
+        "failed": {}, "skipped": {}, "refused": [], "too_long": {}, "count": 0,
     }  # fmt: skip
     if torch is None or gt.device(device).type != "cpu":
         why = peers.why_not("torch", "cpu") if torch is None else "this benchmark is the CPU's"
         return data | {"skipped": dict.fromkeys(libraries, why)}
+    there = cases(torch, scale)
+    data["count"] = len(there)
+    if families:
+        there = [c for c in there if {c.family, c.operator.short_name} & set(families)]
+    if only:
+        there = [c for c in there if c.number in set(only)]
+    if 0 < sample < len(there):
+        there = sorted(random.Random(0).sample(there, sample), key=lambda case: case.number)
     before = gt.get_num_threads()
     gt.set_num_threads(THREADS)
     peers.set_threads("torch", THREADS)
+    noted = time.monotonic()
     try:
-        for case in timing.progress(cases(torch, families, scale), lambda case: case.name):
-            _measure(case, torch, libraries, rounds, data)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # what peers call deprecated, they have all the same
+            for case in timing.progress(there, lambda case: case.name):
+                _measure(case, torch, libraries, rounds, data)
+                if note is not None and time.monotonic() > noted + _NOTE_S:
+                    note(data)
+                    noted = time.monotonic()
     finally:
         gt.set_num_threads(before)
+        if note is not None:
+            note(data)
     return data
 
 
 def _measure(
     case: Case, torch: Any, libraries: Sequence[str], rounds: int, data: dict[str, Any]
 ) -> None:
+    begin = time.monotonic()
     try:
-        sides = _sides(case, torch)
-        if sides is None or _makes_far_more(case, torch):
+        given = arguments(case)
+        if given is None or _makes_far_more(case, given, torch):
+            data["refused"].append(case.number)
             return
-        expected = sides["torch"]()
+        sides = _sides(case, given, torch)
+        expected, torch_s = _timed(sides["torch"])
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-        return  # not a case: PyTorch refuses this dtype, or these sizes
+        data["refused"].append(case.number)  # PyTorch refuses this dtype, or these sizes
+        return
     try:
-        found = sides["gputensor"]()
+        found, ours_s = _timed(sides["gputensor"])
         is_open = case.operator.short_name in OPEN
         is_open |= "nondeterministic_seeded" in case.operator.tags
         if not is_open and not _agree(found, expected, case.dtype):
@@ -430,21 +254,49 @@ def _measure(
     except Exception as error:
         data["failed"][case.name] = str(error).splitlines()[0]
         return
+    del found, expected
+    if max(ours_s, torch_s) > LONGEST_S:
+        data["refused"].append(case.number)
+        data["too_long"][case.name] = torch_s / ours_s
+        return
+    numpy_s, why = 0.0, "it has no such function"
     if "numpy" in sides:
         try:
             sides["numpy"] = _copied(sides["numpy"])
+            _, numpy_s = _timed(sides["numpy"])
         except (TypeError, ValueError, AttributeError):
             del sides["numpy"]
+    if numpy_s > LONGEST_S:
+        del sides["numpy"]
+        numpy_s, why = 0.0, "a call takes longer than a second"
     kept = {name: side for name, side in sides.items() if name in ("gputensor", *libraries)}
-    samples = dict(zip(kept, timing.alternate(list(kept.values()), rounds, round_ms=0.5)))
+    samples = dict(zip(kept, _samples([*kept.values()], rounds, ours_s + torch_s + numpy_s)))
     ours = samples["gputensor"]
     data["cases"].append({
-        "name": case.name, "kind": case.family, "op": case.op, "dtype": case.dtype,
-        "size": case.size, "ns": {name: s.median_ns for name, s in samples.items()},
+        "number": case.number, "name": case.name, "kind": case.family, "op": case.op,
+        "dtype": case.dtype, "size": case.size,
+        "ns": {name: s.median_ns for name, s in samples.items()},
         "quartiles_ns": {name: s.quartiles_ns for name, s in samples.items()},
         "ratio": {n: timing.ratio(s, ours) for n, s in samples.items() if s is not ours},
-        "skipped": {} if "numpy" in kept else {"numpy": "it has no such function"},
+        "skipped": {} if "numpy" in kept else {"numpy": why},
+        "took_s": round(time.monotonic() - begin, 3),
     })  # fmt: skip
+
+
+def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    return side(), time.perf_counter() - begin
+
+
+def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
+    """all_s: how long a call of each has taken together."""
+    if all_s > _LONG_S:
+        return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
+    end = time.monotonic() + 2 * _LONG_S
+    return timing.alternate(
+        sides, rounds, round_ms=0.5,
+        until=lambda samples: len(samples[0].ns) >= 3 and time.monotonic() > end,
+    )  # fmt: skip
 
 
 # --- report ---------------------------------------------------------------------------------------
@@ -467,6 +319,10 @@ def report(data: dict[str, Any]) -> str:
     notes = [f"{THREADS} threads each; × is how many times as long the peer takes."]
     notes += [f"No figures: {name} ({why})." for name, why in data.get("failed", {}).items()]
     notes += [f"Skipped: {tables.NAMES[p]} ({why})." for p, why in data["skipped"].items()]
+    notes += [
+        f"Longer than {LONGEST_S} s a call, so at smaller sizes alone: {name} (× {ratio:.2f})."
+        for name, ratio in data.get("too_long", {}).items()
+    ]
     return "\n\n".join([*parts, "\n".join(f"- {line}" for line in notes)])
 
 
@@ -502,6 +358,11 @@ def reason(case: dict[str, Any]) -> str:
             if (of, what) in REASONS and (of or what):
                 return REASONS[of, what]
     return ""
+
+
+def summary(data: dict[str, Any]) -> dict[str, Any]:
+    means = {f"geomean_vs_{peer}": _mean(data["cases"], peer) for peer in data["peers"]}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def failures(data: dict[str, Any]) -> list[str]:

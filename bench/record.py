@@ -128,7 +128,8 @@ _SAME_GPU = ("name", "emulated", "driver_version", "cuda_runtime", "nvrtc", "pow
 def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
     """What a benchmark's data lack to be published, by the data alone."""
     found = []
-    count = getattr(benchmark, "COUNT", len(data["cases"]))
+    count = getattr(benchmark, "COUNT", data.get("count", len(data["cases"])))
+    count -= len(data.get("refused", ()))
     if len(data["cases"]) < count:
         found.append(f"{_PARTIAL} (it has {len(data['cases'])} of {count} cases)")
     if data.get("failed"):
@@ -170,6 +171,10 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
     done = {case["name"] for case in data["cases"]}
     failed = {name: why for part in parts for name, why in part.get("failed", {}).items()}
     data["failed"] = {name: why for name, why in failed.items() if name not in done}
+    if "refused" in first:
+        refused = {number for part in parts for number in part["refused"]}
+        data["refused"] = sorted(refused - cases.keys())
+        data["too_long"] = {n: r for part in parts for n, r in part["too_long"].items()}
     data["summary"] = benchmark.summary(data)
     own = [f"{_PARTIAL} (", "right results everywhere (", "figures that memory allows"]
     missing = dict.fromkeys(

@@ -48,6 +48,7 @@ def alternate(
     sides: Sequence[Callable[[], Any]], rounds: int = 101, round_ms: float = 1.0,
     finish: Callable[[], None] | None = None, clock: Clock | None = None,
     until: Callable[[list[Sample]], bool] | None = None, is_fair: Callable[[], bool] | None = None,
+    counts: Sequence[int] = (),
 ) -> list[Sample]:  # fmt: skip
     """Time each callable `rounds` times, in turns that are shuffled anew: A B C, B A C, A C B, …
 
@@ -58,9 +59,9 @@ def alternate(
     inside the timing, to wait for a device. clock: times a round by a device's events instead.
     until: looks at the samples after each round and may end it all sooner. is_fair: asked after
     each round; one that was not is measured again, but at most `rounds` of them are: then they
-    count.
+    count. counts: how often a round calls each, where that is known; nothing is called before.
     """
-    counts = [_calls_for(side, round_ms, finish) for side in sides]
+    counts = counts or [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
     turns = list(zip(sides, counts, samples))
     shuffle, last = random.Random(0).shuffle, None

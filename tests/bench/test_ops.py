@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from bench import ops, peers, record
+from bench import __main__ as command
+from bench import ops, ops_cases, peers, record
 from bench.environment import environment
 
 # PyTorch's place is taken by ourselves: the cases are what is tested, not their times.
@@ -16,12 +17,12 @@ TORCH = SimpleNamespace(ops=gt.ops, from_numpy=gt.from_numpy)
 
 
 def test_every_family_of_operators_on_tensors_has_cases() -> None:
-    small = ops.cases(TORCH, scale=1 << 20)
-    made = [case for case in small if ops.arguments(case) is not None]
+    small = ops_cases.cases(TORCH, scale=1 << 20)
+    made = [case for case in small if ops_cases.arguments(case) is not None]
     assert {"add.Tensor", "exp", "sum.dim_IntList", "mm", "where.self"} <= {c.op for c in made}
     assert {case.family for case in made} >= {"unary", "binary", "reduce", "comparison", "matmul"}
     assert not {c.op for c in made} & {"add_.Tensor", "add.out", "view", "empty_like"}
-    assert {case.size for case in ops.cases(TORCH)} == set(ops.SIZES)
+    assert {case.size for case in ops_cases.cases(TORCH)} == set(ops_cases.SIZES)
 
 
 def test_it_runs_verifies_and_reports(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,9 +59,66 @@ def test_a_slow_case_needs_a_reason_and_a_wrong_one_has_no_figures(
 
 
 def test_what_makes_far_more_than_it_reads_is_no_case() -> None:
-    by_op = {case.op: case for case in ops.cases(TORCH) if case.size == ops.SIZES[2]}
-    assert ops._makes_far_more(by_op["kron"], TORCH)
-    assert not ops._makes_far_more(by_op["add.Tensor"], TORCH)
+    by_op = {c.op: c for c in ops_cases.cases(TORCH) if c.size == ops_cases.SIZES[2]}
+    for op, is_one in (("kron", False), ("add.Tensor", True)):
+        given = ops_cases.arguments(by_op[op])
+        assert given is not None and ops._makes_far_more(by_op[op], given, TORCH) is not is_one
+
+
+def test_the_same_loop_is_measured_once() -> None:
+    """Aliases and sizes that the cubic operators do not reach."""
+    sizes: dict[str, list[int]] = {}
+    for case in ops_cases.cases(TORCH):
+        if case.dtype == "float32":
+            sizes.setdefault(case.op, []).append(case.size)
+    assert sizes["erf"] == sizes["sort"] == [*ops_cases.SIZES]
+    assert sizes["special_erf"] == sizes["add.Scalar"] == [1 << 10, 1 << 20]
+    assert sizes["linalg_svd"] == sizes["conv2d"] == [1 << 10, 1 << 15, 1 << 20]
+
+
+def test_what_is_cut_off_leaves_its_record_and_goes_on_beside_it(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "torch", lambda device: TORCH)
+    monkeypatch.setattr(peers, "set_threads", lambda name, count: None)
+    measure, done = ops._measure, []
+
+    def cut_off(case: Any, *args: Any) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(case.number)
+        measure(case, *args)
+
+    monkeypatch.setattr(ops, "_measure", cut_off)
+    few = ["run", "ops", "--rounds", "1", "--scale", str(1 << 20), "--families", "neg"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    with pytest.raises(KeyboardInterrupt):
+        command.main([*few, "--out", str(first)])
+    kept = record.read(first / "ops-cpu.json")
+    assert sorted([c["number"] for c in kept["cases"]] + kept["refused"]) == done
+    monkeypatch.setattr(ops, "_measure", measure)
+    beside = ["--beside", str(first / "ops-cpu.json")]
+    assert command.main([*few, *beside, "--out", str(second)]) == command.FINE
+    rest = record.read(second / "ops-cpu.json")
+    numbers = {c["number"] for c in rest["cases"]} | set(rest["refused"])
+    assert numbers and not numbers & set(done)
+    whole, _ = record.merged([kept, rest], ops)
+    assert len(whole["cases"]) == len(kept["cases"]) + len(rest["cases"])
+
+
+def test_a_call_of_more_than_a_second_is_said_and_a_sample_is_the_same_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "torch", lambda device: TORCH)
+    monkeypatch.setattr(peers, "set_threads", lambda name, count: None)
+    few: dict[str, Any] = {"rounds": 1, "scale": 1 << 20, "families": ("neg", "exp"), "sample": 3}
+    first, second = (ops.run(**few) for _ in range(2))
+    names = [case["name"] for case in first["cases"]]
+    assert names == [c["name"] for c in second["cases"]] and 0 < len(names) <= 3
+    monkeypatch.setattr(ops, "LONGEST_S", 0.0)
+    slow = ops.run(**few)
+    assert not slow["cases"] and sorted(slow["too_long"]) == sorted(names)
+    assert names[0] in ops.report(slow)
 
 
 def test_it_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
