@@ -96,12 +96,22 @@ def test_shared_pieces_run_in_several_threads_and_nobody_waits_for_one_that_does
     cpu.set_num_threads(2)
     barrier = threading.Barrier(2)
     cpu.share(2, 2, lambda: lambda index: barrier.wait())
-    release = threading.Event()
-    cpu._the_pool().submit(release.wait)  # the pool's only thread is busy
+    begun, release = threading.Barrier(3), threading.Event()
+
+    def busy(index):
+        begun.wait()
+        release.wait()
+
+    other = threading.Thread(target=lambda: cpu.share(2, 2, lambda: busy))
+    other.start()
+    begun.wait()  # the only helper is busy with another caller's piece
     seen = []
-    cpu.share(5, 2, lambda: seen.append)
+    for _ in range(5):
+        cpu.share(5, 2, lambda: seen.append)
+    assert seen == [0, 1, 2, 3, 4] * 5
+    assert cpu._the_pool()._tickets.qsize() <= 1  # requests do not pile up either
     release.set()
-    assert seen == [0, 1, 2, 3, 4]
+    other.join()
 
 
 def test_a_failure_in_any_piece_is_raised():
