@@ -23,16 +23,17 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate
+from ..tensor.make import ALIGNED_FROM_BYTES, allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import library
+from ..structured import library, short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 # Small ints are one object each: the usual alpha and beta need no look at their range.
 _ONE = 1
-_CUBLAS = frozenset((float16, float32, float64, complex64, complex128))
+_BLAS = frozenset((float32, float64, complex64, complex128))
+_CUBLAS = _BLAS | {float16}
 # Multiplications from which on a call through CuPy, some 20 us of host time, costs less than what
 # our kernel loses to cuBLAS. An estimate from peak rates.
 LARGE = 1 << 24
@@ -115,13 +116,42 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
     return out
 
 
-def functional(operator: Operator, loop: str) -> Kernel:
-    def kernel(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
+class _CpuEntry:
+    """What small products of two layouts on the CPU have in common; as the entries of
+    structured/pointwise.py, whose short cuts it gets."""
+
+    __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
+
+    def __init__(self, geometry: Geometry, inner: int) -> None:
+        self.geometry, self.block, self.is_fresh = geometry, 0, True
+        # BLAS gives a row-major result; large ones are to be aligned, and take their time anyway.
+        self.numpy_allocates = (
+            geometry.dtype in _BLAS and 0 < geometry.nbytes < ALIGNED_FROM_BYTES and inner > 0
+        )
+        loops = stub.cpu("matmul")
+        self.loop = loops.dot if self.numpy_allocates else loops.mm
+
+
+def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+    def cpu(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
+        key = (self._geometry, mat2._geometry)
+        entry = operator.table.plans.get(key)
+        if entry is None:
+            rows, columns, element = _result(loop, self, mat2)
+            shape = contiguous_geometry((rows, columns), element)
+            entry = operator.table.remember(key, _CpuEntry(shape, self._geometry.sizes[1]))
+        elif entry.is_fresh:
+            short.learn(operator, cpu, key, entry)
+        if not entry.numpy_allocates:
+            return _product(allocate(entry.geometry, CPU), self, mat2)
+        return from_array(run(entry.loop, self._get_array(), mat2._get_array()), entry.geometry)
+
+    def others(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
         rows, columns, element = _result(loop, self, mat2)
         shape = contiguous_geometry((rows, columns), element)
         return _product(allocate(shape, self._device), self, mat2)
 
-    return kernel
+    return cpu, others
 
 
 def out(operator: Operator, loop: str) -> Kernel:

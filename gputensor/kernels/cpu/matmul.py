@@ -15,7 +15,8 @@ import numpy as np
 from .cast import number
 
 _BLAS = frozenset("fdFD")
-_dot = np.ndarray.dot
+# Of two matrices of a type that BLAS has: a new row-major array.
+dot = np.ndarray.dot
 
 
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -56,9 +57,9 @@ def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     if a.ndim > 2:
         return np.matmul(a, b, out)
     if out.flags.c_contiguous:
-        return _dot(a, b, out)
+        return dot(a, b, out)
     if out.flags.f_contiguous:
-        _dot(b.T, a.T, out.T)
+        dot(b.T, a.T, out.T)
     else:
-        np.copyto(out, _dot(a, b))
+        np.copyto(out, dot(a, b))
     return out
