@@ -188,10 +188,15 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
+    # Written out: every step of a training makes one for each parameter.
     def __init__(self, variable: Tensor) -> None:
-        super().__init__((), LAST)
-        self.variable = variable
-        add_output(self, variable)
+        device = variable._device
+        self.edges, self.sequence_nr, self.variable = (), LAST, variable
+        self.outputs = [(variable._geometry, device)]
+        if device is not CPU:
+            self.stream = current_stream(device)
+        if anomaly.is_on:
+            self.trace = anomaly.stack()
 
 
 class NotImplementedNode(Node):

@@ -18,7 +18,7 @@ from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 from . import anomaly
 from .history import (
-    AutogradMeta, gradient_edge, history, is_leaf, last_history, own_of, requires_grad,
+    AutogradMeta, accumulator, gradient_edge, history, is_leaf, last_history, own_of, requires_grad,
     view_of, with_edge,
 )  # fmt: skip
 from .history import meta_of as meta_of
@@ -50,9 +50,12 @@ def record(kind: type[Node], *operands: Any) -> Any:
         if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
-                # Written out for what is neither leaf nor view, most operands by far.
-                if type(meta) is AutogradMeta and meta.view is None and meta.edge is not None:
-                    edge, is_needed = meta.edge, True
+                # Written out for what is no view, most operands by far: a result, or a leaf.
+                if type(meta) is AutogradMeta and meta.view is None:
+                    edge, own = meta.edge, meta.own
+                    if edge is None and own is not None and own.requires_grad:
+                        edge = (accumulator(x, own), 0)
+                    is_needed = is_needed or edge is not None
                 # else autograd may know, at most, that x is a view of what it does not know
                 elif type(meta) is not Tensor or meta._autograd is not None:
                     edge = gradient_edge(x)

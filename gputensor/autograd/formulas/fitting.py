@@ -18,16 +18,34 @@ Sizes = tuple[int, ...]
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
 
 
+# (sizes of a gradient, sizes it is to have) -> the dims to sum over, whether they stay, and whether
+# leading ones go afterwards. A program meets the same few pairs in every step.
+_sums: dict[tuple[Sizes, Sizes], tuple[Sizes, bool, bool]] = {}
+_BOUND = 1 << 12
+
+
 def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
     """The gradient of what was broadcast from `sizes`."""
-    given = grad._geometry.sizes
+    pair = (grad._geometry.sizes, sizes)
+    known = _sums.get(pair)
+    if known is None:
+        if len(_sums) >= _BOUND:
+            _sums.clear()
+        known = _sums[pair] = _how_to_sum(*pair)
+    dims, keepdim, is_viewed = known
+    if not dims:
+        return grad
+    grad = calls.sum_dim_IntList(grad, dims, keepdim)
+    return calls.view(grad, sizes) if is_viewed else grad
+
+
+def _how_to_sum(given: Sizes, sizes: Sizes) -> tuple[Sizes, bool, bool]:
     extra = len(given) - len(sizes)
     leading = tuple(range(extra))
     if given[extra:] == sizes:
-        return calls.sum_dim_IntList(grad, leading, False) if extra else grad
+        return leading, False, False
     inner = [d + extra for d, n in enumerate(sizes) if n == 1 and given[d + extra] != 1]
-    grad = calls.sum_dim_IntList(grad, (*leading, *inner), True)
-    return calls.view(grad, sizes) if extra else grad
+    return (*leading, *inner), True, extra > 0
 
 
 def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) -> Tensor:
@@ -39,7 +57,7 @@ def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) ->
         raise errors.wrong_gradient(_name(source), number, grad, "a Tensor or None")
     given = grad._geometry
     if given.sizes != shape.sizes:
-        if not _is_broadcast(given.sizes, shape.sizes):
+        if (given.sizes, shape.sizes) not in _sums and not _is_broadcast(given.sizes, shape.sizes):
             rule = f"shape compatible with {list(shape.sizes)}"
             raise errors.wrong_gradient(_name(source), number, grad, rule)
         grad = sum_to_size(grad, shape.sizes)
