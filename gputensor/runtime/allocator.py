@@ -6,13 +6,16 @@ block used on a second stream: when dropped it waits for an event on each such s
 later allocations. segments.py splits and merges what the backend gives.
 
 Note [Finalisers and signals]
-Dropping is one `deque.append`, the only thing that is safe in a finaliser; the next call that takes
-the lock does the bookkeeping. A finaliser or a signal's handler can run at any call inside the
-functions below and may allocate, drop, or raise KeyboardInterrupt. So
+A block that no other stream used goes from its memory into its bin, and from the bin into the next
+memory, without the lock; the others are dropped by one `deque.append`, and the next call that takes
+the lock does the bookkeeping. A finaliser, a signal's handler or another thread can run at any call
+inside the functions below and may allocate, drop, or raise KeyboardInterrupt. So
 - the lock is only taken by `with`, which cannot be interrupted between taking it and the block;
 - it is reentrant, and no collection and no wait for a device happens under it;
 - what moves a block from one owner to the next has no call but the last, since CPython looks for
-  signals only after calls and at jumps back;
+  signals and for other threads only after calls and at jumps back; a block is taken out of its bin
+  by one statement, since a debugger looks between lines as well;
+- whoever holds the lock finds that bins lose and gain blocks at any call;
 - pools are changed under `_is_changing`: who finds it set has interrupted the change, and leaves
   them alone (an allocation gets a segment to itself). A change that did not come to its end leaves
   `_is_torn` behind, and the next one makes the pools anew.
@@ -40,10 +43,12 @@ from typing import Any
 
 from gputensor.core import errors
 
-from .segments import BINNED, PENDING, STEP, USED, Block, Pools, segment_size
+from .segments import BINNED, PENDING, STEP, USED, Block, Counts, Pools, segment_size
 
 _new = object.__new__
-_STATES = ("active_allocated", "active_pending_free", "inactive", "inactive")  # USED … POOLED
+_NO_BLOCKS: list[Block] = []
+# USED … TORN
+_STATES = ("active_allocated", "active_pending_free", "inactive", "inactive", "inactive")
 
 
 class Memory:
@@ -62,8 +67,17 @@ class Memory:
             block = self.block
         except AttributeError:  # interrupted while it was made
             return
-        if block is not None:
+        if block is None:
+            return
+        counts = block.counts
+        if counts is None or block.used_on is not None:
             block.give_back(block)
+            return
+        # No call but the last: Note [Finalisers and signals]
+        counts.in_use -= block.size
+        counts.returns += 1
+        block.state = BINNED
+        block.home.append(block)
 
 
 class _Unasked:
@@ -95,7 +109,7 @@ class Allocator:
         self._pools: dict[Any, Pools] = {}
         self._alone: dict[Block, None] = {}  # what is in no pools
         self._give_back = self._returned.append if keeps_blocks else self._free_now
-        self._in_use_bytes = self._peak_bytes = self._allocations = self._returns = 0
+        self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
         self._device_allocations = self._device_frees = self._retries = self._failures = 0
 
@@ -110,33 +124,34 @@ class Allocator:
         memory = _new(Memory)
         memory.block = None
         size = nbytes + STEP - 1 & -STEP
-        rung = 0
+        blocks, rung = _NO_BLOCKS, 0
+        if not self._returned and not self._waiting:
+            try:
+                blocks = self._pools[stream.key].bins[size]
+            except KeyError:
+                pass
         while True:
-            with self._lock:
-                if self._returned or self._waiting:
-                    self._take_back()
-                try:
-                    blocks = self._pools[stream.key].bins[size]
-                except KeyError:
-                    blocks = None
-                if not blocks:
-                    blocks = self._miss(size, nbytes, stream)
-                if blocks:
-                    # No call until the counters are right: Note [Finalisers and signals]
-                    block = blocks[-1]
-                    del blocks[-1]
-                    block.state = USED
-                    memory.block = block
-                    memory.ptr = block.ptr
-                    memory.nbytes = nbytes
-                    memory.device_index = self.device_index
-                    self._allocations += 1
-                    in_use = self._in_use_bytes = self._in_use_bytes + block.size
-                    if in_use > self._peak_bytes:
-                        self._peak_bytes = in_use
-                    return memory
-            if blocks is None:  # else an interruption took the block that was found
-                rung = self._climb(rung, size)
+            # No call until the counters are right: Note [Finalisers and signals]
+            try:
+                block, blocks[-1:] = blocks[-1], ()
+            except IndexError:
+                found = self._find(size, nbytes, stream)
+                if found is None:
+                    rung = self._climb(rung, size)
+                else:
+                    blocks = found
+                continue
+            block.state = USED
+            memory.block = block
+            memory.ptr = block.ptr
+            memory.nbytes = nbytes
+            memory.device_index = self.device_index
+            counts = self._counts
+            counts.allocations += 1
+            in_use = counts.in_use = counts.in_use + block.size
+            if in_use > counts.peak:
+                counts.peak = in_use
+            return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
         """Keep the block from reuse until the work that `stream` has when it is dropped is done."""
@@ -174,7 +189,7 @@ class Allocator:
         """Bytes in tensors, rounded to whole blocks."""
         with self._lock:
             self._take_back()
-            return self._in_use_bytes
+            return self._counts.in_use
 
     @property
     def reserved(self) -> int:
@@ -188,10 +203,10 @@ class Allocator:
         with self._lock:
             self._take_back()
             return {
-                "allocated_bytes.all.current": self._in_use_bytes,
-                "allocated_bytes.all.peak": self._peak_bytes,
-                "allocation.all.current": self._allocations - self._returns,
-                "allocation.all.allocated": self._allocations,
+                "allocated_bytes.all.current": self._counts.in_use,
+                "allocated_bytes.all.peak": self._counts.peak,
+                "allocation.all.current": self._counts.allocations - self._counts.returns,
+                "allocation.all.allocated": self._counts.allocations,
                 "reserved_bytes.all.current": self._held_bytes,
                 "reserved_bytes.all.peak": self._peak_held_bytes,
                 "segment.all.current": self._device_allocations - self._device_frees,
@@ -202,7 +217,7 @@ class Allocator:
     def reset_peaks(self) -> None:
         with self._lock:
             self._take_back()
-            self._peak_bytes = self._in_use_bytes
+            self._counts.peak = self._counts.in_use
             self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
@@ -261,8 +276,8 @@ class Allocator:
                 self._await(block)
                 continue
             del returned[0]
-            self._in_use_bytes -= block.size
-            self._returns += 1
+            self._counts.in_use -= block.size
+            self._counts.returns += 1
             if keeps_blocks:
                 block.state = BINNED
                 block.home.append(block)
@@ -284,8 +299,8 @@ class Allocator:
                 events.append((key, event) if event is not None else (None, _Unasked()))
             queue, left = self._waiting.setdefault(events[0][0], deque()), tuple(events)
             del self._returned[0]
-            self._in_use_bytes -= block.size
-            self._returns += block.size > 0
+            self._counts.in_use -= block.size
+            self._counts.returns += block.size > 0
             block.state, block.used_on = PENDING, None
             queue.append((block, left))
         finally:
@@ -327,6 +342,20 @@ class Allocator:
             self._is_changing = False
 
     # --- the slow path --------------------------------------------------------------------------
+
+    def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
+        """Where a free block for the request is, unless somebody else takes it first; None where
+        memory has run out."""
+        with self._lock:
+            if self._returned or self._waiting:
+                self._take_back()
+            try:
+                blocks: list[Block] | None = self._pools[stream.key].bins[size]
+            except KeyError:
+                blocks = None
+            if not blocks:
+                blocks = self._miss(size, nbytes, stream)
+            return blocks
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
         """A list that ends in a free block for the request; None where memory has run out."""
@@ -388,7 +417,8 @@ class Allocator:
             ptr, handle = self.backend.malloc(ask, stream)
         except MemoryError:
             return None
-        block = Block(ptr, size, stream, self._give_back, handle)
+        counts = self._counts if self.keeps_blocks else None
+        block = Block(ptr, size, stream, self._give_back, handle, counts)
         block.pool = pool
         where[block] = None
         self._device_allocations += 1
@@ -465,7 +495,7 @@ class Allocator:
 
     def _figures(self) -> dict[str, int]:
         free, total = self.backend.mem_get_info()
-        used, held = self._in_use_bytes, self._held_bytes
+        used, held = self._counts.in_use, self._held_bytes
         figures = {"in tensors": used, "held": held, "free on the device": free, "total": total}
         if self.limit is not None:
             figures["limit"] = self.limit

@@ -20,26 +20,38 @@ OWN_SEGMENT = 10 << 20  # the smallest request that has a segment to itself
 OWN_STEP = 2 << 20
 _MOST_BINS = 256
 
-USED, PENDING, BINNED, POOLED = range(4)
+USED, PENDING, BINNED, POOLED, TORN = range(5)
+
+
+class Counts:
+    """What is counted without a lock: bytes in use and their peak, blocks given and taken back."""
+
+    __slots__ = ("allocations", "in_use", "peak", "returns")
+
+    def __init__(self) -> None:
+        self.allocations = self.in_use = self.peak = self.returns = 0
 
 
 class Block:
     """A piece of a segment; `before` and `after` are its neighbours there.
 
     home: the bin that it goes to when it is dropped. used_on: what was recorded of other streams.
-    state: in a memory, waiting for events, in a bin as it was dropped, or merged into a pool.
+    counts: where that is counted; None for one that has to be handed to `give_back` instead.
+    state: in a memory, waiting for events, in a bin as it was dropped, merged into a pool, or not
+    known, while pools are made anew.
     """
 
     __slots__ = (
-        "after", "before", "give_back", "handle", "home", "pool", "ptr", "size", "state", "stream",
-        "used_on",
+        "after", "before", "counts", "give_back", "handle", "home", "pool", "ptr", "size", "state",
+        "stream", "used_on",
     )  # fmt: skip
 
     def __init__(
-        self, ptr: int, size: int, stream: Any, give_back: Any, handle: Any = None
-    ) -> None:
+        self, ptr: int, size: int, stream: Any, give_back: Any, handle: Any = None,
+        counts: Counts | None = None,
+    ) -> None:  # fmt: skip
         self.ptr, self.size, self.stream, self.handle = ptr, size, stream, handle
-        self.give_back = give_back
+        self.give_back, self.counts = give_back, counts
         self.home: list[Block] = []
         self.pool: list[tuple[int, int, Block]] | Any = None
         self.state = BINNED
@@ -87,19 +99,24 @@ class Pools:
         return self.small if size <= SMALL else self.large
 
     def gather(self) -> None:
-        for blocks in (*self.bins.values(), self.odd):
-            while True:
-                try:
-                    block = blocks[-1]
-                except IndexError:  # not asked before: see `Allocator._take_back`
-                    break
-                del blocks[-1]
-                _merge(block)
+        self._empty(*self.bins.values(), self.odd)
         if len(self.bins) > _MOST_BINS:
+            forgotten = [*self.bins.values()]
             for first in self.segments:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
+            self._empty(*forgotten)  # of what came before it had another home
+
+    def _empty(self, *bins: list[Block]) -> None:
+        """Merge what is in these bins; whoever takes a block meanwhile has it."""
+        for blocks in bins:
+            while True:
+                try:
+                    block, blocks[-1:] = blocks[-1], ()
+                except IndexError:  # not asked before: it may be taken between that and this
+                    break
+                _merge(block)
 
     def take(self, size: int) -> Block | None:
         """The smallest merged block that holds `size` bytes, without what it has too much."""
@@ -125,7 +142,7 @@ class Pools:
         left = block.size - size
         if left < (STEP if block.pool is self.small else SMALL + 1):
             return
-        rest = Block(block.ptr + size, left, block.stream, block.give_back)
+        rest = Block(block.ptr + size, left, block.stream, block.give_back, counts=block.counts)
         rest.pool, rest.home = block.pool, self.odd
         rest.before, rest.after = block, block.after
         if rest.after is not None:
@@ -143,16 +160,26 @@ class Pools:
         return found
 
     def rebuild(self) -> None:
-        """Make bins and pools anew from what the blocks say of themselves."""
-        for blocks in (*self.bins.values(), self.odd):
-            blocks.clear()
+        """Make bins and pools anew from what the blocks say of themselves.
+
+        Blocks are taken and dropped meanwhile: first none has its home in an old bin any more, then
+        the old bins are empty, then each that nobody took is put where it belongs.
+        """
+        bins, self.odd = [*self.bins.values(), self.odd], []
+        blocks = [block for first in self.segments for block in first.walk()]
+        for block in blocks:
+            block.home = self.odd
+            if block.state not in (USED, PENDING):
+                block.state = TORN
+        for old in bins:
+            old.clear()
+        self.bins.clear()
         self.small.clear()
         self.large.clear()
-        for first in self.segments:
-            for block in list(first.walk()):
-                if block.state in (BINNED, POOLED):
-                    block.state = BINNED
-                    self.odd.append(block)
+        for block in blocks:
+            if block.state == TORN:
+                block.state = BINNED
+                self.odd.append(block)
 
 
 def _merge(block: Block) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import gc
 import os
+import random
 import sys
 import threading
 import types
@@ -655,3 +656,69 @@ def test_a_finaliser_anywhere_may_allocate_drop_and_ask(keeps_blocks):
         world.check()
         number, places = number + CHOSEN, places + 1
     assert places > 100 // CHOSEN
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("bins", [0, 256])
+def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, monkeypatch):
+    """After an interruption and when bins are forgotten: none is lost, none is given twice."""
+    monkeypatch.setattr(segments, "_MOST_BINS", bins)
+    number = 1
+    while True:
+        world = Interrupted(True)
+        for size in (700, 700, 3000, 3000, 700, 3000):
+            world.take(size)
+        dropped = world.live[:4]
+        del world.live[:4]
+        dropped[1] = dropped[3] = None  # of each size one is free, one will be
+
+        def come_and_go(world=world, dropped=dropped):
+            world.take(700)
+            world.take(3000)
+            dropped[0] = dropped[2] = None
+
+        interruption = Interruption(number, come_and_go)
+        world.allocator._is_torn = bins > 0
+        interruption.run(lambda world=world: world.take(5000))
+        if interruption.left > 0:
+            break
+        dropped.clear()
+        world.check()
+        number += 1
+    assert number > 40
+
+
+def test_threads_that_share_a_stream_never_share_a_block(allocator):
+    owners, shared = {}, []
+    before = sys.getswitchinterval()
+
+    def work(seed):
+        chance, live = random.Random(seed), []
+        for _ in range(2000):
+            memory = allocator.allocate(chance.choice((500, 1000, 40000)), S)
+            if owners.setdefault(memory.ptr, seed) != seed or memory.ptr in {m.ptr for m in live}:
+                shared.append(memory.ptr)
+            live.append(memory)
+            del memory
+            for _ in range(min(chance.randrange(3), len(live))):
+                del owners[live[0].ptr]
+                del live[0]
+            if chance.random() < 0.02:
+                allocator.empty_cache()
+        for memory in live:
+            del owners[memory.ptr]
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not shared
+    stats = allocator.stats()
+    assert stats["allocation.all.current"] == stats["allocated_bytes.all.current"] == 0
+    allocator.empty_cache()
+    assert allocator.reserved == 0
