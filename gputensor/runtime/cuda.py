@@ -742,14 +742,48 @@ def launch(
     try:
         if device not in launcher.devices or shared_bytes > function.shared_bytes:
             _prepare(launcher, function, shared_bytes)
-        launcher.view[: len(params)] = params
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
-        _launch_kernel(function.ptr, *grid, *block, shared_bytes, stream.ptr, address, 0)
+        (gx, gy, gz), (bx, by, bz) = grid, block
+        launcher.view[: len(params)] = params  # no call between this and the launch
+        _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
     finally:
         if previous != device:
             _set_device(previous)
+
+
+def launcher(
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
+    shared_bytes: int = 0,
+) -> Callable[[bytes], None]:  # fmt: skip
+    """What launches one kernel again and again: `run(params)`, on the current stream.
+
+    It does what `launch` does in one frame, where nothing has to be prepared or switched.
+    """
+    ptr, device = function.ptr, function.device_index
+    (gx, gy, gz), (bx, by, bz) = grid, block
+
+    def run(params: bytes) -> None:
+        try:
+            own = _local.launcher
+        except AttributeError:
+            own = _local.launcher = _Launcher()
+        if (
+            _get_device() != device or device not in own.devices
+            or shared_bytes > function.shared_bytes
+        ):  # fmt: skip
+            launch(function, grid, block, shared_bytes, current_stream(device), params)
+            return
+        try:
+            stream, n = _cupy_stream(device).ptr, len(params)
+            own.view[:n] = params  # no call between this and the launch
+            _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, own.address, 0)
+        except Exception as error:
+            failed = function, grid, block, shared_bytes, current_stream(device), params
+            raise _launch_error(error, *failed) from error
+
+    return run
 
 
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:

@@ -17,7 +17,7 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -486,6 +486,19 @@ def launch(
             raise errors.kernel_finding(wrong)
 
     _scheduler.add(stream.queue, run)
+
+
+def launcher(
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
+    shared_bytes: int = 0,
+) -> Callable[[bytes], None]:  # fmt: skip
+    """What launches one kernel again and again: `run(params)`, on the current stream."""
+    device = function.device_index
+
+    def run(params: bytes) -> None:
+        launch(function, grid, block, shared_bytes, current_stream(device), params)
+
+    return run
 
 
 def write_symbol(address: int, data: bytes, stream: Stream) -> None:

@@ -344,6 +344,8 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
     borrowed = cuda.external_stream(0, 0x77)
     event.record(stream)
     launched = function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(8)
+    run = cuda.launcher(*launched[:4])
+    run(bytes(8))
     entries = {
         "device_name": lambda: cuda.device_name(0),
         "capability": lambda: cuda.capability(0),
@@ -363,6 +365,7 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "synchronize": lambda: cuda.synchronize(0),
         "load": lambda: cuda.load(b"another", "k", 0),
         "launch": lambda: cuda.launch(*launched),
+        "launcher": lambda: run(bytes(8)),
         "call_library": lambda: cuda.call_library("sort", lambda library: fake._check(), (), (), 0),
         "device_of": lambda: cuda.device_of(memory.ptr),
         "symbol": lambda: function.symbol("table"),
@@ -657,6 +660,39 @@ def test_a_thread_that_never_used_the_device_has_a_context_for_modules_of_others
     with ThreadPoolExecutor(1) as other:
         stream = cuda.Stream(0)
         other.submit(cuda.launch, function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(8)).result()
+
+
+def test_a_launcher_does_what_launch_does_on_the_current_stream(cuda, fake):
+    """Wherever the thread is: on another device, on another stream, without a context."""
+    function, side = cuda.load(b"image", "k", 1), cuda.Stream(1)
+    run = cuda.launcher(function, (2, 3, 4), (32, 2, 1))
+    large = cuda.launcher(function, (1, 1, 1), (1, 1, 1), 60000)
+    fake.calls.clear()
+    run(b"abcdefgh")
+    cuda.exchange_device(1)
+    run(b"hgfedcba")
+    before = cuda.set_stream(side)
+    run(b"bcdefghi")
+    large(b"bcdefghi")
+    large(b"bcdefghi")
+    with ThreadPoolExecutor(1) as other:
+        other.submit(run, b"cdefghij").result()
+    kinds = ("launchKernel", "funcSetAttribute")
+    made = [call[:1] + call[6:] for call in fake.calls if call[0] in kinds]
+    null, ptr = before.ptr, side.ptr
+    assert made == [
+        ("launchKernel", null, b"abcdefgh"), ("launchKernel", null, b"hgfedcba"),
+        ("launchKernel", ptr, b"bcdefghi"), ("funcSetAttribute",),
+        ("launchKernel", ptr, b"bcdefghi"), ("launchKernel", ptr, b"bcdefghi"),
+        ("launchKernel", ptr, b"cdefghij"),
+    ]  # fmt: skip
+    assert fake.device == 1 and all(call[1] == 1 for call in fake.calls)
+    cuda.set_stream(before)
+    with pytest.raises(errors.GpuTensorError, match="k: 'params' must have at most 4096 bytes"):
+        run(bytes(5000))
+    with pytest.raises(errors.GpuTensorError, match=r"k: launch with grid \(2, 3, 4\).* failed"):
+        fake.fail = DriverFailure("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        run(bytes(8))
 
 
 def test_a_launch_that_fails_names_its_grid(cuda, fake):

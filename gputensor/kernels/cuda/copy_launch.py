@@ -119,7 +119,7 @@ class CopyLaunch:
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
-        "offsets", "is_scaled", "last_channel", "functions", "counted_shared_bytes",
+        "offsets", "is_scaled", "last_channel", "runs", "counted_shared_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -135,13 +135,10 @@ class CopyLaunch:
         self.offsets = (walk.dst_offset, walk.src_offset)
         self.is_scaled = walk.channel is not None
         self.last_channel = walk.first_channel + _reach(walk.sizes, walk.channel or [])[1]
-        self.functions: dict[int, Any] = {}
+        self.runs: dict[int, Callable[[bytes], None]] = {}  # by device
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
-        cuda = runtime.cuda()
-        function = self.functions.get(device_index) or self.load(device_index)
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, self.grid, self.block, self.shared_bytes, stream, self.pack(operands))
+        (self.runs.get(device_index) or self.load(device_index))(self.pack(operands))
 
     def pack(self, operands: Operands) -> bytes:
         """The parameter struct of a call."""
@@ -150,12 +147,15 @@ class CopyLaunch:
             head += _scaling(operands[2], operands[3], self.last_channel)
         return head + self.tail
 
-    def load(self, device_index: int) -> Any:
+    def load(self, device_index: int) -> Callable[[bytes], None]:
+        cuda = runtime.cuda()
         made = module.function(self.text, self.entry, self.defines, device_index)
         if self.counted_shared_bytes:
-            runtime.cuda().prefer_shared(made, self.counted_shared_bytes)
-        self.functions[device_index] = made
-        return made
+            cuda.prefer_shared(made, self.counted_shared_bytes)
+        run: Callable[[bytes], None]
+        run = cuda.launcher(made, self.grid, self.block, self.shared_bytes)
+        self.runs[device_index] = run
+        return run
 
     def __repr__(self) -> str:
         grid, block = self.grid[0], self.block[0]

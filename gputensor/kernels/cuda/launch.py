@@ -39,7 +39,7 @@ class Launch:
 
     __slots__ = (
         "family", "entry", "defines", "grid", "block", "shared_bytes", "head", "values", "packers",
-        "single", "tail", "functions",
+        "single", "tail", "runs",
     )  # fmt: skip
 
     def __init__(
@@ -56,13 +56,11 @@ class Launch:
             slot, source, packer = packers[0]
             before, after = b"".join(values[:slot]), b"".join(values[slot + 1 :]) + tail
             self.single = (source, packer, before, after)
-        self.functions: dict[int, Any] = {}
+        self.runs: dict[int, Callable[[bytes], None]] = {}  # by device
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
-        cuda = chosen()
-        function = self.functions.get(device_index) or self.load(device_index)
-        params = self.pack(operands, scalars) if self.packers else self.head(*operands) + self.tail
-        cuda.launch(function, self.grid, self.block, 0, cuda.current_stream(device_index), params)
+        run = self.runs.get(device_index) or self.load(device_index)
+        run(self.pack(operands, scalars) if self.packers else self.head(*operands) + self.tail)
 
     def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
         """The parameter struct of a call."""
@@ -83,10 +81,11 @@ class Launch:
                 pointers[source] = 0
         return self.head(*pointers) + b"".join(values) + self.tail
 
-    def load(self, device_index: int) -> Any:
-        made = module.function(self.family, self.entry, self.defines, device_index)
-        self.functions[device_index] = made
-        return made
+    def load(self, device_index: int) -> Callable[[bytes], None]:
+        function = module.function(self.family, self.entry, self.defines, device_index)
+        run: Callable[[bytes], None] = chosen().launcher(function, self.grid, self.block)
+        self.runs[device_index] = run
+        return run
 
     def __repr__(self) -> str:
         return f"Launch({self.entry}, {self.defines}, grid={self.grid[0]}, block={self.block[0]})"

@@ -5,6 +5,7 @@ The order is a function of the shape alone, so that results do not depend on the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
@@ -96,14 +97,14 @@ class Stage:
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
 
     def launch(
-        self, cuda: Any, functions: dict[Any, Any], device_index: int, out: int, x: int
+        self, runs: dict[Any, Callable[[bytes], None]], device_index: int, out: int, x: int
     ) -> None:
-        function = functions.get((self, device_index))
-        if function is None:
+        run = runs.get((self, device_index))
+        if run is None:
             function = module.function("reduce", self.entry, self.defines, device_index)
-            functions[self, device_index] = function
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, self.grid, self.block, 0, stream, _POINTERS(out, x) + self.tail)
+            run = runtime.cuda().launcher(function, self.grid, self.block)
+            runs[self, device_index] = run
+        run(_POINTERS(out, x) + self.tail)
 
 
 _POINTERS = Struct("<QQ").pack
@@ -138,7 +139,7 @@ def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
 class Reduce:
     """A reduction to one part of the outputs: stages that read the input, and one that ends it."""
 
-    __slots__ = ("op", "stages", "last", "workspace_bytes", "functions")
+    __slots__ = ("op", "stages", "last", "workspace_bytes", "runs")
     family = "reduce"
 
     def __init__(
@@ -152,7 +153,7 @@ class Reduce:
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
         self.op = op
-        self.functions: dict[int, Any] = {}
+        self.runs: dict[Any, Callable[[bytes], None]] = {}  # by stage and device
         # (bytes into the input, bytes into the workspace, stage)
         self.stages: list[tuple[int, int, Stage]] = []
         rows = 0
@@ -192,16 +193,15 @@ class Reduce:
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         out, x = operands
-        cuda = runtime.cuda()
         if self.last is None:
-            self.stages[0][2].launch(cuda, self.functions, device_index, out, x)
+            self.stages[0][2].launch(self.runs, device_index, out, x)
             return
         # Dropped when this returns, while the launches may be queued: memory comes back to its own
         # stream only, behind them.
-        workspace = cuda.allocate(self.workspace_bytes, device_index)
+        workspace = runtime.cuda().allocate(self.workspace_bytes, device_index)
         for offset, at, stage in self.stages:
-            stage.launch(cuda, self.functions, device_index, workspace.ptr + at, x + offset)
-        self.last.launch(cuda, self.functions, device_index, out, workspace.ptr)
+            stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
+        self.last.launch(self.runs, device_index, out, workspace.ptr)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(
