@@ -166,7 +166,7 @@ def _single(it: Public) -> list[str]:
     if op.shortcut:
         # As THPVariable_contiguous: nothing to do is found out without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
-    guards = [f"{a.name} is _ONE" for a in op.arguments[2:]] + ["out is None"] * bool(it.outs)
+    guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
     lines += gather.gathered(op, gather.short_cut(op, guards))
     # The result is asked to require a gradient where the signature says so.
     lead, end = "return ", list[str]()
@@ -253,10 +253,13 @@ def _merged(it: Public, merge: Merge) -> list[str]:
 
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
+    # A short cut is asked for before the keys are gathered.
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
+    shared = shared and not any(op.leaves_short_cuts for op in ops)
     lines = _merged_out(it, merge, ops, shared)
     for case, op in zip(merge.cases, ops):
-        body = [] if shared else gather.gathered(op)
+        first = gather.short_cut(op, ["alpha is _ONE"] * op.is_scaled, case.arguments)
+        body = [] if shared else gather.gathered(op, first)
         body += _call(op, case.arguments)
         lines += _if(case.condition, body)
     if merge.cases[-1].condition:
@@ -329,7 +332,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
     # In the operands' own order, and with nothing but defaults.
     is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)
-    first = gather.short_cut(op) if is_plain else []
+    first = gather.short_cut(op, arguments=given) if is_plain else []
     lines = ["try:", *indent([*first, f"key_set = {keys}"])]
     lines += ["except AttributeError:", *indent(foreign), *state]
     return [*lines, *_call(op, given)]

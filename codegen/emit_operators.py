@@ -40,7 +40,8 @@ def call(op: Op) -> list[str]:
         may_default = may_default and argument.has_default
         given.append(f"{name}={default(argument)}" if may_default else name)
     keys = gather.expression(op)
-    body = ["include, keep = _state.get()"]
+    body = gather.short_cut(op, ["alpha is _ONE"] * op.is_scaled)
+    body += ["include, keep = _state.get()"]
     if not keys:
         body.append("key_set = include & keep")
     elif gather.is_conditional(keys):

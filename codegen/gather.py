@@ -76,21 +76,31 @@ def _coerced(op: Op, listed: str) -> str:
     return f"(_coerced_swapped if {' and '.join(tests)} else _coerced)({listed})"
 
 
-def short_cut(op: Op, guards: Sequence[str] = ()) -> list[str]:
-    """Lines that take the call's short cut where there is one. guards: tests that come first."""
+def short_cut(
+    op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None
+) -> list[str]:
+    """Lines that take the call's short cut where there is one: found by the tensors' geometries,
+    it is given all arguments but an `alpha` of 1. guards: tests that come first. arguments: what
+    stands for some, as in `call`."""
     if not op.leaves_short_cuts:
         return []
-    names = [parameter(argument.name) for argument in op.tensors]
-    shapes = [f"{name}._geometry" for name in names]
-    if op.numbers == tuple(names[1:]):
-        shapes[1:] = [f"type({n}) if type({n}) in NUMBERS else {n}._geometry" for n in names[1:]]
+    standing = arguments or {}
+    given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
+    shapes = [
+        f"type({x}) if type({x}) in NUMBERS else {x}._geometry"
+        if name in op.numbers
+        else f"{x}._geometry"
+        for name in [a.name for a in op.tensors]
+        for x in [given[name]]
+    ]
     key, found = shapes[0], list[str]()
     if len(shapes) > 1:
         key, found = "key", wrap("key = (", shapes, ")", WIDTH - 16)
+    passed = [x for name, x in given.items() if not (op.is_scaled and name == "alpha")]
     lines = [
         *found,
         f"short = op_{op.identifier}.table.short.get({key})",
-        f"if short is not None and (made := short({', '.join(names)})) is not None:",
+        *wrap("if short is not None and (made := short(", passed, ")) is not None:", WIDTH - 16),
         "    return made",
     ]
     return [f"if {' and '.join(guards)}:", *indent(lines)] if guards else lines

@@ -237,12 +237,19 @@ class Op:
 
     @property
     def leaves_short_cuts(self) -> bool:
-        """Whether its kernel on the CPU may leave some: Note [Short cuts] in gputensor/dispatch."""
-        first, rest = self.arguments[:2], self.arguments[2:]
+        """Whether its kernel on the CPU may leave some: Note [Short cuts] in gputensor/dispatch.
+
+        A family's own kernels do where all that they read is plain tensors.
+        """
         if self.dispatch is not None or self.kind == "out" or self.follows:
             return False
-        plain = all(str(a.type) in ("Tensor", "Tensor(a!)") for a in first)
-        return plain and all(a.name == "alpha" for a in rest)
+        plain = all(str(a.type) in ("Tensor", "Tensor(a!)") for a in self.tensors)
+        return plain and bool(self.tensors) and len(self.schema.returns) == 1
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether its short cuts are those of calls whose `alpha` is 1."""
+        return [a.name for a in self.arguments[2:]] == ["alpha"]
 
     @property
     def needed_loops(self) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.make import allocate, from_array
+from ..tensor.make import ALIGNED_FROM_BYTES, allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -72,13 +72,24 @@ _EMPTY_MEANS_NONE = ("any", "all")
 
 
 class _Entry:
-    """A plan of a reduction, and what runs it: a NumPy loop and its axes, or a launch."""
+    """A plan of a reduction, and what runs it: a NumPy loop and its axes, or a launch.
 
-    __slots__ = ("plan", "geometry", "run", "axes", "keepdim")
+    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    """
+
+    __slots__ = ("plan", "geometry", "run", "axes", "keepdim", "is_fresh")
 
     def __init__(self, plan: Any, run: Any, axes: Sizes | None, keepdim: bool) -> None:
         self.plan, self.run, self.axes, self.keepdim = plan, run, axes, keepdim
         self.geometry = plan.outputs[0].geometry
+        self.is_fresh = True
+
+    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        """Leave a short cut for calls with these arguments."""
+        self.is_fresh = False
+        if self.plan.device is CPU and self.geometry.nbytes < ALIGNED_FROM_BYTES:
+            make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
+            short.learn_beside(operator, kernel, args, make)
 
     def write(self, out: Tensor, source: Tensor) -> None:
         device = source._device
@@ -144,8 +155,9 @@ def _check_not_empty(op: str, sizes: Sizes, dims: Sizes, dim: Any) -> None:
 
 
 def _reduce(
-    operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any
-) -> Tensor:
+    operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any,
+    kernel: Kernel | None = None, args: tuple[Any, ...] = (),
+) -> Tensor:  # fmt: skip
     if type(dim) is list:
         dim = tuple(dim)
     plans = operator.table.plans
@@ -153,6 +165,8 @@ def _reduce(
     entry = plans.get(key)
     if entry is None:
         entry = operator.table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
+    elif entry.is_fresh and kernel is not None:
+        entry.learn(operator, kernel, args)
     made = allocate(entry.geometry, self._device)
     entry.write(made, self)
     return made
@@ -185,9 +199,10 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
         return _over_all_cpu(operator, loop), over_all
 
     def over_dims(
-        key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
+        key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, *wanted: Any
     ) -> Tensor:
-        return _reduce(operator, loop, self, dim, keepdim, dtype)
+        dtype, args = wanted[0] if wanted else None, (self, dim, keepdim, *wanted)
+        return _reduce(operator, loop, self, dim, keepdim, dtype, over_dims, args)
 
     return over_dims
 
@@ -200,6 +215,8 @@ def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = operator.table.remember(key, _make_entry(loop, self, None, None, False, dtype))
+        elif entry.is_fresh:
+            entry.learn(operator, kernel, (self, dtype))
         array = self._array
         if array is None:
             array = self._get_array()

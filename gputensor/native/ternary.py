@@ -93,7 +93,7 @@ def _by_bounds(operator: Operator, make: Callable[[Operator, Rule], Kernel]) -> 
             inputs.append(_bound(operator, "min", min))
         if max is not None:
             inputs.append(_bound(operator, "max", max))
-        return run((*out, self)[0], tuple(inputs))
+        return run((*out, self)[0], tuple(inputs), (kernel, (self, min, max)))
 
     return kernel
 
@@ -114,14 +114,17 @@ def _clamp_rule(loop: str, given: tuple[bool, bool]) -> Rule:
 def bounded_functional(operator: Operator, loop: str) -> Kernel:
     def make(operator: Operator, rule: Rule) -> Any:
         compute = elementwise.compute(operator, rule)
-        return lambda self, inputs: compute(inputs)
+        return lambda self, inputs, called: compute(inputs, (), *called)
 
     return _by_bounds(operator, make)
 
 
 def bounded_inplace(operator: Operator, loop: str) -> Kernel:
-    return _by_bounds(operator, elementwise.compute_into)
+    def make(operator: Operator, rule: Rule) -> Any:
+        write = elementwise.compute_into(operator, rule)
+        return lambda out, inputs, called: write(out, inputs)
+
+    return _by_bounds(operator, make)
 
 
-def bounded_out(operator: Operator, loop: str) -> Kernel:
-    return _by_bounds(operator, elementwise.compute_into)
+bounded_out = bounded_inplace

@@ -14,10 +14,8 @@ from ..dispatch import defaults
 from ..dispatch.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
-from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import pointwise
+from ..structured import elementwise, pointwise
 from ..structured.pointwise import NUMBERS, Kernel, Rule
 
 _RULE = Rule("where", "where", WHERE)
@@ -57,32 +55,19 @@ def _with_tensors(inputs: Sequence[Any]) -> Sequence[Any]:
 tensors_for_numbers.append(_with_tensors)
 
 
-def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
+def functional(operator: Operator, loop: str) -> Kernel:
+    made = elementwise.compute(operator, _RULE)
+
     def kernel(key_set: int, condition: Tensor, self: Any, other: Any) -> Tensor:
-        inputs = (_mask(condition), self, other)
-        entry = pointwise.find_entry(operator, _RULE, loop, None, inputs)
-        if entry.has_numbers:
-            _check_numbers(entry, self, other)
-        made = allocate(entry.geometry, entry.plan.device)
-        entry.write(made, inputs, ())
-        return made
+        mask, args = _mask(condition), (condition, self, other)
+        found: Tensor
+        if mask is condition:
+            found = made(args, (), kernel, args)
+        else:
+            found = made((mask, self, other))
+        return found
 
-    def cpu(key_set: int, condition: Tensor, self: Any, other: Any) -> Tensor:
-        inputs = (condition, self, other)
-        key = tuple([type(x) if type(x) in NUMBERS else x._geometry for x in inputs])
-        entry = operator.table.plans.get(key)
-        if entry is None:
-            if not isinstance(condition, Tensor) or condition._geometry.dtype is not bool_:
-                return kernel(key_set, condition, self, other)
-            entry = pointwise.make_entry(operator, _RULE, loop, None, inputs, key)
-        if not entry.numpy_allocates:
-            return kernel(key_set, condition, self, other)
-        if entry.has_numbers:
-            _check_numbers(entry, self, other)
-        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
-        return from_array(run(entry.loop, *arrays), entry.geometry)
-
-    return cpu, kernel
+    return kernel
 
 
 def out(operator: Operator, loop: str) -> Kernel:

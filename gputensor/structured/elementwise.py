@@ -15,13 +15,14 @@ from typing import Any
 from .._generated.loops import LOOPS
 from ..core import errors, number_range
 from ..core.arguments import number
+from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.dtype_rules import RULES
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from . import pointwise
+from . import pointwise, short
 from .pointwise import Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) -> the params as loops take them.
@@ -61,15 +62,26 @@ def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Ke
     taken = _Taker(operator, prepare)
     inputs, params = taken.inputs, taken.params
     made = compute(operator, rule, taken.prepared)
-    return lambda key_set, *args: made(inputs(args), params(args))
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        found: Tensor = made(inputs(args), params(args), kernel, args)
+        return found
+
+    return kernel
 
 
 def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """made(inputs, params) -> a new tensor; prepared(entry, params) gives what loops take."""
+    """made(inputs, params) -> a new tensor; prepared(entry, params) gives what loops take. With the
+    kernel that is called, and its arguments, it leaves a short cut."""
 
-    def made(inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+    def made(
+        inputs: tuple[Any, ...], params: tuple[Any, ...] = (), kernel: Kernel | None = None,
+        args: tuple[Any, ...] = (),
+    ) -> Tensor:  # fmt: skip
         entry = pointwise.find_entry(operator, rule, rule.loop, None, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
+        if kernel is not None and entry.plan.device is CPU:
+            _learn(operator, kernel, args, entry, inputs, beside)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -78,6 +90,18 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         return out
 
     return made
+
+
+def _learn(
+    operator: Operator, kernel: Kernel, args: tuple[Any, ...], entry: Any,
+    inputs: tuple[Any, ...], beside: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Leave a short cut where what stands beside the inputs is what stood there the last time."""
+    if entry.seen is not entry.last_beside:
+        entry.seen, entry.is_fresh = entry.last_beside, True
+    elif entry.is_fresh and short.fits(entry):
+        entry.is_fresh = False
+        short.learn_beside(operator, kernel, args, short.computed(entry, inputs, beside))
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:

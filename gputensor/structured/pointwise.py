@@ -105,13 +105,13 @@ class CpuEntry:
     """A plan and the loop bound to it.
 
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
-    last_beside: see structured/elementwise.py. is_fresh: no call has found it yet; the first that
-    does leaves a short cut (short.py).
+    last_beside: see structured/elementwise.py. is_fresh: no call has found it yet, or none with the
+    same numbers; the first that does leaves a short cut (short.py). seen: `last_beside` before it.
     """
 
     __slots__ = (
         "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block", "has_numbers",
-        "last_beside", "is_fresh",
+        "last_beside", "is_fresh", "seen",
     )  # fmt: skip
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
@@ -138,6 +138,7 @@ class CpuEntry:
         self.plan, self.geometry = plan, plan.outputs[0].geometry
         self.is_fresh = True
         self.last_beside: Any = ((), ())
+        self.seen: Any = None
         self.loop: Callable[..., Any]
         result = self.geometry.dtype
         if complex32 in (plan.common_dtype, result, *self.kinds):

@@ -16,7 +16,9 @@ from ..dispatch import shortcuts
 from ..dispatch.operator import Operator
 from ..dispatch.shortcuts import ShortCut
 from ..dispatch.tls import PLAIN, state
+from ..core.arguments import NUMBERS
 from ..core.device import CPU
+from ..core.dtype import dtype
 from ..kernels.cpu.quiet import again, enter
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS
 from ..tensor.tensor import Tensor
@@ -30,10 +32,7 @@ def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) 
     entry.is_fresh = False
     geometry = entry.geometry
     allocates = entry.numpy_allocates
-    if not allocates and (
-        entry.block or not geometry.numel or not geometry.is_contiguous
-        or geometry.nbytes >= ALIGNED_FROM_BYTES
-    ):  # fmt: skip
+    if not fits(entry):
         return
     if type(key) is not tuple:
         make = _unary if allocates else _unary_into
@@ -46,6 +45,15 @@ def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) 
     shortcuts.learn(operator, kernel, key, make(entry.loop, geometry))
 
 
+def fits(entry: Any) -> bool:
+    """Whether a plan's result is made by NumPy as it has to lie."""
+    geometry = entry.geometry
+    return entry.numpy_allocates or not (
+        entry.block or not geometry.numel or not geometry.is_contiguous
+        or geometry.nbytes >= ALIGNED_FROM_BYTES
+    )  # fmt: skip
+
+
 def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Leave the in-place form's."""
     entry.is_fresh = False
@@ -56,6 +64,242 @@ def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entr
     else:
         found = (_inplace_number if isinstance(key[1], type) else _inplace)(entry.loop)
     shortcuts.learn(operator, kernel, key, found)
+
+
+# --- what stands beside the operands --------------------------------------------------------------
+# Params stay the same from call to call: a short cut is of the very ones that it was made with. As
+# programs have some sets of them, it goes to the one that was made before it where others come.
+
+# What may be in a short cut: what nobody can change.
+_KEPT = NUMBERS | {type(None), str, dtype}
+_LONGEST = 4  # so many short cuts stand behind each other; the next one stands alone
+
+
+def _long_way(*args: Any) -> None:
+    """Behind the last short cut."""
+
+
+def learn_beside(
+    operator: Operator, kernel: Callable[..., Any], args: tuple[Any, ...], make: Callable[..., Any]
+) -> None:
+    """Leave what make(number of operands, params, otherwise) gives for calls with these arguments,
+    of which the first ones are tensors, and the rest are numbers and params."""
+    count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
+    params = args[count:]
+    if operator.table.learner is not kernel or not all(map(_is_kept, params)):
+        return
+    shapes = [
+        x._geometry if hasattr(x, "_keys") else type(x)
+        for x, a in zip(args, operator.schema.arguments) if a.type.has_tensor
+    ]  # fmt: skip
+    key = shapes[0] if len(shapes) == 1 else tuple(shapes)
+    behind: Any = operator.table.short.get(key, _long_way)
+    depth = getattr(behind, "depth", 0) + 1
+    if depth > _LONGEST:
+        behind, depth = _long_way, 1
+    found = make(count, params, behind)
+    if found is not None:
+        found.depth = depth
+        shortcuts.learn(operator, kernel, key, found)
+
+
+def _is_kept(x: Any) -> bool:
+    return type(x) in _KEPT or type(x) is tuple and all([type(n) is int for n in x])
+
+
+def computed(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Callable[..., Any]:
+    """make(...) for `learn_beside`: the loop of an entry, with what it takes beside arrays."""
+    geometry = entry.geometry
+    loop, numbers = entry.loop, tuple([x for x in inputs if type(x) in NUMBERS])
+    behind = (*numbers, *beside, None)
+    bare = getattr(loop, "bare", None)
+    if not entry.numpy_allocates:
+        loop, behind = _into(loop, geometry), behind[:-1]
+    elif bare is not None:
+        loop, behind = bare(len(inputs) - len(numbers), behind[:-1])
+
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
+        if count > len(_COMPUTED) or len(params) > 4 - count:
+            return None
+        return _COMPUTED[count - 1](loop, behind, geometry, params, otherwise)
+
+    return make
+
+
+def _into(loop: Any, geometry: Any) -> Callable[..., Any]:
+    sizes, element = geometry.sizes, geometry.dtype.np
+
+    def into(*values: Any) -> Any:
+        array = empty(sizes, element)
+        loop(*values, array)
+        return array
+
+    return into
+
+
+def _one(
+    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
+) -> ShortCut:
+    a0, b0, c0 = (*params, None, None, None)[:3]
+    element = geometry.dtype.np
+
+    def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
+        if a is not a0 or b is not b0 or c is not c0:
+            return otherwise(self, a, b, c)
+        if (
+            self._keys is not CPU_KEYS or self._autograd is not None and not _is_plain(self)
+            or _now() is not PLAIN
+        ):  # fmt: skip
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        try:
+            array = enter(loop, x, *behind)
+        except RuntimeError as error:
+            array = again(error, loop, x, *behind)
+        if array.dtype is not element:
+            array = array.astype(element, copy=False)
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def _two(
+    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
+) -> ShortCut:
+    a0, b0 = (*params, None, None)[:2]
+    element = geometry.dtype.np
+
+    def short(self: Any, other: Any, a: Any = None, b: Any = None) -> Any:
+        if a is not a0 or b is not b0:
+            return otherwise(self, other, a, b)
+        if (
+            self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
+            or self._autograd is not None and not _is_plain(self)
+            or other._autograd is not None and not _is_plain(other) or _now() is not PLAIN
+        ):  # fmt: skip
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        y = other._array
+        if y is None:
+            y = other._get_array()
+        try:
+            array = enter(loop, x, y, *behind)
+        except RuntimeError as error:
+            array = again(error, loop, x, y, *behind)
+        if array.dtype is not element:
+            array = array.astype(element, copy=False)
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def _three(
+    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
+) -> ShortCut:
+    (a0,) = (*params, None)[:1]
+    element = geometry.dtype.np
+
+    def short(self: Any, second: Any, third: Any, a: Any = None) -> Any:
+        if a is not a0:
+            return otherwise(self, second, third, a)
+        if (
+            self._keys is not CPU_KEYS or second._keys is not CPU_KEYS
+            or third._keys is not CPU_KEYS
+            or self._autograd is not None and not _is_plain(self)
+            or second._autograd is not None and not _is_plain(second)
+            or third._autograd is not None and not _is_plain(third) or _now() is not PLAIN
+        ):  # fmt: skip
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        y = second._array
+        if y is None:
+            y = second._get_array()
+        z = third._array
+        if z is None:
+            z = third._get_array()
+        try:
+            array = enter(loop, x, y, z, *behind)
+        except RuntimeError as error:
+            array = again(error, loop, x, y, z, *behind)
+        if array.dtype is not element:
+            array = array.astype(element, copy=False)
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+_COMPUTED = (_one, _two, _three)
+
+
+def reduction(run: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[..., Any]:
+    """make(...) for `learn_beside`: run(x, *behind[:2], out, *behind[2:]) over a new array."""
+    sizes, element = geometry.sizes, geometry.dtype.np
+    first, second, third = behind
+
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
+        a0, b0, c0 = (*params, None, None, None)[:3]
+
+        def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
+            if (
+                a is not a0 and (type(a) is not tuple or a != a0) or b is not b0 or c is not c0
+            ):  # fmt: skip
+                return otherwise(self, a, b, c)
+            if (
+                self._keys is not CPU_KEYS or self._autograd is not None and not _is_plain(self)
+                or _now() is not PLAIN
+            ):  # fmt: skip
+                return None
+            x = self._array
+            if x is None:
+                x = self._get_array()
+            array = empty(sizes, element)
+            try:
+                enter(run, x, first, second, array, third)
+            except RuntimeError as error:
+                again(error, run, x, first, second, array, third)
+            tensor = _new(Tensor)
+            tensor._geometry = geometry
+            tensor._keys = CPU_KEYS
+            tensor._device = CPU
+            tensor._storage = None
+            tensor._offset = 0
+            tensor._array = array
+            tensor._autograd = None
+            return tensor
+
+        return short
+
+    return make
 
 
 def _is_plain(x: Tensor) -> bool:

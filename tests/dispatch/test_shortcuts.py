@@ -74,6 +74,18 @@ def learnt(call: Callable[[], Any], name: str) -> int:
         (lambda a: a.add_(a.clone()), "add_.Tensor"),
         (lambda a: a.mul_(1), "mul_.Tensor"),
         (lambda a: a.sum() + a.sum(), "add.Tensor"),  # 0-d
+        (lambda a: gt.where(a < a, a, a), "where.self"),
+        (lambda a: gt.where(a < a, a, 0.5), "where.self"),
+        (lambda a: a.clamp(0.5, 2), "clamp"),
+        (lambda a: a.clamp(max=2), "clamp"),
+        (lambda a: gt.lerp(a, a, 0.5), "lerp.Tensor"),
+        (lambda a: gt.addcdiv(a, a, a, value=2), "addcdiv"),
+        (lambda a: gt.nn.functional.elu(a), "elu"),
+        (lambda a: gt.xlogy(a, a), "xlogy.Tensor"),
+        (lambda a: a.sum(), "sum"),
+        (lambda a: a.sum(0), "sum.dim_IntList"),
+        (lambda a: a.mean((0,), True), "mean.dim"),
+        (lambda a: gt.nn.functional.relu6(a), "hardtanh"),  # a call of native code
         (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views of what has no history
     ],
 )
@@ -100,6 +112,37 @@ def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None
     (key,) = short
     short[key] = lambda *operands: operands
     assert call(a)[0] is a
+
+
+def test_other_params_have_their_own(turned_on: None) -> None:
+    """As many sets of params as programs have, not one for each number of a loop that counts."""
+    a, (one, two) = gt.arange(4.0), (1.0, 2.0)
+    for bound in (one, two):
+        for _ in range(3):
+            assert a.clamp(max=bound).amax().item() == bound
+    short = dispatcher.find("aten::clamp").table.short
+    found = short[a._geometry]
+    assert found(a, None, one) is not None and found(a, None, two) is not None
+    assert found(a, None, 3.0) is None and found(a, 0.0, one) is None
+    for bound in range(20):
+        a.clamp(max=bound * 0.1)
+    assert short[a._geometry] is found
+    for bound in range(20):
+        for _ in range(3):
+            a.clamp(max=bound / 7)
+    assert short[a._geometry].depth <= 4
+
+
+def test_one_that_was_left_for_1_does_not_serve_True(turned_on: None) -> None:
+    a = gt.ones(2, 2)
+    assert learnt(lambda: a.amax(1), "amax") == 1
+    (found,) = dispatcher.find("aten::amax").table.short.values()
+    assert found(a, 1, False) is not None and found(a, True, False) is None
+    dims = [0]
+    assert learnt(lambda: a.sum(dims), "sum.dim_IntList") == 0  # what may change
+    assert learnt(lambda: a.sum((0, 1)), "sum.dim_IntList") == 1
+    (found,) = dispatcher.find("aten::sum.dim_IntList").table.short.values()
+    assert found(a, tuple([0, 1]), False, None) is not None
 
 
 @pytest.mark.parametrize("of", [gt.add, gt.mul, gt.lt])
@@ -211,7 +254,10 @@ def test_the_variable_turns_them_off() -> None:
 
 # --- random programs ------------------------------------------------------------------------------
 
-OPERATORS = ("add.Tensor", "mul.Tensor", "exp", "lt.Tensor", "add_.Tensor", "neg_")
+OPERATORS = (
+    "add.Tensor", "mul.Tensor", "exp", "lt.Tensor", "add_.Tensor", "neg_", "where.self", "clamp",
+    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh",
+)  # fmt: skip
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a + b": lambda a, b: a + b,
     "a + 2": lambda a, b: a + 2,
@@ -228,6 +274,28 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a.add_(b)": lambda a, b: a.add_(b),
     "a += 1": lambda a, b: a.__iadd__(1),
     "a.neg_()": lambda a, b: a.neg_(),
+    "where(a < b, a, b)": lambda a, b: gt.where(a < b, a, b),
+    "where(a < b, a, 0.5)": lambda a, b: gt.where(a < b, a, 0.5),
+    "where(a, a, b)": lambda a, b: gt.where(a, a, b),
+    "a.clamp(0, 2)": lambda a, b: a.clamp(0, 2),
+    "a.clamp(max=1.5)": lambda a, b: a.clamp(max=1.5),
+    "a.clamp(b, 2)": lambda a, b: a.clamp(b, 2),
+    "lerp(a, b, 0.25)": lambda a, b: gt.lerp(a, b, 0.25),
+    "lerp(a, b, b)": lambda a, b: gt.lerp(a, b, b),
+    "addcmul(a, b, b)": lambda a, b: gt.addcmul(a, b, b),
+    "addcmul(a, b, b, value=3)": lambda a, b: gt.addcmul(a, b, b, value=3),
+    "xlogy(a, b)": lambda a, b: gt.xlogy(a, b),
+    "softplus(a)": lambda a, b: gt.nn.functional.softplus(a, 2.0),
+    "relu6(a)": lambda a, b: gt.nn.functional.relu6(a),
+    "a.sum()": lambda a, b: a.sum(),
+    "a.sum(0)": lambda a, b: a.sum(0),
+    "a.sum((0,), True)": lambda a, b: a.sum((0,), True),
+    "a.sum([0])": lambda a, b: a.sum([0]),
+    "sum(a, dtype=f64)": lambda a, b: gt.sum(a, dtype=gt.float64),
+    "a.mean(-1)": lambda a, b: a.mean(-1),
+    "a.amax(True)": lambda a, b: a.amax(True),
+    "a.amax(0)": lambda a, b: a.amax(0),
+    "a.any()": lambda a, b: a.any(),
     "a + [1]": lambda a, b: a + [1],
     "a + numpy": lambda a, b: a + gt.ones(4).numpy()[0],
 }

@@ -14,6 +14,9 @@ op_gelu_out = _define(
     "aten::gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_gelu(self, approximate='none'):
+    short = op_gelu.table.short.get(self._geometry)
+    if short is not None and (made := short(self, approximate)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_gelu.table[key_set](key_set, self, approximate)
@@ -26,6 +29,12 @@ op_gelu_backward = _define(
     "aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
     ("pointwise",))
 def call_gelu_backward(grad_output, self, approximate='none'):
+    key = (grad_output._geometry, self._geometry)
+    short = op_gelu_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, approximate,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_gelu_backward.table[key_set](key_set, grad_output, self, approximate)
@@ -35,12 +44,18 @@ op_silu_out = _define(
     "aten::silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_silu(self):
+    short = op_silu.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_silu.table[key_set](key_set, self)
 
 op_silu_ = _define("aten::silu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def call_silu_(self):
+    short = op_silu_.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_silu_.table[key_set](key_set, self)
@@ -49,6 +64,10 @@ op_silu_backward = _define(
     "aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor",
     ("pointwise",))
 def call_silu_backward(grad_output, self):
+    key = (grad_output._geometry, self._geometry)
+    short = op_silu_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_silu_backward.table[key_set](key_set, grad_output, self)
@@ -58,18 +77,28 @@ op_mish_out = _define(
     "aten::mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_mish(self):
+    short = op_mish.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_mish.table[key_set](key_set, self)
 
 op_mish_ = _define("aten::mish_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def call_mish_(self):
+    short = op_mish_.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_mish_.table[key_set](key_set, self)
 
 op_mish_backward = _define("aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_mish_backward(grad_output, self):
+    key = (grad_output._geometry, self._geometry)
+    short = op_mish_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_mish_backward.table[key_set](key_set, grad_output, self)
@@ -81,6 +110,11 @@ op_elu_out = _define(
     "aten::elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_elu(self, alpha=1, scale=1, input_scale=1):
+    short = op_elu.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, alpha, scale, input_scale,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_elu.table[key_set](key_set, self, alpha, scale, input_scale)
@@ -89,6 +123,11 @@ op_elu_ = _define(
     "aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)",
     ("pointwise",))
 def call_elu_(self, alpha=1, scale=1, input_scale=1):
+    short = op_elu_.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, alpha, scale, input_scale,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_elu_.table[key_set](key_set, self, alpha, scale, input_scale)
@@ -96,6 +135,12 @@ def call_elu_(self, alpha=1, scale=1, input_scale=1):
 op_elu_backward = _define(
     "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor")
 def call_elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or_result):
+    key = (grad_output._geometry, self_or_result._geometry)
+    short = op_elu_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, alpha, scale, input_scale, is_result, self_or_result,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self_or_result._keys | include) & keep
     return op_elu_backward.table[key_set](
@@ -208,6 +253,9 @@ op_hardtanh_out = _define(
     "aten::hardtanh.out(Tensor self, Scalar min_val=-1, Scalar max_val=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_hardtanh(self, min_val=-1, max_val=1):
+    short = op_hardtanh.table.short.get(self._geometry)
+    if short is not None and (made := short(self, min_val, max_val)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardtanh.table[key_set](key_set, self, min_val, max_val)
@@ -216,6 +264,9 @@ op_hardtanh_ = _define(
     "aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)",
     ("pointwise",))
 def call_hardtanh_(self, min_val=-1, max_val=1):
+    short = op_hardtanh_.table.short.get(self._geometry)
+    if short is not None and (made := short(self, min_val, max_val)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardtanh_.table[key_set](key_set, self, min_val, max_val)
@@ -223,6 +274,12 @@ def call_hardtanh_(self, min_val=-1, max_val=1):
 op_hardtanh_backward = _define(
     "aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor")
 def call_hardtanh_backward(grad_output, self, min_val, max_val):
+    key = (grad_output._geometry, self._geometry)
+    short = op_hardtanh_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, min_val, max_val,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_hardtanh_backward.table[key_set](
@@ -234,12 +291,18 @@ op_hardsigmoid_out = _define(
     "aten::hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_hardsigmoid(self):
+    short = op_hardsigmoid.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardsigmoid.table[key_set](key_set, self)
 
 op_hardsigmoid_ = _define("aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def call_hardsigmoid_(self):
+    short = op_hardsigmoid_.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardsigmoid_.table[key_set](key_set, self)
@@ -247,6 +310,10 @@ def call_hardsigmoid_(self):
 op_hardsigmoid_backward = _define(
     "aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_hardsigmoid_backward(grad_output, self):
+    key = (grad_output._geometry, self._geometry)
+    short = op_hardsigmoid_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_hardsigmoid_backward.table[key_set](key_set, grad_output, self)
@@ -254,12 +321,18 @@ def call_hardsigmoid_backward(grad_output, self):
 op_hardswish = _define("aten::hardswish(Tensor self) -> Tensor")
 op_hardswish_out = _define("aten::hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def call_hardswish(self):
+    short = op_hardswish.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardswish.table[key_set](key_set, self)
 
 op_hardswish_ = _define("aten::hardswish_(Tensor(a!) self) -> Tensor(a!)")
 def call_hardswish_(self):
+    short = op_hardswish_.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardswish_.table[key_set](key_set, self)
@@ -267,6 +340,10 @@ def call_hardswish_(self):
 op_hardswish_backward = _define(
     "aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_hardswish_backward(grad_output, self):
+    key = (grad_output._geometry, self._geometry)
+    short = op_hardswish_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_hardswish_backward.table[key_set](key_set, grad_output, self)
@@ -285,6 +362,10 @@ def hardshrink(input, lambd=0.5, *, out=None):
     Gradient: hardshrink_backward(grad, input, lambd)
     Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.hardshrink."""
     try:
+        if out is None:
+            short = op_hardshrink.table.short.get(input._geometry)
+            if short is not None and (made := short(input, lambd)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -296,12 +377,18 @@ def hardshrink(input, lambd=0.5, *, out=None):
 def Tensor_hardshrink(self, lambd=0.5):
     """Each element, and zero in place of those in [-lambd, lambd]. See gt.hardshrink."""
     try:
+        short = op_hardshrink.table.short.get(self._geometry)
+        if short is not None and (made := short(self, lambd)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_hardshrink.table[key_set](key_set, self, lambd)
     except Exception as error: _refuse(error, "hardshrink", locals()); raise
 
 def call_hardshrink(self, lambd=0.5):
+    short = op_hardshrink.table.short.get(self._geometry)
+    if short is not None and (made := short(self, lambd)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_hardshrink.table[key_set](key_set, self, lambd)
@@ -309,6 +396,10 @@ def call_hardshrink(self, lambd=0.5):
 op_hardshrink_backward = _define(
     "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor")
 def call_hardshrink_backward(grad_out, self, lambd):
+    key = (grad_out._geometry, self._geometry)
+    short = op_hardshrink_backward.table.short.get(key)
+    if short is not None and (made := short(grad_out, self, lambd)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | self._keys | include) & keep
     return op_hardshrink_backward.table[key_set](key_set, grad_out, self, lambd)
@@ -318,6 +409,9 @@ op_softshrink_out = _define(
     "aten::softshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_softshrink(self, lambd=0.5):
+    short = op_softshrink.table.short.get(self._geometry)
+    if short is not None and (made := short(self, lambd)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_softshrink.table[key_set](key_set, self, lambd)
@@ -325,6 +419,10 @@ def call_softshrink(self, lambd=0.5):
 op_softshrink_backward = _define(
     "aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor")
 def call_softshrink_backward(grad_output, self, lambd):
+    key = (grad_output._geometry, self._geometry)
+    short = op_softshrink_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self, lambd)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_softshrink_backward.table[key_set](key_set, grad_output, self, lambd)
@@ -336,6 +434,9 @@ op_softplus_out = _define(
     "aten::softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_softplus(self, beta=1, threshold=20):
+    short = op_softplus.table.short.get(self._geometry)
+    if short is not None and (made := short(self, beta, threshold)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_softplus.table[key_set](key_set, self, beta, threshold)
@@ -343,6 +444,12 @@ def call_softplus(self, beta=1, threshold=20):
 op_softplus_backward = _define(
     "aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor")
 def call_softplus_backward(grad_output, self, beta, threshold):
+    key = (grad_output._geometry, self._geometry)
+    short = op_softplus_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, beta, threshold,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_softplus_backward.table[key_set](
@@ -356,6 +463,9 @@ op_leaky_relu_out = _define(
     "aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def call_leaky_relu(self, negative_slope=0.01):
+    short = op_leaky_relu.table.short.get(self._geometry)
+    if short is not None and (made := short(self, negative_slope)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_leaky_relu.table[key_set](key_set, self, negative_slope)
@@ -364,6 +474,9 @@ op_leaky_relu_ = _define(
     "aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
     ("pointwise",))
 def call_leaky_relu_(self, negative_slope=0.01):
+    short = op_leaky_relu_.table.short.get(self._geometry)
+    if short is not None and (made := short(self, negative_slope)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_leaky_relu_.table[key_set](key_set, self, negative_slope)
@@ -371,6 +484,12 @@ def call_leaky_relu_(self, negative_slope=0.01):
 op_leaky_relu_backward = _define(
     "aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor")
 def call_leaky_relu_backward(grad_output, self, negative_slope, self_is_result):
+    key = (grad_output._geometry, self._geometry)
+    short = op_leaky_relu_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, negative_slope, self_is_result,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_leaky_relu_backward.table[key_set](
@@ -394,6 +513,10 @@ def threshold(input, threshold, value, *, out=None):
     Gradient: threshold_backward(grad, input, threshold)
     Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.threshold."""
     try:
+        if out is None:
+            short = op_threshold.table.short.get(input._geometry)
+            if short is not None and (made := short(input, threshold, value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -403,6 +526,9 @@ def threshold(input, threshold, value, *, out=None):
     except Exception as error: _refuse(error, "threshold", locals()); raise
 
 def call_threshold(self, threshold, value):
+    short = op_threshold.table.short.get(self._geometry)
+    if short is not None and (made := short(self, threshold, value)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_threshold.table[key_set](key_set, self, threshold, value)
@@ -421,6 +547,9 @@ def threshold_(input, threshold, value):
     Gradient: threshold_backward(grad, input, threshold)
     Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.threshold_."""
     try:
+        short = op_threshold_.table.short.get(input._geometry)
+        if short is not None and (made := short(input, threshold, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_threshold_.table[key_set](key_set, input, threshold, value)
@@ -428,12 +557,19 @@ def threshold_(input, threshold, value):
 Tensor_threshold_ = threshold_
 
 def call_threshold_(self, threshold, value):
+    short = op_threshold_.table.short.get(self._geometry)
+    if short is not None and (made := short(self, threshold, value)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_threshold_.table[key_set](key_set, self, threshold, value)
 
 op__prelu_kernel = _define("aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor")
 def call__prelu_kernel(self, weight):
+    key = (self._geometry, weight._geometry)
+    short = op__prelu_kernel.table.short.get(key)
+    if short is not None and (made := short(self, weight)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | weight._keys | include) & keep
     return op__prelu_kernel.table[key_set](key_set, self, weight)
@@ -482,6 +618,10 @@ def call_log_sigmoid_forward(self):
 op_log_sigmoid_backward = _define(
     "aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor")
 def call_log_sigmoid_backward(grad_output, self, buffer):
+    key = (grad_output._geometry, self._geometry, buffer._geometry)
+    short = op_log_sigmoid_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self, buffer)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | buffer._keys | include) & keep
     return op_log_sigmoid_backward.table[key_set](key_set, grad_output, self, buffer)
@@ -490,6 +630,10 @@ op_sigmoid_backward = _define(
     "aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
     ("pointwise",))
 def call_sigmoid_backward(grad_output, output):
+    key = (grad_output._geometry, output._geometry)
+    short = op_sigmoid_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, output)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | output._keys | include) & keep
     return op_sigmoid_backward.table[key_set](key_set, grad_output, output)
@@ -498,6 +642,10 @@ op_tanh_backward = _define(
     "aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
     ("pointwise",))
 def call_tanh_backward(grad_output, output):
+    key = (grad_output._geometry, output._geometry)
+    short = op_tanh_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, output)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | output._keys | include) & keep
     return op_tanh_backward.table[key_set](key_set, grad_output, output)

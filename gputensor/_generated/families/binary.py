@@ -92,6 +92,11 @@ def Tensor___add__(self, other):
 Tensor___radd__ = Tensor___add__
 
 def call_add_Tensor(self, other, alpha=1):
+    if alpha is _ONE:
+        key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+        short = op_add_Tensor.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -138,6 +143,11 @@ def Tensor___iadd__(self, other):
     except Exception as error: _refuse(error, "add_", locals()); raise
 
 def call_add__Tensor(self, other, alpha=1):
+    if alpha is _ONE:
+        key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+        short = op_add__Tensor.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -231,6 +241,11 @@ def Tensor___rsub__(self, other):
     except Exception as error: _refuse(error, "sub", locals()); raise
 
 def call_sub_Tensor(self, other, alpha=1):
+    if alpha is _ONE:
+        key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+        short = op_sub_Tensor.table.short.get(key)
+        if short is not None and (made := short(self, other)) is not None:
+            return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -404,6 +419,10 @@ def Tensor___mul__(self, other):
 Tensor___rmul__ = Tensor___mul__
 
 def call_mul_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_mul_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -449,6 +468,10 @@ def Tensor___imul__(self, other):
     except Exception as error: _refuse(error, "mul_", locals()); raise
 
 def call_mul__Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_mul__Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -517,19 +540,46 @@ def div(input, other, *, rounding_mode=None, out=None):
     >>> gt.div(gt.tensor([7, -7]), 2), gt.div(gt.tensor([7, -7]), 2, rounding_mode="floor")
     (tensor([ 3.5000, -3.5000]), tensor([ 3, -4]))"""
     try:
+        if out is not None:
+            if rounding_mode is None:
+                try:
+                    key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+                except AttributeError:
+                    key_set, input, other = _coerced_either(input, other)
+                include, keep = _state.get()
+                key_set = (key_set | include) & keep
+                key_set |= _checked_out("div", out)._keys & keep
+                return op_div_out.table[key_set](key_set, input, other, out)
+            try:
+                key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+            except AttributeError:
+                key_set, input, other = _coerced_either(input, other)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            key_set |= _checked_out("div", out)._keys & keep
+            return op_div_out_mode.table[key_set](key_set, input, other, rounding_mode, out)
+        if rounding_mode is None:
+            try:
+                key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_div_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, other)) is not None:
+                    return made
+                key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
+            except AttributeError:
+                key_set, input, other = _coerced_either(input, other)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return op_div_Tensor.table[key_set](key_set, input, other)
         try:
+            key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_div_Tensor_mode.table.short.get(key)
+            if short is not None and (made := short(input, other, rounding_mode)) is not None:
+                return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        if out is not None:
-            key_set |= _checked_out("div", out)._keys & keep
-            if rounding_mode is None:
-                return op_div_out.table[key_set](key_set, input, other, out)
-            return op_div_out_mode.table[key_set](key_set, input, other, rounding_mode, out)
-        if rounding_mode is None:
-            return op_div_Tensor.table[key_set](key_set, input, other)
         return op_div_Tensor_mode.table[key_set](key_set, input, other, rounding_mode)
     except Exception as error: _refuse(error, "div", locals()); raise
 
@@ -537,14 +587,28 @@ def Tensor_div(self, other, *, rounding_mode=None):
     """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'. See
     gt.div."""
     try:
+        if rounding_mode is None:
+            try:
+                key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_div_Tensor.table.short.get(key)
+                if short is not None and (made := short(self, other)) is not None:
+                    return made
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                key_set, self, other = _coerced_either(self, other)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return op_div_Tensor.table[key_set](key_set, self, other)
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_div_Tensor_mode.table.short.get(key)
+            if short is not None and (made := short(self, other, rounding_mode)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced_either(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        if rounding_mode is None:
-            return op_div_Tensor.table[key_set](key_set, self, other)
         return op_div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
     except Exception as error: _refuse(error, "div", locals()); raise
 
@@ -605,6 +669,10 @@ def Tensor___rfloordiv__(self, other):
     except Exception as error: _refuse(error, "div", locals()); raise
 
 def call_div_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_div_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -626,14 +694,28 @@ def Tensor_div_(self, other, *, rounding_mode=None):
     """In place: Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'.
     See gt.div."""
     try:
+        if rounding_mode is None:
+            try:
+                key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+                short = op_div__Tensor.table.short.get(key)
+                if short is not None and (made := short(self, other)) is not None:
+                    return made
+                key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
+            except AttributeError:
+                key_set, self, other = _coerced(self, other)
+            include, keep = _state.get()
+            key_set = (key_set | include) & keep
+            return op_div__Tensor.table[key_set](key_set, self, other)
         try:
+            key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+            short = op_div__Tensor_mode.table.short.get(key)
+            if short is not None and (made := short(self, other, rounding_mode)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
-        if rounding_mode is None:
-            return op_div__Tensor.table[key_set](key_set, self, other)
         return op_div__Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
     except Exception as error: _refuse(error, "div_", locals()); raise
 
@@ -668,6 +750,10 @@ def Tensor___ifloordiv__(self, other):
     except Exception as error: _refuse(error, "div_", locals()); raise
 
 def call_div__Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_div__Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -789,6 +875,10 @@ def Tensor_minimum(self, other):
     except Exception as error: _refuse(error, "minimum", locals()); raise
 
 def call_minimum(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_minimum.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -846,6 +936,10 @@ def Tensor_maximum(self, other):
     except Exception as error: _refuse(error, "maximum", locals()); raise
 
 def call_maximum(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_maximum.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -1248,6 +1342,10 @@ def Tensor___rmod__(self, other):
     except Exception as error: _refuse(error, "remainder", locals()); raise
 
 def call_remainder_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_remainder_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -2095,6 +2193,10 @@ def Tensor___and__(self, other):
 Tensor___rand__ = Tensor___and__
 
 def call_bitwise_and_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_bitwise_and_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -2219,6 +2321,10 @@ def Tensor___or__(self, other):
 Tensor___ror__ = Tensor___or__
 
 def call_bitwise_or_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_bitwise_or_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -2344,6 +2450,10 @@ def Tensor___xor__(self, other):
 Tensor___rxor__ = Tensor___xor__
 
 def call_bitwise_xor_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_bitwise_xor_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -2656,6 +2766,12 @@ op_threshold_backward = _define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
     ("pointwise",), numbers=("self",))
 def call_threshold_backward(grad_output, self, threshold):
+    key = (
+        grad_output._geometry, type(self) if type(self) in NUMBERS else self._geometry,
+    )
+    short = op_threshold_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self, threshold)) is not None:
+        return made
     include, keep = _state.get()
     key_set = grad_output._keys if type(self) in NUMBERS else grad_output._keys | self._keys
     key_set = (key_set | include) & keep

@@ -82,6 +82,10 @@ def Tensor___eq__(self, other):
     except Exception as error: _refuse(error, "eq", locals()); raise
 
 def call_eq_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_eq_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -181,6 +185,10 @@ def Tensor___ne__(self, other):
     except Exception as error: _refuse(error, "ne", locals()); raise
 
 def call_ne_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_ne_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -303,6 +311,10 @@ def Tensor___lt__(self, other):
     except Exception as error: _refuse(error, "lt", locals()); raise
 
 def call_lt_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_lt_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -423,6 +435,10 @@ def Tensor___le__(self, other):
     except Exception as error: _refuse(error, "le", locals()); raise
 
 def call_le_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_le_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -545,6 +561,10 @@ def Tensor___gt__(self, other):
     except Exception as error: _refuse(error, "gt", locals()); raise
 
 def call_gt_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_gt_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -667,6 +687,10 @@ def Tensor___ge__(self, other):
     except Exception as error: _refuse(error, "ge", locals()); raise
 
 def call_ge_Tensor(self, other):
+    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
+    short = op_ge_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
     key_set = (key_set | include) & keep
@@ -813,6 +837,10 @@ def Tensor_logical_or(self, other):
     except Exception as error: _refuse(error, "logical_or", locals()); raise
 
 def call_logical_or(self, other):
+    key = (self._geometry, other._geometry)
+    short = op_logical_or.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | other._keys | include) & keep
     return op_logical_or.table[key_set](key_set, self, other)

@@ -11,6 +11,10 @@ op_mse_loss = _define("aten::mse_loss(Tensor self, Tensor target, int reduction=
 op_mse_loss_out = _define(
     "aten::mse_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)")
 def call_mse_loss(self, target, reduction=1):
+    key = (self._geometry, target._geometry)
+    short = op_mse_loss.table.short.get(key)
+    if short is not None and (made := short(self, target, reduction)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | target._keys | include) & keep
     return op_mse_loss.table[key_set](key_set, self, target, reduction)
@@ -18,6 +22,12 @@ def call_mse_loss(self, target, reduction=1):
 op_mse_loss_backward = _define(
     "aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor")
 def call_mse_loss_backward(grad_output, self, target, reduction):
+    key = (grad_output._geometry, self._geometry, target._geometry)
+    short = op_mse_loss_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, target, reduction,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
     return op_mse_loss_backward.table[key_set](
@@ -29,6 +39,10 @@ op_smooth_l1_loss = _define(
 op_smooth_l1_loss_out = _define(
     "aten::smooth_l1_loss.out(Tensor self, Tensor target, int reduction=Mean, float beta=1.0, *, Tensor(a!) out) -> Tensor(a!)")
 def call_smooth_l1_loss(self, target, reduction=1, beta=1.0):
+    key = (self._geometry, target._geometry)
+    short = op_smooth_l1_loss.table.short.get(key)
+    if short is not None and (made := short(self, target, reduction, beta)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | target._keys | include) & keep
     return op_smooth_l1_loss.table[key_set](key_set, self, target, reduction, beta)
@@ -36,6 +50,12 @@ def call_smooth_l1_loss(self, target, reduction=1, beta=1.0):
 op_smooth_l1_loss_backward = _define(
     "aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor")
 def call_smooth_l1_loss_backward(grad_output, self, target, reduction, beta):
+    key = (grad_output._geometry, self._geometry, target._geometry)
+    short = op_smooth_l1_loss_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, target, reduction, beta,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
     return op_smooth_l1_loss_backward.table[key_set](
@@ -47,6 +67,12 @@ op_huber_loss = _define(
 op_huber_loss_out = _define(
     "aten::huber_loss.out(Tensor self, Tensor target, int reduction=Mean, float delta=1.0, *, Tensor(a!) out) -> Tensor(a!)")
 def call_huber_loss(self, target, reduction=1, delta=1.0):
+    key = (self._geometry, target._geometry)
+    short = op_huber_loss.table.short.get(key)
+    if short is not None and (made := short(
+        self, target, reduction, delta,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | target._keys | include) & keep
     return op_huber_loss.table[key_set](key_set, self, target, reduction, delta)
@@ -54,6 +80,12 @@ def call_huber_loss(self, target, reduction=1, delta=1.0):
 op_huber_loss_backward = _define(
     "aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor")
 def call_huber_loss_backward(grad_output, self, target, reduction, delta):
+    key = (grad_output._geometry, self._geometry, target._geometry)
+    short = op_huber_loss_backward.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, self, target, reduction, delta,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
     return op_huber_loss_backward.table[key_set](

@@ -70,6 +70,11 @@ def gather(input, dim, index, *, sparse_grad=False, out=None):
     tensor([[1, 1],
             [4, 3]])"""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry)
+            short = op_gather.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, sparse_grad)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | include) & keep
         if out is not None:
@@ -82,12 +87,20 @@ def Tensor_gather(self, dim, index, *, sparse_grad=False):
     """For each element of index the element of self there, of the index's own row along
     dim. See gt.gather."""
     try:
+        key = (self._geometry, index._geometry)
+        short = op_gather.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, sparse_grad)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_gather.table[key_set](key_set, self, dim, index, sparse_grad)
     except Exception as error: _refuse(error, "gather", locals()); raise
 
 def call_gather(self, dim, index, sparse_grad=False):
+    key = (self._geometry, index._geometry)
+    short = op_gather.table.short.get(key)
+    if short is not None and (made := short(self, dim, index, sparse_grad)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | include) & keep
     return op_gather.table[key_set](key_set, self, dim, index, sparse_grad)
@@ -112,6 +125,11 @@ def index_select(input, dim, index, *, out=None):
     tensor([[2, 1, 2],
             [4, 3, 4]])"""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry)
+            short = op_index_select.table.short.get(key)
+            if short is not None and (made := short(input, dim, index)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | include) & keep
         if out is not None:
@@ -123,12 +141,20 @@ def index_select(input, dim, index, *, out=None):
 def Tensor_index_select(self, dim, index):
     """The slices along dim that index names, in its order. See gt.index_select."""
     try:
+        key = (self._geometry, index._geometry)
+        short = op_index_select.table.short.get(key)
+        if short is not None and (made := short(self, dim, index)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_index_select.table[key_set](key_set, self, dim, index)
     except Exception as error: _refuse(error, "index_select", locals()); raise
 
 def call_index_select(self, dim, index):
+    key = (self._geometry, index._geometry)
+    short = op_index_select.table.short.get(key)
+    if short is not None and (made := short(self, dim, index)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | include) & keep
     return op_index_select.table[key_set](key_set, self, dim, index)
@@ -175,6 +201,10 @@ def Tensor_take(self, index):
     except Exception as error: _refuse(error, "take", locals()); raise
 
 def call_take(self, index):
+    key = (self._geometry, index._geometry)
+    short = op_take.table.short.get(key)
+    if short is not None and (made := short(self, index)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | include) & keep
     return op_take.table[key_set](key_set, self, index)

@@ -48,6 +48,10 @@ def Tensor_mm(self, mat2):
     except Exception as error: _refuse(error, "mm", locals()); raise
 
 def call_mm(self, mat2):
+    key = (self._geometry, mat2._geometry)
+    short = op_mm.table.short.get(key)
+    if short is not None and (made := short(self, mat2)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | mat2._keys | include) & keep
     return op_mm.table[key_set](key_set, self, mat2)
@@ -136,6 +140,11 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     >>> gt.addmm(gt.tensor([1.0, 2.0]), gt.ones(1, 3), gt.ones(3, 2))
     tensor([[4., 5.]])"""
     try:
+        if out is None:
+            key = (input._geometry, mat1._geometry, mat2._geometry)
+            short = op_addmm.table.short.get(key)
+            if short is not None and (made := short(input, mat1, mat2, beta, alpha)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | mat1._keys | mat2._keys | include) & keep
         if out is not None:
@@ -148,12 +157,20 @@ def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
     """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not read.
     See gt.addmm."""
     try:
+        key = (self._geometry, mat1._geometry, mat2._geometry)
+        short = op_addmm.table.short.get(key)
+        if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
         return op_addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
     except Exception as error: _refuse(error, "addmm", locals()); raise
 
 def call_addmm(self, mat1, mat2, beta=1, alpha=1):
+    key = (self._geometry, mat1._geometry, mat2._geometry)
+    short = op_addmm.table.short.get(key)
+    if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
     return op_addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
@@ -164,6 +181,10 @@ def Tensor_addmm_(self, mat1, mat2, *, beta=1, alpha=1):
     """In place: beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is
     not read. See gt.addmm."""
     try:
+        key = (self._geometry, mat1._geometry, mat2._geometry)
+        short = op_addmm_.table.short.get(key)
+        if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
         return op_addmm_.table[key_set](key_set, self, mat1, mat2, beta, alpha)

@@ -37,15 +37,28 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("sum", dtype)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("sum", out)._keys & keep
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("sum", out)._keys & keep
                 return op_sum_out.table[key_set](key_set, input, dtype, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("sum", out)._keys & keep
             return op_sum_IntList_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         if dim is None and not keepdim:
+            short = op_sum.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dtype)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_sum.table[key_set](key_set, input, dtype)
+        short = op_sum_dim_IntList.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_sum_dim_IntList.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "sum", locals()); raise
 
@@ -54,19 +67,33 @@ def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("sum", dtype)
+        if dim is None and not keepdim:
+            short = op_sum.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dtype)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_sum.table[key_set](key_set, self, dtype)
+        short = op_sum_dim_IntList.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return op_sum.table[key_set](key_set, self, dtype)
         return op_sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "sum", locals()); raise
 
 def call_sum(self, dtype=None):
+    short = op_sum.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sum.table[key_set](key_set, self, dtype)
 
 def call_sum_dim_IntList(self, dim, keepdim=False, dtype=None):
+    short = op_sum_dim_IntList.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
@@ -94,6 +121,10 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("nansum", dtype)
+        if out is None:
+            short = op_nansum.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -107,12 +138,18 @@ def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("nansum", dtype)
+        short = op_nansum.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "nansum", locals()); raise
 
 def call_nansum(self, dim=None, keepdim=False, dtype=None):
+    short = op_nansum.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
@@ -146,15 +183,28 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("prod", dtype)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("prod", out)._keys & keep
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("prod", out)._keys & keep
                 return op_prod_out.table[key_set](key_set, input, dtype, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("prod", out)._keys & keep
             return op_prod_int_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         if dim is None and not keepdim:
+            short = op_prod.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dtype)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_prod.table[key_set](key_set, input, dtype)
+        short = op_prod_dim_int.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_prod_dim_int.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "prod", locals()); raise
 
@@ -163,10 +213,18 @@ def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("prod", dtype)
+        if dim is None and not keepdim:
+            short = op_prod.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dtype)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_prod.table[key_set](key_set, self, dtype)
+        short = op_prod_dim_int.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return op_prod.table[key_set](key_set, self, dtype)
         return op_prod_dim_int.table[key_set](key_set, self, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "prod", locals()); raise
 
@@ -196,15 +254,28 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("mean", dtype)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("mean", out)._keys & keep
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("mean", out)._keys & keep
                 return op_mean_dtype_out.table[key_set](key_set, input, dtype, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("mean", out)._keys & keep
             return op_mean_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         if dim is None and not keepdim:
+            short = op_mean.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dtype)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_mean.table[key_set](key_set, input, dtype)
+        short = op_mean_dim.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_mean_dim.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "mean", locals()); raise
 
@@ -213,19 +284,33 @@ def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None):
     try:
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("mean", dtype)
+        if dim is None and not keepdim:
+            short = op_mean.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dtype)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_mean.table[key_set](key_set, self, dtype)
+        short = op_mean_dim.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return op_mean.table[key_set](key_set, self, dtype)
         return op_mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "mean", locals()); raise
 
 def call_mean(self, dtype=None):
+    short = op_mean.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_mean.table[key_set](key_set, self, dtype)
 
 def call_mean_dim(self, dim, keepdim=False, dtype=None):
+    short = op_mean_dim.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
@@ -247,6 +332,10 @@ def amax(input, dim=(), keepdim=False, *, out=None):
     Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amax."""
     try:
+        if out is None:
+            short = op_amax.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -258,12 +347,18 @@ def amax(input, dim=(), keepdim=False, *, out=None):
 def Tensor_amax(self, dim=(), keepdim=False):
     """Largest element of all, or along dimensions; NaN if there is one. See gt.amax."""
     try:
+        short = op_amax.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_amax.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "amax", locals()); raise
 
 def call_amax(self, dim=(), keepdim=False):
+    short = op_amax.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_amax.table[key_set](key_set, self, dim, keepdim)
@@ -285,6 +380,10 @@ def amin(input, dim=(), keepdim=False, *, out=None):
     Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amin."""
     try:
+        if out is None:
+            short = op_amin.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -296,12 +395,18 @@ def amin(input, dim=(), keepdim=False, *, out=None):
 def Tensor_amin(self, dim=(), keepdim=False):
     """Smallest element of all, or along dimensions; NaN if there is one. See gt.amin."""
     try:
+        short = op_amin.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_amin.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "amin", locals()); raise
 
 def call_amin(self, dim=(), keepdim=False):
+    short = op_amin.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_amin.table[key_set](key_set, self, dim, keepdim)
@@ -332,40 +437,80 @@ def any(input, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.any."""
     try:
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("any", out)._keys & keep
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("any", out)._keys & keep
                 return op_any_all_out.table[key_set](key_set, input, out)
             if dim is None or isinstance(dim, (tuple, list)):
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("any", out)._keys & keep
                 return op_any_dims_out.table[key_set](key_set, input, dim, keepdim, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("any", out)._keys & keep
             return op_any_out.table[key_set](key_set, input, dim, keepdim, out)
         if dim is None and not keepdim:
+            short = op_any.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_any.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
+            short = op_any_dims.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_any_dims.table[key_set](key_set, input, dim, keepdim)
+        short = op_any_dim.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_any_dim.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "any", locals()); raise
 
 def Tensor_any(self, dim=None, keepdim=False):
     """Whether any element is not zero, of all or along dimensions. See gt.any."""
     try:
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
         if dim is None and not keepdim:
+            short = op_any.table.short.get(self._geometry)
+            if short is not None and (made := short(self)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_any.table[key_set](key_set, self)
         if dim is None or isinstance(dim, (tuple, list)):
+            short = op_any_dims.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dim, keepdim)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_any_dims.table[key_set](key_set, self, dim, keepdim)
+        short = op_any_dim.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
         return op_any_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "any", locals()); raise
 
 def call_any(self):
+    short = op_any.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_any.table[key_set](key_set, self)
 
 def call_any_dim(self, dim, keepdim=False):
+    short = op_any_dim.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_any_dim.table[key_set](key_set, self, dim, keepdim)
@@ -396,40 +541,80 @@ def all(input, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.all."""
     try:
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("all", out)._keys & keep
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("all", out)._keys & keep
                 return op_all_all_out.table[key_set](key_set, input, out)
             if dim is None or isinstance(dim, (tuple, list)):
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("all", out)._keys & keep
                 return op_all_dims_out.table[key_set](key_set, input, dim, keepdim, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("all", out)._keys & keep
             return op_all_out.table[key_set](key_set, input, dim, keepdim, out)
         if dim is None and not keepdim:
+            short = op_all.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_all.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
+            short = op_all_dims.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_all_dims.table[key_set](key_set, input, dim, keepdim)
+        short = op_all_dim.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_all_dim.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "all", locals()); raise
 
 def Tensor_all(self, dim=None, keepdim=False):
     """Whether no element is zero, of all or along dimensions. See gt.all."""
     try:
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
         if dim is None and not keepdim:
+            short = op_all.table.short.get(self._geometry)
+            if short is not None and (made := short(self)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_all.table[key_set](key_set, self)
         if dim is None or isinstance(dim, (tuple, list)):
+            short = op_all_dims.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dim, keepdim)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_all_dims.table[key_set](key_set, self, dim, keepdim)
+        short = op_all_dim.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return made
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
         return op_all_dim.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "all", locals()); raise
 
 def call_all(self):
+    short = op_all.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_all.table[key_set](key_set, self)
 
 def call_all_dim(self, dim, keepdim=False):
+    short = op_all_dim.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, keepdim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_all_dim.table[key_set](key_set, self, dim, keepdim)

@@ -178,18 +178,36 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
                     key_set, input, dim, index, value, reduce, out,
                 )
         if value is None and reduce is None:
+            key = (input._geometry, index._geometry, src._geometry)
+            short = op_scatter_src.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, src)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | src._keys | include) & keep
             return op_scatter_src.table[key_set](key_set, input, dim, index, src)
         if src is None and reduce is None:
+            key = (input._geometry, index._geometry)
+            short = op_scatter_value.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, value)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | include) & keep
             return op_scatter_value.table[key_set](key_set, input, dim, index, value)
         if value is None:
+            key = (input._geometry, index._geometry, src._geometry)
+            short = op_scatter_reduce.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, src, reduce)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | src._keys | include) & keep
             return op_scatter_reduce.table[key_set](key_set, input, dim, index, src, reduce)
         if src is None:
+            key = (input._geometry, index._geometry)
+            short = op_scatter_value_reduce.table.short.get(key)
+            if short is not None and (made := short(
+                input, dim, index, value, reduce,
+            )) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | include) & keep
             return op_scatter_value_reduce.table[key_set](
@@ -208,18 +226,36 @@ def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
         if value is None and reduce is None:
+            key = (self._geometry, index._geometry, src._geometry)
+            short = op_scatter_src.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, src)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter_src.table[key_set](key_set, self, dim, index, src)
         if src is None and reduce is None:
+            key = (self._geometry, index._geometry)
+            short = op_scatter_value.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, value)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
             return op_scatter_value.table[key_set](key_set, self, dim, index, value)
         if value is None:
+            key = (self._geometry, index._geometry, src._geometry)
+            short = op_scatter_reduce.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, src, reduce)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter_reduce.table[key_set](key_set, self, dim, index, src, reduce)
         if src is None:
+            key = (self._geometry, index._geometry)
+            short = op_scatter_value_reduce.table.short.get(key)
+            if short is not None and (made := short(
+                self, dim, index, value, reduce,
+            )) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
             return op_scatter_value_reduce.table[key_set](
@@ -232,11 +268,19 @@ def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
     except Exception as error: _refuse(error, "scatter", locals()); raise
 
 def call_scatter_src(self, dim, index, src):
+    key = (self._geometry, index._geometry, src._geometry)
+    short = op_scatter_src.table.short.get(key)
+    if short is not None and (made := short(self, dim, index, src)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | src._keys | include) & keep
     return op_scatter_src.table[key_set](key_set, self, dim, index, src)
 
 def call_scatter_value(self, dim, index, value):
+    key = (self._geometry, index._geometry)
+    short = op_scatter_value.table.short.get(key)
+    if short is not None and (made := short(self, dim, index, value)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | include) & keep
     return op_scatter_value.table[key_set](key_set, self, dim, index, value)
@@ -256,18 +300,36 @@ def Tensor_scatter_(self, dim, index, src=None, *, value=None, reduce=None):
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
         if value is None and reduce is None:
+            key = (self._geometry, index._geometry, src._geometry)
+            short = op_scatter__src.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, src)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter__src.table[key_set](key_set, self, dim, index, src)
         if src is None and reduce is None:
+            key = (self._geometry, index._geometry)
+            short = op_scatter__value.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, value)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
             return op_scatter__value.table[key_set](key_set, self, dim, index, value)
         if value is None:
+            key = (self._geometry, index._geometry, src._geometry)
+            short = op_scatter__reduce.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, src, reduce)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter__reduce.table[key_set](key_set, self, dim, index, src, reduce)
         if src is None:
+            key = (self._geometry, index._geometry)
+            short = op_scatter__value_reduce.table.short.get(key)
+            if short is not None and (made := short(
+                self, dim, index, value, reduce,
+            )) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
             return op_scatter__value_reduce.table[key_set](
@@ -299,6 +361,11 @@ def scatter_add(input, dim, index, src, *, out=None):
     >>> gt.scatter_add(gt.zeros(3), 0, gt.tensor([0, 2, 2]), gt.tensor([1.0, 2.0, 3.0]))
     tensor([1., 0., 5.])"""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry, src._geometry)
+            short = op_scatter_add.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, src)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | src._keys | include) & keep
         if out is not None:
@@ -311,12 +378,20 @@ def Tensor_scatter_add(self, dim, index, src):
     """A copy of self with each element of src added where index says. See
     gt.scatter_add."""
     try:
+        key = (self._geometry, index._geometry, src._geometry)
+        short = op_scatter_add.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, src)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_add.table[key_set](key_set, self, dim, index, src)
     except Exception as error: _refuse(error, "scatter_add", locals()); raise
 
 def call_scatter_add(self, dim, index, src):
+    key = (self._geometry, index._geometry, src._geometry)
+    short = op_scatter_add.table.short.get(key)
+    if short is not None and (made := short(self, dim, index, src)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | src._keys | include) & keep
     return op_scatter_add.table[key_set](key_set, self, dim, index, src)
@@ -327,12 +402,20 @@ def Tensor_scatter_add_(self, dim, index, src):
     """In place: A copy of self with each element of src added where index says. See
     gt.scatter_add."""
     try:
+        key = (self._geometry, index._geometry, src._geometry)
+        short = op_scatter_add_.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, src)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_add_.table[key_set](key_set, self, dim, index, src)
     except Exception as error: _refuse(error, "scatter_add_", locals()); raise
 
 def call_scatter_add_(self, dim, index, src):
+    key = (self._geometry, index._geometry, src._geometry)
+    short = op_scatter_add_.table.short.get(key)
+    if short is not None and (made := short(self, dim, index, src)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | src._keys | include) & keep
     return op_scatter_add_.table[key_set](key_set, self, dim, index, src)
@@ -365,6 +448,13 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
     >>> gt.scatter_reduce(x, 0, gt.tensor([0, 0]), gt.tensor([3.0, 5.0]), "mean")
     tensor([3., 2.])"""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry, src._geometry)
+            short = op_scatter_reduce_two.table.short.get(key)
+            if short is not None and (made := short(
+                input, dim, index, src, reduce, include_self,
+            )) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | src._keys | include) & keep
         if out is not None:
@@ -381,6 +471,12 @@ def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
     """A copy of self with the sum, prod, mean, amax or amin of all that index brings to an
     element, See gt.scatter_reduce."""
     try:
+        key = (self._geometry, index._geometry, src._geometry)
+        short = op_scatter_reduce_two.table.short.get(key)
+        if short is not None and (made := short(
+            self, dim, index, src, reduce, include_self,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_reduce_two.table[key_set](
@@ -389,6 +485,12 @@ def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
     except Exception as error: _refuse(error, "scatter_reduce", locals()); raise
 
 def call_scatter_reduce_two(self, dim, index, src, reduce, include_self=True):
+    key = (self._geometry, index._geometry, src._geometry)
+    short = op_scatter_reduce_two.table.short.get(key)
+    if short is not None and (made := short(
+        self, dim, index, src, reduce, include_self,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | src._keys | include) & keep
     return op_scatter_reduce_two.table[key_set](
@@ -401,6 +503,12 @@ def Tensor_scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     """In place: A copy of self with the sum, prod, mean, amax or amin of all that index
     brings to an element, See gt.scatter_reduce."""
     try:
+        key = (self._geometry, index._geometry, src._geometry)
+        short = op_scatter_reduce__two.table.short.get(key)
+        if short is not None and (made := short(
+            self, dim, index, src, reduce, include_self,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_reduce__two.table[key_set](
@@ -430,6 +538,13 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     >>> gt.index_add(gt.zeros(3), 0, gt.tensor([0, 0]), gt.tensor([1.0, 2.0]))
     tensor([3., 0., 0.])"""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry, source._geometry)
+            short = op_index_add.table.short.get(key)
+            if short is not None and (made := short(
+                input, dim, index, source, alpha,
+            )) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
         if out is not None:
@@ -444,12 +559,24 @@ def Tensor_index_add(self, dim, index, source, *, alpha=1):
     """A copy of self with alpha times the slices of source added to those that index names.
     See gt.index_add."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_index_add.table.short.get(key)
+        if short is not None and (made := short(
+            self, dim, index, source, alpha,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_add.table[key_set](key_set, self, dim, index, source, alpha)
     except Exception as error: _refuse(error, "index_add", locals()); raise
 
 def call_index_add(self, dim, index, source, alpha=1):
+    key = (self._geometry, index._geometry, source._geometry)
+    short = op_index_add.table.short.get(key)
+    if short is not None and (made := short(
+        self, dim, index, source, alpha,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | source._keys | include) & keep
     return op_index_add.table[key_set](key_set, self, dim, index, source, alpha)
@@ -460,12 +587,24 @@ def Tensor_index_add_(self, dim, index, source, *, alpha=1):
     """In place: A copy of self with alpha times the slices of source added to those that
     index names. See gt.index_add."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_index_add_.table.short.get(key)
+        if short is not None and (made := short(
+            self, dim, index, source, alpha,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_add_.table[key_set](key_set, self, dim, index, source, alpha)
     except Exception as error: _refuse(error, "index_add_", locals()); raise
 
 def call_index_add_(self, dim, index, source, alpha=1):
+    key = (self._geometry, index._geometry, source._geometry)
+    short = op_index_add_.table.short.get(key)
+    if short is not None and (made := short(
+        self, dim, index, source, alpha,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | source._keys | include) & keep
     return op_index_add_.table[key_set](key_set, self, dim, index, source, alpha)
@@ -488,6 +627,11 @@ def index_copy(input, dim, index, source, *, out=None):
         source: index_select(grad, dim, index).reshape(source.shape)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_copy."""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry, source._geometry)
+            short = op_index_copy.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, source)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
         if out is not None:
@@ -500,6 +644,10 @@ def Tensor_index_copy(self, dim, index, source):
     """A copy of self with the slices of source in place of those that index names. See
     gt.index_copy."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_index_copy.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, source)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_copy.table[key_set](key_set, self, dim, index, source)
@@ -511,6 +659,10 @@ def Tensor_index_copy_(self, dim, index, source):
     """In place: A copy of self with the slices of source in place of those that index
     names. See gt.index_copy."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_index_copy_.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, source)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_copy_.table[key_set](key_set, self, dim, index, source)
@@ -551,9 +703,17 @@ def index_fill(input, dim, index, value, *, out=None):
                 key_set, input, dim, index, value, out,
             )
         if hasattr(value, "_keys"):
+            key = (input._geometry, index._geometry, value._geometry)
+            short = op_index_fill_int_Tensor.table.short.get(key)
+            if short is not None and (made := short(input, dim, index, value)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | value._keys | include) & keep
             return op_index_fill_int_Tensor.table[key_set](key_set, input, dim, index, value)
+        key = (input._geometry, index._geometry)
+        short = op_index_fill_int_Scalar.table.short.get(key)
+        if short is not None and (made := short(input, dim, index, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | include) & keep
         return op_index_fill_int_Scalar.table[key_set](key_set, input, dim, index, value)
@@ -563,9 +723,17 @@ def Tensor_index_fill(self, dim, index, value):
     """A copy of self with one value in the slices that index names. See gt.index_fill."""
     try:
         if hasattr(value, "_keys"):
+            key = (self._geometry, index._geometry, value._geometry)
+            short = op_index_fill_int_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, value)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | value._keys | include) & keep
             return op_index_fill_int_Tensor.table[key_set](key_set, self, dim, index, value)
+        key = (self._geometry, index._geometry)
+        short = op_index_fill_int_Scalar.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_index_fill_int_Scalar.table[key_set](key_set, self, dim, index, value)
@@ -580,9 +748,17 @@ def Tensor_index_fill_(self, dim, index, value):
     gt.index_fill."""
     try:
         if hasattr(value, "_keys"):
+            key = (self._geometry, index._geometry, value._geometry)
+            short = op_index_fill__int_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, dim, index, value)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | value._keys | include) & keep
             return op_index_fill__int_Tensor.table[key_set](key_set, self, dim, index, value)
+        key = (self._geometry, index._geometry)
+        short = op_index_fill__int_Scalar.table.short.get(key)
+        if short is not None and (made := short(self, dim, index, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_index_fill__int_Scalar.table[key_set](key_set, self, dim, index, value)
@@ -609,6 +785,13 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
         source: index_source(grad, input, dim, index, source, reduce, include_self, result)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_reduce."""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry, source._geometry)
+            short = op_index_reduce.table.short.get(key)
+            if short is not None and (made := short(
+                input, dim, index, source, reduce, include_self,
+            )) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
         if out is not None:
@@ -625,6 +808,12 @@ def Tensor_index_reduce(self, dim, index, source, reduce, *, include_self=True):
     """A copy of self with slices of source combined into those that index names, as
     scatter_reduce does. See gt.index_reduce."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_index_reduce.table.short.get(key)
+        if short is not None and (made := short(
+            self, dim, index, source, reduce, include_self,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_reduce.table[key_set](
@@ -638,6 +827,12 @@ def Tensor_index_reduce_(self, dim, index, source, reduce, *, include_self=True)
     """In place: A copy of self with slices of source combined into those that index names,
     as scatter_reduce does. See gt.index_reduce."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_index_reduce_.table.short.get(key)
+        if short is not None and (made := short(
+            self, dim, index, source, reduce, include_self,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_reduce_.table[key_set](
@@ -664,6 +859,13 @@ def put(input, index, source, accumulate=False, *, out=None):
         source: take(grad, index).reshape(source.shape)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.put."""
     try:
+        if out is None:
+            key = (input._geometry, index._geometry, source._geometry)
+            short = op_put.table.short.get(key)
+            if short is not None and (made := short(
+                input, index, source, accumulate,
+            )) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
         if out is not None:
@@ -676,6 +878,12 @@ def Tensor_put(self, index, source, accumulate=False):
     """A copy of self with source at the elements that index names in row-major order, or
     added to them. See gt.put."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_put.table.short.get(key)
+        if short is not None and (made := short(
+            self, index, source, accumulate,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_put.table[key_set](key_set, self, index, source, accumulate)
@@ -687,12 +895,24 @@ def Tensor_put_(self, index, source, accumulate=False):
     """In place: A copy of self with source at the elements that index names in row-major
     order, or added to them. See gt.put."""
     try:
+        key = (self._geometry, index._geometry, source._geometry)
+        short = op_put_.table.short.get(key)
+        if short is not None and (made := short(
+            self, index, source, accumulate,
+        )) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_put_.table[key_set](key_set, self, index, source, accumulate)
     except Exception as error: _refuse(error, "put_", locals()); raise
 
 def call_put_(self, index, source, accumulate=False):
+    key = (self._geometry, index._geometry, source._geometry)
+    short = op_put_.table.short.get(key)
+    if short is not None and (made := short(
+        self, index, source, accumulate,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | source._keys | include) & keep
     return op_put_.table[key_set](key_set, self, index, source, accumulate)

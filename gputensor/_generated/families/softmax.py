@@ -42,6 +42,9 @@ op__softmax = _define(
 op__softmax_out = _define(
     "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)")
 def call__softmax(self, dim, half_to_float):
+    short = op__softmax.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, half_to_float)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__softmax.table[key_set](key_set, self, dim, half_to_float)
@@ -56,6 +59,12 @@ def call__safe_softmax(self, dim, dtype=None):
 op__softmax_backward_data = _define(
     "aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor")
 def call__softmax_backward_data(grad_output, output, dim, input_dtype):
+    key = (grad_output._geometry, output._geometry)
+    short = op__softmax_backward_data.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, output, dim, input_dtype,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | output._keys | include) & keep
     return op__softmax_backward_data.table[key_set](
@@ -96,6 +105,9 @@ op__log_softmax = _define(
 op__log_softmax_out = _define(
     "aten::_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)")
 def call__log_softmax(self, dim, half_to_float):
+    short = op__log_softmax.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, half_to_float)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__log_softmax.table[key_set](key_set, self, dim, half_to_float)
@@ -103,6 +115,12 @@ def call__log_softmax(self, dim, half_to_float):
 op__log_softmax_backward_data = _define(
     "aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor")
 def call__log_softmax_backward_data(grad_output, output, dim, input_dtype):
+    key = (grad_output._geometry, output._geometry)
+    short = op__log_softmax_backward_data.table.short.get(key)
+    if short is not None and (made := short(
+        grad_output, output, dim, input_dtype,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_output._keys | output._keys | include) & keep
     return op__log_softmax_backward_data.table[key_set](

@@ -47,6 +47,9 @@ def Tensor_lgamma(self):
     except Exception as error: _refuse(error, "lgamma", locals()); raise
 
 def call_lgamma(self):
+    short = op_lgamma.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_lgamma.table[key_set](key_set, self)
@@ -143,6 +146,10 @@ def logit(input, eps=None, *, out=None):
     Gradient: logit_backward(grad, input, eps)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.logit."""
     try:
+        if out is None:
+            short = op_logit.table.short.get(input._geometry)
+            if short is not None and (made := short(input, eps)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -155,6 +162,9 @@ def Tensor_logit(self, eps=None):
     """log(x / (1 - x)) of each element, which eps first brings into [eps, 1 - eps]. See
     gt.logit."""
     try:
+        short = op_logit.table.short.get(self._geometry)
+        if short is not None and (made := short(self, eps)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logit.table[key_set](key_set, self, eps)
@@ -172,6 +182,9 @@ def logit_(input, eps=None):
     Gradient: logit_backward(grad, input, eps)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.logit_."""
     try:
+        short = op_logit_.table.short.get(input._geometry)
+        if short is not None and (made := short(input, eps)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_logit_.table[key_set](key_set, input, eps)
@@ -200,6 +213,10 @@ def polygamma(n, input, *, out=None):
     Gradient: grad * polygamma(n + 1, input)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.polygamma."""
     try:
+        if out is None:
+            short = op_polygamma.table.short.get(input._geometry)
+            if short is not None and (made := short(n, input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -211,12 +228,18 @@ def polygamma(n, input, *, out=None):
 def Tensor_polygamma(self, n):
     """The n-th derivative of digamma. See gt.polygamma."""
     try:
+        short = op_polygamma.table.short.get(self._geometry)
+        if short is not None and (made := short(n, self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_polygamma.table[key_set](key_set, n, self)
     except Exception as error: _refuse(error, "polygamma", locals()); raise
 
 def call_polygamma(n, self):
+    short = op_polygamma.table.short.get(self._geometry)
+    if short is not None and (made := short(n, self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_polygamma.table[key_set](key_set, n, self)
@@ -318,6 +341,9 @@ def Tensor_i0(self):
     except Exception as error: _refuse(error, "i0", locals()); raise
 
 def call_i0(self):
+    short = op_i0.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_i0.table[key_set](key_set, self)
@@ -506,7 +532,10 @@ def xlogy(input, other, *, out=None):
     try:
         try:
             if out is None:
-                key = (input._geometry, other._geometry)
+                key = (
+                    type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry,
+                )
                 short = op_xlogy_Tensor.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
@@ -528,7 +557,10 @@ def Tensor_xlogy(self, other):
     """self * log(other), and 0 where self is 0. See gt.xlogy."""
     try:
         try:
-            key = (self._geometry, other._geometry)
+            key = (
+                type(self) if type(self) in NUMBERS else self._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry,
+            )
             short = op_xlogy_Tensor.table.short.get(key)
             if short is not None and (made := short(self, other)) is not None:
                 return made
@@ -544,6 +576,13 @@ def Tensor_xlogy(self, other):
     except Exception as error: _refuse(error, "xlogy", locals()); raise
 
 def call_xlogy_Tensor(self, other):
+    key = (
+        type(self) if type(self) in NUMBERS else self._geometry,
+        type(other) if type(other) in NUMBERS else other._geometry,
+    )
+    short = op_xlogy_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (
         (0 if type(self) in NUMBERS else self._keys)
@@ -633,7 +672,10 @@ def special_xlog1py(input, other, *, out=None):
     try:
         try:
             if out is None:
-                key = (input._geometry, other._geometry)
+                key = (
+                    type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry,
+                )
                 short = op_special_xlog1py.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
@@ -652,6 +694,13 @@ def special_xlog1py(input, other, *, out=None):
     except Exception as error: _refuse(error, "special_xlog1py", locals()); raise
 
 def call_special_xlog1py(self, other):
+    key = (
+        type(self) if type(self) in NUMBERS else self._geometry,
+        type(other) if type(other) in NUMBERS else other._geometry,
+    )
+    short = op_special_xlog1py.table.short.get(key)
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (
         (0 if type(self) in NUMBERS else self._keys)
@@ -692,7 +741,10 @@ def special_zeta(input, other, *, out=None):
     try:
         try:
             if out is None:
-                key = (input._geometry, other._geometry)
+                key = (
+                    type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry,
+                )
                 short = op_special_zeta.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
@@ -860,6 +912,9 @@ def special_i0e(input, *, out=None):
     except Exception as error: _refuse(error, "special_i0e", locals()); raise
 
 def call_special_i0e(self):
+    short = op_special_i0e.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_special_i0e.table[key_set](key_set, self)
@@ -915,6 +970,9 @@ def special_i1e(input, *, out=None):
     except Exception as error: _refuse(error, "special_i1e", locals()); raise
 
 def call_special_i1e(self):
+    short = op_special_i1e.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_special_i1e.table[key_set](key_set, self)
@@ -1258,7 +1316,10 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_chebyshev_polynomial_t.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1306,7 +1367,10 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_chebyshev_polynomial_u.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1354,7 +1418,10 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_chebyshev_polynomial_v.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1402,7 +1469,10 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_chebyshev_polynomial_w.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1450,7 +1520,10 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_shifted_chebyshev_polynomial_t.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1501,7 +1574,10 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_shifted_chebyshev_polynomial_u.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1552,7 +1628,10 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_shifted_chebyshev_polynomial_v.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1603,7 +1682,10 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_shifted_chebyshev_polynomial_w.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1654,7 +1736,10 @@ def special_hermite_polynomial_h(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_hermite_polynomial_h.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1702,7 +1787,10 @@ def special_hermite_polynomial_he(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_hermite_polynomial_he.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1750,7 +1838,10 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_laguerre_polynomial_l.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made
@@ -1798,7 +1889,10 @@ def special_legendre_polynomial_p(x, n, *, out=None):
     try:
         try:
             if out is None:
-                key = (x._geometry, n._geometry)
+                key = (
+                    type(x) if type(x) in NUMBERS else x._geometry,
+                    type(n) if type(n) in NUMBERS else n._geometry,
+                )
                 short = op_special_legendre_polynomial_p.table.short.get(key)
                 if short is not None and (made := short(x, n)) is not None:
                     return made

@@ -33,6 +33,11 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
     >>> gt.addcmul(gt.tensor([1.0, 2.0]), gt.tensor([3.0, 4.0]), gt.tensor([5.0, 6.0]), value=0.5)
     tensor([ 8.5000, 14.0000])"""
     try:
+        if out is None:
+            key = (input._geometry, tensor1._geometry, tensor2._geometry)
+            short = op_addcmul.table.short.get(key)
+            if short is not None and (made := short(input, tensor1, tensor2, value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | tensor1._keys | tensor2._keys | include) & keep
         if out is not None:
@@ -44,6 +49,10 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
 def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
     """self + value * tensor1 * tensor2 of each triple of elements. See gt.addcmul."""
     try:
+        key = (self._geometry, tensor1._geometry, tensor2._geometry)
+        short = op_addcmul.table.short.get(key)
+        if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcmul.table[key_set](key_set, self, tensor1, tensor2, value)
@@ -56,6 +65,10 @@ def Tensor_addcmul_(self, tensor1, tensor2, *, value=1):
     """In place: self + value * tensor1 * tensor2 of each triple of elements. See
     gt.addcmul."""
     try:
+        key = (self._geometry, tensor1._geometry, tensor2._geometry)
+        short = op_addcmul_.table.short.get(key)
+        if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcmul_.table[key_set](key_set, self, tensor1, tensor2, value)
@@ -82,6 +95,11 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
         tensor2: scaled(-grad * conj(tensor1 / tensor2 / tensor2), value)
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.addcdiv."""
     try:
+        if out is None:
+            key = (input._geometry, tensor1._geometry, tensor2._geometry)
+            short = op_addcdiv.table.short.get(key)
+            if short is not None and (made := short(input, tensor1, tensor2, value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | tensor1._keys | tensor2._keys | include) & keep
         if out is not None:
@@ -93,6 +111,10 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
 def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
     """self + value * tensor1 / tensor2 of each triple of elements. See gt.addcdiv."""
     try:
+        key = (self._geometry, tensor1._geometry, tensor2._geometry)
+        short = op_addcdiv.table.short.get(key)
+        if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcdiv.table[key_set](key_set, self, tensor1, tensor2, value)
@@ -105,6 +127,10 @@ def Tensor_addcdiv_(self, tensor1, tensor2, *, value=1):
     """In place: self + value * tensor1 / tensor2 of each triple of elements. See
     gt.addcdiv."""
     try:
+        key = (self._geometry, tensor1._geometry, tensor2._geometry)
+        short = op_addcdiv_.table.short.get(key)
+        if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcdiv_.table[key_set](key_set, self, tensor1, tensor2, value)
@@ -159,6 +185,9 @@ def clamp(input, min=None, max=None, *, out=None):
             include, keep = _state.get()
             key_set = (key_set | include) & keep
             return op_clamp_Tensor.table[key_set](key_set, input, min, max)
+        short = op_clamp.table.short.get(input._geometry)
+        if short is not None and (made := short(input, min, max)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_clamp.table[key_set](key_set, input, min, max)
@@ -176,6 +205,9 @@ def Tensor_clamp(self, min=None, max=None):
             include, keep = _state.get()
             key_set = (key_set | include) & keep
             return op_clamp_Tensor.table[key_set](key_set, self, min, max)
+        short = op_clamp.table.short.get(self._geometry)
+        if short is not None and (made := short(self, min, max)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_clamp.table[key_set](key_set, self, min, max)
@@ -207,6 +239,9 @@ def clamp_(input, min=None, max=None):
             include, keep = _state.get()
             key_set = (key_set | include) & keep
             return op_clamp__Tensor.table[key_set](key_set, input, min, max)
+        short = op_clamp_.table.short.get(input._geometry)
+        if short is not None and (made := short(input, min, max)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_clamp_.table[key_set](key_set, input, min, max)
@@ -435,6 +470,10 @@ def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
     >>> gt.nan_to_num(gt.tensor([1.0, float("nan"), float("inf")]), posinf=9)
     tensor([1., 0., 9.])"""
     try:
+        if out is None:
+            short = op_nan_to_num.table.short.get(input._geometry)
+            if short is not None and (made := short(input, nan, posinf, neginf)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -447,6 +486,9 @@ def Tensor_nan_to_num(self, nan=None, posinf=None, neginf=None):
     """Each element, or what is said for NaN (0) and the infinities (the largest and
     smallest numbers). See gt.nan_to_num."""
     try:
+        short = op_nan_to_num.table.short.get(self._geometry)
+        if short is not None and (made := short(self, nan, posinf, neginf)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nan_to_num.table[key_set](key_set, self, nan, posinf, neginf)
@@ -468,6 +510,9 @@ def nan_to_num_(input, nan=None, posinf=None, neginf=None):
     Gradient: where(isfinite(input), grad, 0)
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.nan_to_num_."""
     try:
+        short = op_nan_to_num_.table.short.get(input._geometry)
+        if short is not None and (made := short(input, nan, posinf, neginf)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_nan_to_num_.table[key_set](key_set, input, nan, posinf, neginf)
@@ -504,6 +549,14 @@ def lerp(input, end, weight, *, out=None):
     tensor([ 0.5000, 15.0000])"""
     try:
         try:
+            if out is None:
+                key = (
+                    input._geometry, end._geometry,
+                    type(weight) if type(weight) in NUMBERS else weight._geometry,
+                )
+                short = op_lerp_Tensor.table.short.get(key)
+                if short is not None and (made := short(input, end, weight)) is not None:
+                    return made
             key_set = input._keys | end._keys | (0 if type(weight) in NUMBERS else weight._keys)
         except AttributeError:
             key_set, input, end, weight = _coerced(input, end, weight)
@@ -519,6 +572,13 @@ def Tensor_lerp(self, end, weight):
     """self + weight * (end - self) of each triple of elements. See gt.lerp."""
     try:
         try:
+            key = (
+                self._geometry, end._geometry,
+                type(weight) if type(weight) in NUMBERS else weight._geometry,
+            )
+            short = op_lerp_Tensor.table.short.get(key)
+            if short is not None and (made := short(self, end, weight)) is not None:
+                return made
             key_set = self._keys | end._keys | (0 if type(weight) in NUMBERS else weight._keys)
         except AttributeError:
             key_set, self, end, weight = _coerced(self, end, weight)
@@ -528,6 +588,13 @@ def Tensor_lerp(self, end, weight):
     except Exception as error: _refuse(error, "lerp", locals()); raise
 
 def call_lerp_Tensor(self, end, weight):
+    key = (
+        self._geometry, end._geometry,
+        type(weight) if type(weight) in NUMBERS else weight._geometry,
+    )
+    short = op_lerp_Tensor.table.short.get(key)
+    if short is not None and (made := short(self, end, weight)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (
         self._keys
@@ -547,6 +614,13 @@ def Tensor_lerp_(self, end, weight):
     """In place: self + weight * (end - self) of each triple of elements. See gt.lerp."""
     try:
         try:
+            key = (
+                self._geometry, end._geometry,
+                type(weight) if type(weight) in NUMBERS else weight._geometry,
+            )
+            short = op_lerp__Tensor.table.short.get(key)
+            if short is not None and (made := short(self, end, weight)) is not None:
+                return made
             key_set = self._keys | end._keys | (0 if type(weight) in NUMBERS else weight._keys)
         except AttributeError:
             key_set, self, end, weight = _coerced(self, end, weight)

@@ -43,6 +43,9 @@ def Tensor_neg(self):
 Tensor___neg__ = Tensor_neg
 
 def call_neg(self):
+    short = op_neg.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_neg.table[key_set](key_set, self)
@@ -172,6 +175,9 @@ def Tensor_abs(self):
 Tensor___abs__ = Tensor_abs
 
 def call_abs(self):
+    short = op_abs.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_abs.table[key_set](key_set, self)
@@ -241,6 +247,9 @@ def Tensor_exp(self):
     except Exception as error: _refuse(error, "exp", locals()); raise
 
 def call_exp(self):
+    short = op_exp.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_exp.table[key_set](key_set, self)
@@ -304,6 +313,9 @@ def Tensor_relu(self):
     except Exception as error: _refuse(error, "relu", locals()); raise
 
 def call_relu(self):
+    short = op_relu.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_relu.table[key_set](key_set, self)
@@ -328,6 +340,9 @@ def relu_(input):
 Tensor_relu_ = relu_
 
 def call_relu_(self):
+    short = op_relu_.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_relu_.table[key_set](key_set, self)
@@ -853,6 +868,9 @@ def Tensor_ceil(self):
     except Exception as error: _refuse(error, "ceil", locals()); raise
 
 def call_ceil(self):
+    short = op_ceil.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_ceil.table[key_set](key_set, self)
@@ -911,6 +929,9 @@ def Tensor_cos(self):
     except Exception as error: _refuse(error, "cos", locals()); raise
 
 def call_cos(self):
+    short = op_cos.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_cos.table[key_set](key_set, self)
@@ -1271,6 +1292,9 @@ def Tensor_floor(self):
     except Exception as error: _refuse(error, "floor", locals()); raise
 
 def call_floor(self):
+    short = op_floor.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_floor.table[key_set](key_set, self)
@@ -1509,6 +1533,9 @@ def Tensor_log(self):
     except Exception as error: _refuse(error, "log", locals()); raise
 
 def call_log(self):
+    short = op_log.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_log.table[key_set](key_set, self)
@@ -1624,6 +1651,9 @@ def Tensor_log1p(self):
     except Exception as error: _refuse(error, "log1p", locals()); raise
 
 def call_log1p(self):
+    short = op_log1p.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_log1p.table[key_set](key_set, self)
@@ -1792,6 +1822,9 @@ def Tensor_reciprocal(self):
     except Exception as error: _refuse(error, "reciprocal", locals()); raise
 
 def call_reciprocal(self):
+    short = op_reciprocal.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_reciprocal.table[key_set](key_set, self)
@@ -1838,29 +1871,47 @@ def round(input, *, decimals=None, out=None):
     >>> gt.round(gt.tensor([0.5, 1.5, -2.7]))
     tensor([ 0.,  2., -3.])"""
     try:
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("round", out)._keys & keep
             if decimals is None:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("round", out)._keys & keep
                 return op_round_out.table[key_set](key_set, input, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("round", out)._keys & keep
             return op_round_decimals_out.table[key_set](key_set, input, decimals, out)
         if decimals is None:
+            short = op_round.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_round.table[key_set](key_set, input)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_round_decimals.table[key_set](key_set, input, decimals)
     except Exception as error: _refuse(error, "round", locals()); raise
 
 def Tensor_round(self, *, decimals=None):
     """The whole number nearest to each element; halves go to the even one. See gt.round."""
     try:
+        if decimals is None:
+            short = op_round.table.short.get(self._geometry)
+            if short is not None and (made := short(self)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_round.table[key_set](key_set, self)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if decimals is None:
-            return op_round.table[key_set](key_set, self)
         return op_round_decimals.table[key_set](key_set, self, decimals)
     except Exception as error: _refuse(error, "round", locals()); raise
 
 def call_round(self):
+    short = op_round.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_round.table[key_set](key_set, self)
@@ -1879,10 +1930,15 @@ def round_(input, *, decimals=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.round_."""
     try:
+        if decimals is None:
+            short = op_round_.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_round_.table[key_set](key_set, input)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if decimals is None:
-            return op_round_.table[key_set](key_set, input)
         return op_round__decimals.table[key_set](key_set, input, decimals)
     except Exception as error: _refuse(error, "round_", locals()); raise
 Tensor_round_ = round_
@@ -2030,6 +2086,9 @@ def Tensor_sigmoid(self):
     except Exception as error: _refuse(error, "sigmoid", locals()); raise
 
 def call_sigmoid(self):
+    short = op_sigmoid.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sigmoid.table[key_set](key_set, self)
@@ -2096,6 +2155,9 @@ def Tensor_sign(self):
     except Exception as error: _refuse(error, "sign", locals()); raise
 
 def call_sign(self):
+    short = op_sign.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sign.table[key_set](key_set, self)
@@ -2182,6 +2244,9 @@ def Tensor_sin(self):
     except Exception as error: _refuse(error, "sin", locals()); raise
 
 def call_sin(self):
+    short = op_sin.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sin.table[key_set](key_set, self)
@@ -2411,6 +2476,9 @@ def Tensor_tanh(self):
     except Exception as error: _refuse(error, "tanh", locals()); raise
 
 def call_tanh(self):
+    short = op_tanh.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_tanh.table[key_set](key_set, self)
@@ -2717,6 +2785,9 @@ def Tensor_sqrt(self):
     except Exception as error: _refuse(error, "sqrt", locals()); raise
 
 def call_sqrt(self):
+    short = op_sqrt.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sqrt.table[key_set](key_set, self)

@@ -57,6 +57,13 @@ def where(condition, input=None, other=None, *, out=None):
             key_set = (condition._keys | include) & keep
             return op_where.table[key_set](key_set, condition)
         try:
+            key = (
+                condition._geometry, type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry,
+            )
+            short = op_where_self.table.short.get(key)
+            if short is not None and (made := short(condition, input, other)) is not None:
+                return made
             key_set = (
                 condition._keys
                 | (0 if type(input) in NUMBERS else input._keys)
@@ -73,6 +80,13 @@ def Tensor_where(self, condition, other):
     """self where condition is true, other elsewhere. See gt.where."""
     try:
         try:
+            key = (
+                condition._geometry, type(self) if type(self) in NUMBERS else self._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry,
+            )
+            short = op_where_self.table.short.get(key)
+            if short is not None and (made := short(condition, self, other)) is not None:
+                return made
             key_set = (
                 condition._keys
                 | (0 if type(self) in NUMBERS else self._keys)
@@ -86,6 +100,13 @@ def Tensor_where(self, condition, other):
     except Exception as error: _refuse(error, "where", locals()); raise
 
 def call_where_self(condition, self, other):
+    key = (
+        condition._geometry, type(self) if type(self) in NUMBERS else self._geometry,
+        type(other) if type(other) in NUMBERS else other._geometry,
+    )
+    short = op_where_self.table.short.get(key)
+    if short is not None and (made := short(condition, self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (
         condition._keys

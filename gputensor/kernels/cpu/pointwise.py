@@ -199,6 +199,15 @@ def computed(
     takes_arrays = enters == [None] * len(inputs)
     is_direct = isinstance(function, np.ufunc) and out is common and to is compute
 
+    def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """What the loop does of `count` arrays, and then these numbers, where NumPy may allocate,
+        but for the dtype of what comes out."""
+        if enters[:count] != [None] * count:
+            return loop, (*numbers, None)
+        while len(enters) < count + len(numbers):
+            enters.append(_kept_number(compute))
+        return function, tuple([x if e is None else e(x) for e, x in zip(enters[count:], numbers)])
+
     def loop(*values: Any) -> Any:
         *given, out = values
         while len(enters) < len(given):
@@ -218,6 +227,7 @@ def computed(
         cast.convert_into(out, made)
         return out
 
+    loop.bare = bare  # type: ignore[attr-defined]
     return loop
 
 
