@@ -132,7 +132,7 @@ class autocast(Guard):
 def _set_enabled(known: AutocastDevice, enabled: bool) -> None:
     include, keep = tls.state.get()
     is_on = flag("set_autocast_enabled", "enabled", enabled)
-    tls.state.set((include, keep | known.key if is_on else keep & ~known.key))
+    tls.state.set(tls.same((include, keep | known.key if is_on else keep & ~known.key)))
 
 
 # --- the state ------------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
 # What `state` holds outside of every block. It is this very tuple then, so that short cuts may ask
-# with `is`; what puts a state back goes through `_same`.
+# with `is`; what puts a state back goes through `same`.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 
 state: ContextVar[tuple[int, int]] = ContextVar("gputensor_dispatch", default=PLAIN)
 
 
-def _same(found: tuple[int, int]) -> tuple[int, int]:
+def same(found: tuple[int, int]) -> tuple[int, int]:
     return PLAIN if found == PLAIN else found
 
 
@@ -67,7 +67,7 @@ class _Guard(Guard):
             ((included & ~include, include & ~included), (kept & ~keep, keep & ~kept))
         )
         try:
-            state.set(_same((included, kept)))
+            state.set(same((included, kept)))
         except BaseException:
             self.__exit__()
             raise
@@ -78,7 +78,7 @@ class _Guard(Guard):
     def _put_back(self, found: Any) -> None:
         include, keep = state.get()
         ((set_there, cleared_there), (set_here, cleared_here)), depth = found
-        state.set(_same((include & ~set_there | cleared_there, keep & ~set_here | cleared_here)))
+        state.set(same((include & ~set_there | cleared_there, keep & ~set_here | cleared_here)))
         del self._changed[depth:]
 
 
@@ -150,7 +150,7 @@ class InferenceMode(Guard):
         else:
             changed = (include | AD_INPLACE_OR_VIEW, keep | AUTOGRAD)
         try:
-            state.set(_same(changed))
+            state.set(same(changed))
         except BaseException:
             self.__exit__()
             raise
@@ -162,7 +162,7 @@ class InferenceMode(Guard):
     def _put_back(self, found: Any) -> None:
         (included, kept), depth, _ = found
         include, keep = state.get()
-        state.set(_same((include & ~AD_INPLACE_OR_VIEW | included, keep & ~AUTOGRAD | kept)))
+        state.set(same((include & ~AD_INPLACE_OR_VIEW | included, keep & ~AUTOGRAD | kept)))
         del self._before[depth:]
 
     def _count(self, found: Any) -> None:

@@ -80,7 +80,7 @@ class DispatchMode(Guard):
         _modes.set(found)
         if not found:
             include, keep = tls.state.get()
-            tls.state.set((include & ~PYTHON, keep))
+            tls.state.set(tls.same((include & ~PYTHON, keep)))
 
     def _count(self, found: Any) -> None:
         if unrecorded:
