@@ -167,6 +167,7 @@ def _single(it: Public) -> list[str]:
         # As THPVariable_contiguous: nothing to do is found out without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
     guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
+    guards += ["not requires_grad"] * it.takes_requires_grad
     lines += gather.gathered(op, gather.short_cut(op, guards))
     # The result is asked to require a gradient where the signature says so.
     lead, end = "return ", list[str]()
@@ -255,7 +256,7 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
     # A short cut is asked for before the keys are gathered.
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
-    shared = shared and not any(op.leaves_short_cuts for op in ops)
+    shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
     lines = _merged_out(it, merge, ops, shared)
     for case, op in zip(merge.cases, ops):
         first = gather.short_cut(op, ["alpha is _ONE"] * op.is_scaled, case.arguments)

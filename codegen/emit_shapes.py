@@ -20,12 +20,12 @@ in makers/autograd.py; other names tell the number of arguments."""
 
 IMPORTS = """from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
 from ..autograd.inplace_or_view import bump_version, track_view, track_views
-from ..autograd.modes import below_autograd, unrecorded
+from ..autograd.modes import below_autograd
 from ..autograd.variable import check_constant
 from ..core.arguments import NUMBERS, keys_of_list
 from ..dispatch.backend_select import DENSE_KEYS, default_device
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, below, functionality_bit
-from ..dispatch.tls import state
+from ..dispatch.tls import state, unrecorded
 from ..tensor.tensor import Tensor
 
 BELOW_AUTOGRAD = below("AutogradOther")

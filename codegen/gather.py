@@ -82,6 +82,8 @@ def short_cut(
     """Lines that take the call's short cut where there is one: found by the tensors' geometries,
     it is given all arguments but an `alpha` of 1. guards: tests that come first. arguments: what
     stands for some, as in `call`."""
+    if op.short:
+        return _by_arguments(op, guards, arguments or {})
     if not op.leaves_short_cuts:
         return []
     standing = arguments or {}
@@ -106,13 +108,47 @@ def short_cut(
     return [f"if {' and '.join(guards)}:", *indent(lines)] if guards else lines
 
 
+def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) -> list[str]:
+    """The same where geometries alone do not tell; what is of the wrong type goes the long way."""
+    found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
+    given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
+    tensors = [argument.name for argument in op.tensors]
+    tests, may_hash = list(guards), True
+    for argument in op.arguments:
+        name, kind = given[argument.name], argument.type.required
+        if argument.name in found_by and (kind.is_list or kind.base in _TYPES):
+            tests.append(f"type({name}) is {'tuple' if kind.is_list else _TYPES[kind.base]}")
+            may_hash = may_hash and not kind.is_list
+        elif argument.name not in (*found_by, *passed):
+            tests.append(f"{name} is {default(argument)}")
+    parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]
+    key = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+    lines = [f"short = op_{op.identifier}.table.short.get({key})"]
+    if not may_hash:  # there may be a list in the tuple
+        lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
+    operands = ", ".join(given[name] for name in (*tensors, *passed))
+    lines += [
+        f"if short is not None and (made := short({operands})) is not None:",
+        "    return made",
+    ]
+    if not tests:
+        return lines
+    head = [f"if {' and '.join(tests)}:"]
+    if len(head[0]) > WIDTH - 12:
+        head = ["if (", *indent([tests[0], *(f"and {test}" for test in tests[1:])]), "):"]
+    return [*head, *indent(lines)]
+
+
+_TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}
+
+
 def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
     """Lines that leave the call's key set in `key_set`. before: lines that come first, and fail as
     these do for what is no operand."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:
-        return [state, "key_set = include & keep"]
+        return [*before, state, "key_set = include & keep"]
     if op.numbers:
         listed = ", ".join(parameter(a.name) for a in op.tensors)
         return [

@@ -18,7 +18,7 @@ from .model import Model, Op
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
-    "reads", "shortcut", "signature", "doc", "python_module", "scalars", "aliases",
+    "reads", "short", "shortcut", "signature", "doc", "python_module", "scalars", "aliases",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property", "inplace")
 
@@ -229,6 +229,7 @@ class _Entry:
             signature=self.signature(schema),
             numbers=self.numbers(schema),
             python=self.python(schema),
+            short=self.text("short") if "short" in self.nodes else "",
             shortcut=self.text("shortcut") if "shortcut" in self.nodes else "",
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),

@@ -73,7 +73,8 @@ class Op:
     policy. signature: what Python takes instead of the schema's arguments. numbers: Tensor
     arguments for which Python numbers may stand, which stay numbers down to native. python:
     Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
-    shortcut: a condition under which the method returns self undispatched.
+    short: what its short cuts are found by, and after a semicolon what they are given beside the
+    tensors. shortcut: a condition under which the method returns self undispatched.
     node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
     source: the entry that named this one in `autogen`.
@@ -98,6 +99,7 @@ class Op:
     signature: FunctionSchema | None = None
     numbers: tuple[str, ...] = ()
     python: dict[str, str] = field(default_factory=dict)
+    short: str = ""
     shortcut: str = ""
     tags: tuple[str, ...] = ()
     device_check: bool = True

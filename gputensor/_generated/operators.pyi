@@ -16,10 +16,14 @@ class _Of(Operator, Generic[_Result]):
 
 def __getattr__(name: str) -> _Of[Tensor]: ...
 view: _Of[Tensor]
+reshape: _Of[Tensor]
+_reshape_alias: _Of[Tensor]
 expand: _Of[Tensor]
+flatten_using_ints: _Of[Tensor]
 atleast_1d_Sequence: _Of[tuple[Tensor, ...]]
 atleast_2d_Sequence: _Of[tuple[Tensor, ...]]
 atleast_3d_Sequence: _Of[tuple[Tensor, ...]]
+narrow: _Of[Tensor]
 select_int: _Of[Tensor]
 slice_Tensor: _Of[Tensor]
 unbind_int: _Of[tuple[Tensor, ...]]

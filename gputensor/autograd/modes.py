@@ -15,13 +15,10 @@ from typing import Any
 from ..core.arguments import flag
 from ..core.guard import Function, Guard
 from ..dispatch import tls
+from ..dispatch.tls import unrecorded
 
 DEFAULT, NO_GRAD_MODE, INFERENCE_MODE, MULTI_OUTPUT_NODE, IN_CUSTOM_FUNCTION = range(5)
 
-# Non-empty while any thread is in another mode than DEFAULT, or in a DispatchMode, which may answer
-# a view operator with what is no view: as long as it is empty, what is made on the fast way need
-# not ask (25 ns of a view's 700, bench/overhead.py).
-unrecorded: list[int] = []
 grad_mode: ContextVar[int] = ContextVar("gputensor_grad_mode", default=DEFAULT)
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from ..core import errors
-from . import families, keys
+from . import families, keys, shortcuts
 from .keys import AliasKey, DispatchKey
 from .operator import Definition, Kernel, Key, Operator, Pending, Table, caller_site
 
@@ -164,6 +164,8 @@ def _swap(operator: Operator) -> None:
         operator.redispatch_table = Table(operator, _fallbacks, _chained(1))
     else:
         operator.table = operator.redispatch_table = Table(operator, _fallbacks)
+    for jumper in shortcuts.jumped.pop(operator, ()):
+        _swap(jumper)
 
 
 def _settle(operator: Operator) -> None:

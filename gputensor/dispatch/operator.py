@@ -141,14 +141,14 @@ class Table(dict[int, Callable[..., Any]]):
         found, key = self.resolve(key_set)
         if self._wrap is not None:
             found = self._wrap(self, key, found)
-        elif key_set == shortcuts.CPU and shortcuts.is_on:
-            self._open()
+        elif self.learner is None and key_set in shortcuts.OPENING and shortcuts.is_on:
+            self._open(key_set)
         self[int(key_set)] = found
         return found
 
-    def _open(self) -> None:
+    def _open(self, key_set: int) -> None:
         """Let short cuts be learned and taken, if nothing forbids it. See Note [Short cuts]."""
-        self.learner = shortcuts.learner(self, shortcuts.CPU)
+        self.learner = shortcuts.learner(self, key_set)
         if self.learner is not None:
             self.short = {}
             self.plans.clear()  # with the next plan of each comes its short cut
@@ -157,7 +157,10 @@ class Table(dict[int, Callable[..., Any]]):
         """Drop the plans, and the short cuts that follow from them."""
         self.plans.clear()
         if self.learner is not None:
-            self.short.clear()
+            self.short = {}
+
+    def settle(self) -> None:
+        """Let the operator have a table with all that is registered."""
 
     def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
         """The kernel of a key's slot and why it is that one, by `precedence.py`."""
@@ -202,21 +205,24 @@ class Table(dict[int, Callable[..., Any]]):
 class Pending(Table):
     """A table that nobody has called through: what is registered comes with the first call.
 
-    attribute: the operator's slot it is in. settle: fills that slot with a table that knows.
+    attribute: the operator's slot it is in. fill: puts a table that knows into that slot.
     """
 
-    __slots__ = ("attribute", "settle")
+    __slots__ = ("attribute", "fill")
 
     def __init__(
-        self, operator: Operator, attribute: str, settle: Callable[[Operator], None]
+        self, operator: Operator, attribute: str, fill: Callable[[Operator], None]
     ) -> None:
         super().__init__(operator, {})
-        self.attribute, self.settle = attribute, settle
+        self.attribute, self.fill = attribute, fill
+
+    def settle(self) -> None:
+        self.fill(self.operator)
 
     @property
     def settled(self) -> Table:
         """The operator's table, with all that is registered."""
-        self.settle(self.operator)
+        self.settle()
         table: Table = getattr(self.operator, self.attribute)
         return table
 

@@ -17,6 +17,11 @@ The table asks the rest, once, when a call with plain keys first passes it (`Tab
 but makers' kernels and fallthroughs stands above the backend's kernel, no trace or profile is on,
 and what leaves short cuts is that very kernel. They lie on the table, so whatever is registered or
 taken back, put around kernels or changed of the default dtype takes them away with it.
+
+What a kernel is composed of, its short cuts jump over: `contiguous` is `clone`, that is
+`empty_like` and `copy_`. It says so by `jumps`. Such short cuts are left only where each of those
+tables leads a plain call straight to the kernel that was meant; and when the table of an operator
+is swapped, so are those of the operators that jump over it (`dispatcher._swap`).
 GPUTENSOR_SHORTCUTS=0 turns them off; no call differs but in its cost.
 """
 
@@ -26,7 +31,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import backend_select, keys, tls
+from . import backend_select, families, keys, tls
 
 if TYPE_CHECKING:
     from .operator import Operator, Table
@@ -38,6 +43,7 @@ VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
 # Where a table keeps none. Nothing is ever written into it.
 NONE: dict[Any, ShortCut] = {}
+BOUND = 1 << 14
 
 
 def plain(tensor_keys: int) -> int:
@@ -46,20 +52,38 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# What a table opens at. Short cuts of other devices than the CPU: their kernels leave none yet.
+# What a table opens at: calls of tensors, and of factories, which have none. Short cuts of other
+# devices than the CPU: their kernels leave none yet.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
+FACTORY = plain(0)
+OPENING = (CPU, FACTORY)
+# What a plain call redispatches with below ADInplaceOrView.
+BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
+
+# An operator that is jumped over, the key set it is called with, and the kernel it must lead to.
+Step = tuple["Operator", int, Callable[..., Any]]
+_jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
+# Operator -> those whose short cuts jump over it; guarded by the lock of all changes.
+jumped: dict[Operator, set[Operator]] = {}
+
+
+def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
+    """Say what a kernel's short cuts jump over. over: asked when such a short cut is first due."""
+    _jumps[kernel] = over
 
 
 def learner(table: Table, key_set: int) -> Callable[..., Any] | None:
-    """The backend's kernel, if a plain call that passes this table comes straight to it."""
+    """The kernel that a plain call comes straight to: the backend's, or a composite's;
+    None where something else stands in between."""
     rest = key_set
-    while True:
+    while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
         kernel, _ = table.slot(key)
         if kernel is None:
             return None
-        if rest >> keys.N_BACKENDS == _DENSE:
-            return kernel.function if kernel.convention == "native" else None
+        if kernel.convention == "native":
+            function = kernel.function
+            return function if function not in _jumps or _leads(table, function) else None
         # A maker's kernel has nothing to do for plain operands, or a short cut does it: it counts
         # writes. So it must not count where somebody made an operator of ours fall through.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
@@ -67,14 +91,38 @@ def learner(table: Table, key_set: int) -> Callable[..., Any] | None:
             counts_nothing and kernel is not table.fallbacks.get(key)
         ):
             return None
-        rest = keys.without_highest(rest)
+        is_chosen = key.functionality == "BackendSelect" and kernel.convention == "maker"
+        rest = backend_select.DENSE_KEYS["cpu"] if is_chosen else keys.without_highest(rest)
+    return None
 
 
-_DENSE = keys.functionality_bit("Dense") >> keys.N_BACKENDS
+def _leads(table: Table, kernel: Any) -> bool:
+    """Whether what a kernel jumps over leads a plain call to the kernels that it knows."""
+    with families.lock:
+        for operator, key_set, there in _jumps[kernel]():
+            operator.table.settle()
+            jumped.setdefault(operator, set()).add(table.operator)
+            if learner(operator.table, key_set) is not there:
+                return False
+    return True
 
 
 def learn(operator: Operator, kernel: Callable[..., Any], key: Any, found: ShortCut) -> None:
     """Leave a short cut on the operator's table, if calls may pass by `kernel` that way."""
     table = operator.table
     if table.learner is kernel:
+        if len(table.short) >= BOUND:
+            table.forget()
         table.short[key] = found
+
+
+class Seen:
+    """What a memo holds of a call that short cuts may be left for. short: where one was left, or
+    would have been; another dict than the table's says that it is due, again or for the first time.
+    """
+
+    __slots__ = ("value", "short")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.short: Any = None

@@ -175,6 +175,11 @@ class InferenceMode(Guard):
 # bench/overhead.py).
 inference_blocks: list[bool] = []
 
+# Non-empty while any thread is in another grad mode than the default, or in a DispatchMode, which
+# may answer a view operator with what is no view: as long as it is empty, what is made on the fast
+# way need not ask (25 ns of a view's 700, bench/overhead.py). autograd/modes.py keeps it.
+unrecorded: list[int] = []
+
 
 def is_inference_mode() -> bool:
     """True within `with InferenceMode():`."""

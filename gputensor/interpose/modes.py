@@ -20,13 +20,13 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from ..autograd.modes import DEFAULT, unrecorded
+from ..autograd.modes import DEFAULT
 from ..core import errors
 from ..core.guard import Guard
 from ..dispatch import dispatcher, keys, tls
 from ..dispatch.keys import PYTHON
 from ..dispatch.operator import Operator, Table
-from ..dispatch.tls import ExcludeDispatchKeys
+from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
 # Innermost last. Per thread and per task, like the dispatcher's state.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())

@@ -13,11 +13,12 @@ from ..core.device import CPU
 from ..core.dtype import int64
 from ..core.geometry import Geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, jumps
 from ..iterator import overlap
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
-from ..structured import arguments
-from ..structured.view_kernel import MEMO_BOUND, Kernel, like, view_kernel
+from ..structured import arguments, short_view
+from ..structured.view_kernel import MEMO_BOUND, Kernel, like, seen, view_kernel
 
 # --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------
 
@@ -33,10 +34,14 @@ def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
 
 def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
     shape = self._geometry
-    found = shape.views.get(("select", dim))
-    if found is None:
-        found = shape.views["select", dim] = _select_rule(shape, dim)
-    wanted, size, stride = found
+    known = shape.views.get(("select", dim))
+    if known is None:
+        known = shape.views["select", dim] = Seen(_select_rule(shape, dim))
+    elif known.short is not operators.select_int.table.short:
+        rest, size, stride = known.value
+        found = short_view.part(rest, size - 1, size, stride)
+        short_view.leave(operators.select_int, select, (shape, dim), known, found)
+    wanted, size, stride = known.value
     if type(index) is not int:
         index = arguments.integer("select", "index", index)
     if not -size <= index < size:
@@ -74,14 +79,17 @@ def slice(
             last += size
         last = min(max(last, first), size)
     length = (last - first + step - 1) // step
-    wanted = shape.views.get(("slice", d, length, step))
-    if wanted is None:
+    known = shape.views.get(("slice", d, length, step))
+    if known is None:
         strides = (*shape.strides[:d], shape.strides[d] * step, *shape.strides[d + 1 :])
         wanted = like(shape, (*shape.sizes[:d], length, *shape.sizes[d + 1 :]), strides)
         if len(shape.views) >= MEMO_BOUND:
             shape.views.clear()
-        shape.views["slice", d, length, step] = wanted
-    return view_of(self, wanted, self._offset + first * shape.strides[d])
+        known = shape.views["slice", d, length, step] = Seen(wanted)
+    elif known.short is not operators.slice_Tensor.table.short:
+        found = short_view.stretch(shape, d, step)
+        short_view.leave(operators.slice_Tensor, slice, (shape, dim, step), known, found)
+    return view_of(self, known.value, self._offset + first * shape.strides[d])
 
 
 def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -98,7 +106,15 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     first = first + size if first < 0 else first
     if first + length > size:
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))
-    return calls.slice_Tensor(self, d, first, first + length, 1)
+    made = calls.slice_Tensor(self, d, first, first + length, 1)
+    known = seen(shape, ("narrow", dim, length))
+    if known is not None and known.short is not operators.narrow.table.short:
+        found = short_view.part(made._geometry, size - length, size, shape.strides[d])
+        short_view.leave(operators.narrow, narrow, (shape, dim, length), known, found)
+    return made
+
+
+jumps(narrow, lambda: ((operators.slice_Tensor, CPU_CALL, slice),))
 
 
 def narrow_copy(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -166,12 +182,12 @@ def as_strided(
 
 def unbind(key_set: int, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     shape = self._geometry
-    found = shape.views.get(("select", dim))
-    if found is None:
+    known = shape.views.get(("select", dim))
+    if known is None:
         if shape.ndim:
             arguments.dim("unbind", dim, shape.ndim)
-        found = shape.views["select", dim] = _select_rule(shape, dim)
-    wanted, size, stride = found
+        known = shape.views["select", dim] = Seen(_select_rule(shape, dim))
+    wanted, size, stride = known.value
     return tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
 
 

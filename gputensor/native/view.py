@@ -13,11 +13,12 @@ from ..core import errors, memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..iterator.broadcast import broadcast_sizes
+from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, jumps
 from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
-from ..structured import arguments
-from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, view_kernel
+from ..structured import arguments, short_view
+from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, view_kernel
 
 # --- sizes: view, reshape, flatten, unflatten ---------------------------------------------------
 
@@ -111,17 +112,26 @@ _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)
 def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     memo = self._geometry.views
     try:
-        sizes, strides = memo["reshape", shape]
+        known = memo["reshape", shape]
+        sizes, strides = known.value
     except (KeyError, TypeError):  # not seen yet, or a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
             memo.clear()
         if isinstance(shape, (list, tuple)):
-            memo["reshape", tuple(shape)] = (sizes, strides)
+            memo["reshape", tuple(shape)] = Seen((sizes, strides))
+    else:
+        if strides is not None and known.short is not operators.reshape.table.short:
+            found = short_view.view(like(self._geometry, sizes, strides))
+            key = (self._geometry, shape)
+            short_view.leave(operators.reshape, reshape, key, known, found)
     if strides is None:
         return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
     return calls._reshape_alias(self, sizes, strides)
+
+
+jumps(reshape, lambda: ((operators._reshape_alias, CPU_CALL, _reshape_alias),))
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -160,7 +170,15 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
     merged = 1
     for n in sizes[start : end + 1]:
         merged *= n
-    return calls.reshape(self, (*sizes[:start], merged, *sizes[end + 1 :]))
+    made = calls.reshape(self, (*sizes[:start], merged, *sizes[end + 1 :]))
+    known = seen(self._geometry, ("flatten", start_dim, end_dim))
+    if known is not None and known.short is not operators.flatten_using_ints.table.short:
+        key = (self._geometry, start_dim, end_dim)
+        short_view.learn_of(operators.flatten_using_ints, flatten, key, known, self, made)
+    return made
+
+
+jumps(flatten, lambda: ((operators.reshape, CPU_CALL, reshape),))
 
 
 def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
@@ -239,7 +257,7 @@ def _transpose_rule(shape: Geometry, dim0: Any, dim1: Any, op: str = "transpose"
     return like(shape, tuple(sizes), tuple(strides))
 
 
-transpose = view_kernel("transpose", _transpose_rule)
+transpose = view_kernel("transpose", _transpose_rule, "transpose_int")
 
 
 def _t_rule(shape: Geometry) -> Geometry:

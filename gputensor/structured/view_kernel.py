@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._generated import operators
 from ..core.errors import plainly
 from ..core.geometry import Geometry, Sizes, geometry
+from ..dispatch.shortcuts import Seen
 from ..tensor.tensor import Tensor
+from . import short_view
 
 Kernel = Callable[..., Any]
 MEMO_BOUND = 1 << 12
@@ -20,15 +23,23 @@ MEMO_BOUND = 1 << 12
 _new = object.__new__
 
 
-def view_kernel(op: str, rule: Callable[..., Geometry]) -> Kernel:
-    """The kernel of a view operator that keeps the offset."""
+def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> Kernel:
+    """The kernel of a view operator that keeps the offset. overload: its operator, where that has
+    another name."""
+    operator: Any = None
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
+        nonlocal operator
         shape = self._geometry
         try:
-            wanted = shape.views[op, args]
+            seen = shape.views[op, args]
         except (KeyError, TypeError):  # not seen yet, or an argument is a list
-            wanted = plainly(remember, shape, op, args, rule)
+            operator = getattr(operators, overload or op)
+            seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
+        else:
+            if seen.short is not operator.table.short:
+                short_view.learn(operator, kernel, (shape, *args) if args else shape, seen)
+        wanted = seen.value
         # `view_of` written out (bench/overhead.py)
         storage = self._storage
         if storage is None:
@@ -53,6 +64,16 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
         shape.views.clear()
     shape.views[op, args] = wanted
     return wanted
+
+
+def seen(shape: Geometry, key: Any) -> Seen | None:
+    """What there is in the memo of a composite, which has nothing but short cuts to remember."""
+    found: Seen | None = shape.views.get(key)
+    if found is None:
+        if len(shape.views) >= MEMO_BOUND:
+            shape.views.clear()
+        shape.views[key] = Seen(None)
+    return found
 
 
 def like(shape: Geometry, sizes: Sizes, strides: Sizes) -> Geometry:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BOUND = frozenset((int, type(None)))
 
 
-def get(tensor: Tensor, index: Any) -> Tensor:
+def get(tensor: Tensor, index: Any) -> Any:
     """`tensor[index]`: a view, except that a negative step or a bool makes a copy.
 
     PyTorch refuses negative steps; here they flip, and strides stay positive (DESIGN decision 1).
@@ -37,19 +37,24 @@ def get(tensor: Tensor, index: Any) -> Tensor:
     kind = type(index)
     # The calls of select and slice, written out: q[1] is timed against PyTorch (bench/overhead.py).
     if kind is int:
+        table = _operators.select_int.table
+        short = table.short.get((tensor._geometry, 0))
+        if short is not None and (made := short(tensor, index)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
-        view: Tensor = _operators.select_int.table[key_set](key_set, tensor, 0, index)
-        return view
+        return table[key_set](key_set, tensor, 0, index)
     if (
         kind is slice and index.step is None and type(index.start) in _BOUND
         and type(index.stop) in _BOUND and tensor._geometry.ndim
     ):  # fmt: skip
+        table = _operators.slice_Tensor.table
+        short = table.short.get((tensor._geometry, 0, 1))
+        if short is not None and (made := short(tensor, index.start, index.stop)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
-        return _operators.slice_Tensor.table[key_set](
-            key_set, tensor, 0, index.start, index.stop, 1
-        )
+        return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
     view, flipped, indices, has_bool = _applied(tensor, index if kind is tuple else (index,))
     if flipped:
         view = calls.flip(view, flipped)

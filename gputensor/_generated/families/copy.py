@@ -49,12 +49,20 @@ def Tensor_copy_(self, src, non_blocking=False):
     Gradient: self: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
     Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.Tensor.copy_."""
     try:
+        if non_blocking is False:
+            short = op_copy_.table.short.get((self._geometry, src._geometry))
+            if short is not None and (made := short(self, src)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_copy_.table[key_set](key_set, self, src, non_blocking)
     except Exception as error: _refuse(error, "copy_", locals()); raise
 
 def call_copy_(self, src, non_blocking=False):
+    if non_blocking is False:
+        short = op_copy_.table.short.get((self._geometry, src._geometry))
+        if short is not None and (made := short(self, src)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | src._keys | include) & keep
     return op_copy_.table[key_set](key_set, self, src, non_blocking)
@@ -76,6 +84,10 @@ def clone(input, *, memory_format=None):
     Gradient: grad
     Native: native/copy.py. Matches torch.clone."""
     try:
+        if memory_format is None:
+            short = op_clone.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_clone.table[key_set](key_set, input, memory_format)
@@ -83,6 +95,10 @@ def clone(input, *, memory_format=None):
 Tensor_clone = clone
 
 def call_clone(self, memory_format=None):
+    if memory_format is None:
+        short = op_clone.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_clone.table[key_set](key_set, self, memory_format)
@@ -141,12 +157,20 @@ def Tensor_contiguous(self, *, memory_format=_contiguous_format):
     try:
         if memory_format is _contiguous_format and self._geometry.is_contiguous:
             return self
+        if memory_format is _contiguous_format:
+            short = op_contiguous.table.short.get(self._geometry)
+            if short is not None and (made := short(self)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_contiguous.table[key_set](key_set, self, memory_format)
     except Exception as error: _refuse(error, "contiguous", locals()); raise
 
 def call_contiguous(self, memory_format=_contiguous_format):
+    if memory_format is _contiguous_format:
+        short = op_contiguous.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_contiguous.table[key_set](key_set, self, memory_format)

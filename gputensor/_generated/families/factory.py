@@ -43,6 +43,19 @@ def empty(
             raise _errors.not_a_dtype("empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and type(size) is tuple
+            and layout is None
+            and pin_memory is None
+            and memory_format is None
+        ):
+            try:
+                short = op_empty_memory_format.table.short.get((size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short()) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_memory_format.table[key_set](
@@ -54,6 +67,18 @@ def empty(
 def call_empty_memory_format(
     size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
 ):
+    if (
+        type(size) is tuple
+        and layout is None
+        and pin_memory is None
+        and memory_format is None
+    ):
+        try:
+            short = op_empty_memory_format.table.short.get((size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short()) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_empty_memory_format.table[key_set](
@@ -152,6 +177,17 @@ def empty_like(
             raise _errors.not_a_dtype("empty_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and dtype is None
+            and layout is None
+            and device is None
+            and pin_memory is None
+            and memory_format is None
+        ):
+            short = op_empty_like.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_empty_like.table[key_set](
@@ -163,6 +199,16 @@ def empty_like(
 def call_empty_like(
     self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
 ):
+    if (
+        dtype is None
+        and layout is None
+        and device is None
+        and pin_memory is None
+        and memory_format is None
+    ):
+        short = op_empty_like.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_empty_like.table[key_set](
@@ -280,6 +326,13 @@ def zeros(
             raise _errors.not_a_dtype("zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and type(size) is tuple and layout is None and pin_memory is None:
+            try:
+                short = op_zeros.table.short.get((size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short()) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
@@ -287,6 +340,13 @@ def zeros(
     except Exception as error: _refuse(error, "zeros", locals()); raise
 
 def call_zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
+    if type(size) is tuple and layout is None and pin_memory is None:
+        try:
+            short = op_zeros.table.short.get((size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short()) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
@@ -314,6 +374,17 @@ def zeros_like(
             raise _errors.not_a_dtype("zeros_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and dtype is None
+            and layout is None
+            and device is None
+            and pin_memory is None
+            and memory_format is None
+        ):
+            short = op_zeros_like.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_zeros_like.table[key_set](
@@ -325,6 +396,16 @@ def zeros_like(
 def call_zeros_like(
     self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
 ):
+    if (
+        dtype is None
+        and layout is None
+        and device is None
+        and pin_memory is None
+        and memory_format is None
+    ):
+        short = op_zeros_like.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_zeros_like.table[key_set](
@@ -410,6 +491,13 @@ def ones(
             raise _errors.not_a_dtype("ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and type(size) is tuple and layout is None and pin_memory is None:
+            try:
+                short = op_ones.table.short.get((size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short()) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
@@ -417,6 +505,13 @@ def ones(
     except Exception as error: _refuse(error, "ones", locals()); raise
 
 def call_ones(size, dtype=None, layout=None, device=None, pin_memory=None):
+    if type(size) is tuple and layout is None and pin_memory is None:
+        try:
+            short = op_ones.table.short.get((size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short()) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
@@ -444,6 +539,17 @@ def ones_like(
             raise _errors.not_a_dtype("ones_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and dtype is None
+            and layout is None
+            and device is None
+            and pin_memory is None
+            and memory_format is None
+        ):
+            short = op_ones_like.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_ones_like.table[key_set](
@@ -455,6 +561,16 @@ def ones_like(
 def call_ones_like(
     self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
 ):
+    if (
+        dtype is None
+        and layout is None
+        and device is None
+        and pin_memory is None
+        and memory_format is None
+    ):
+        short = op_ones_like.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_ones_like.table[key_set](

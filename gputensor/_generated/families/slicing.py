@@ -20,6 +20,10 @@ def narrow(input, dim, start, length):
         length: int.
     Native: native/slicing.py. Matches torch.narrow."""
     try:
+        if type(dim) is int and type(length) is int:
+            short = op_narrow.table.short.get((input._geometry, dim, length))
+            if short is not None and (made := short(input, start)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_narrow.table[key_set](key_set, input, dim, start, length)
@@ -27,6 +31,10 @@ def narrow(input, dim, start, length):
 Tensor_narrow = narrow
 
 def call_narrow(self, dim, start, length):
+    if type(dim) is int and type(length) is int:
+        short = op_narrow.table.short.get((self._geometry, dim, length))
+        if short is not None and (made := short(self, start)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_narrow.table[key_set](key_set, self, dim, start, length)
@@ -45,6 +53,10 @@ def select(input, dim, index):
     Gradient: select_backward(grad, input.shape, dim, index)
     Native: native/slicing.py. Matches torch.select."""
     try:
+        if type(dim) is int:
+            short = op_select_int.table.short.get((input._geometry, dim))
+            if short is not None and (made := short(input, index)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_select_int.table[key_set](key_set, input, dim, index)
@@ -52,6 +64,10 @@ def select(input, dim, index):
 Tensor_select = select
 
 def call_select_int(self, dim, index):
+    if type(dim) is int:
+        short = op_select_int.table.short.get((self._geometry, dim))
+        if short is not None and (made := short(self, index)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_select_int.table[key_set](key_set, self, dim, index)
@@ -97,6 +113,10 @@ def slice(input, dim=0, start=None, end=None, step=1):
     Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice."""
     try:
+        if type(dim) is int and type(step) is int:
+            short = op_slice_Tensor.table.short.get((input._geometry, dim, step))
+            if short is not None and (made := short(input, start, end)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_slice_Tensor.table[key_set](key_set, input, dim, start, end, step)
@@ -104,6 +124,10 @@ def slice(input, dim=0, start=None, end=None, step=1):
 Tensor_slice = slice
 
 def call_slice_Tensor(self, dim=0, start=None, end=None, step=1):
+    if type(dim) is int and type(step) is int:
+        short = op_slice_Tensor.table.short.get((self._geometry, dim, step))
+        if short is not None and (made := short(self, start, end)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_slice_Tensor.table[key_set](key_set, self, dim, start, end, step)
@@ -286,12 +310,20 @@ def Tensor_unfold(self, dimension, size, step):
     Gradient: unfold_backward(grad, self.shape, dimension, size, step)
     Native: native/slicing.py. Matches torch.Tensor.unfold."""
     try:
+        if type(dimension) is int and type(size) is int and type(step) is int:
+            short = op_unfold.table.short.get((self._geometry, dimension, size, step))
+            if short is not None and (made := short(self)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_unfold.table[key_set](key_set, self, dimension, size, step)
     except Exception as error: _refuse(error, "unfold", locals()); raise
 
 def call_unfold(self, dimension, size, step):
+    if type(dimension) is int and type(size) is int and type(step) is int:
+        short = op_unfold.table.short.get((self._geometry, dimension, size, step))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_unfold.table[key_set](key_set, self, dimension, size, step)

@@ -38,16 +38,32 @@ def Tensor_view(self, *args, size=None, dtype=None):
             raise _errors.not_given("view", "size")
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("view", dtype)
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
         if dtype is None:
+            if type(size) is tuple:
+                try:
+                    short = op_view.table.short.get((self._geometry, size))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(self)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_view.table[key_set](key_set, self, size)
         if size is None:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_view_dtype.table[key_set](key_set, self, dtype)
         raise _errors.no_form("view", "size", "dtype")
     except Exception as error: _refuse(error, "view", locals()); raise
 
 def call_view(self, size):
+    if type(size) is tuple:
+        try:
+            short = op_view.table.short.get((self._geometry, size))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_view.table[key_set](key_set, self, size)
@@ -110,6 +126,13 @@ def reshape(input, shape):
     >>> gt.reshape(gt.arange(6), (2, -1)).shape
     gputensor.Size([2, 3])"""
     try:
+        if type(shape) is tuple:
+            try:
+                short = op_reshape.table.short.get((input._geometry, shape))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_reshape.table[key_set](key_set, input, shape)
@@ -129,12 +152,26 @@ def Tensor_reshape(self, *args, shape=None):
             shape = args
         elif shape is None:
             raise _errors.not_given("reshape", "shape")
+        if type(shape) is tuple:
+            try:
+                short = op_reshape.table.short.get((self._geometry, shape))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_reshape.table[key_set](key_set, self, shape)
     except Exception as error: _refuse(error, "reshape", locals()); raise
 
 def call_reshape(self, shape):
+    if type(shape) is tuple:
+        try:
+            short = op_reshape.table.short.get((self._geometry, shape))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_reshape.table[key_set](key_set, self, shape)
@@ -167,6 +204,13 @@ def permute(input, dims):
     >>> gt.permute(gt.empty(2, 3, 4), (2, 0, 1)).shape
     gputensor.Size([4, 2, 3])"""
     try:
+        if type(dims) is tuple:
+            try:
+                short = op_permute.table.short.get((input._geometry, dims))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_permute.table[key_set](key_set, input, dims)
@@ -185,12 +229,26 @@ def Tensor_permute(self, *args, dims=None):
             dims = args
         elif dims is None:
             raise _errors.not_given("permute", "dims")
+        if type(dims) is tuple:
+            try:
+                short = op_permute.table.short.get((self._geometry, dims))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_permute.table[key_set](key_set, self, dims)
     except Exception as error: _refuse(error, "permute", locals()); raise
 
 def call_permute(self, dims):
+    if type(dims) is tuple:
+        try:
+            short = op_permute.table.short.get((self._geometry, dims))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_permute.table[key_set](key_set, self, dims)
@@ -229,6 +287,10 @@ def transpose(input, dim0, dim1):
     Gradient: grad.transpose(dim0, dim1)
     Native: native/view.py. Matches torch.transpose."""
     try:
+        if type(dim0) is int and type(dim1) is int:
+            short = op_transpose_int.table.short.get((input._geometry, dim0, dim1))
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_transpose_int.table[key_set](key_set, input, dim0, dim1)
@@ -236,6 +298,10 @@ def transpose(input, dim0, dim1):
 Tensor_transpose = transpose
 
 def call_transpose_int(self, dim0, dim1):
+    if type(dim0) is int and type(dim1) is int:
+        short = op_transpose_int.table.short.get((self._geometry, dim0, dim1))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_transpose_int.table[key_set](key_set, self, dim0, dim1)
@@ -315,6 +381,9 @@ def t(input):
     Gradient: grad.t()
     Native: native/view.py. Matches torch.t."""
     try:
+        short = op_t.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_t.table[key_set](key_set, input)
@@ -322,6 +391,9 @@ def t(input):
 Tensor_t = t
 
 def call_t(self):
+    short = op_t.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_t.table[key_set](key_set, self)
@@ -405,12 +477,26 @@ def Tensor_expand(self, *args, size=None, implicit=False):
             size = args
         elif size is None:
             raise _errors.not_given("expand", "size")
+        if type(size) is tuple and type(implicit) is bool:
+            try:
+                short = op_expand.table.short.get((self._geometry, size, implicit))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_expand.table[key_set](key_set, self, size, implicit)
     except Exception as error: _refuse(error, "expand", locals()); raise
 
 def call_expand(self, size, implicit=False):
+    if type(size) is tuple and type(implicit) is bool:
+        try:
+            short = op_expand.table.short.get((self._geometry, size, implicit))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_expand.table[key_set](key_set, self, size, implicit)
@@ -519,27 +605,59 @@ def squeeze(input, dim=None):
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.squeeze."""
     try:
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if dim is None:
+            short = op_squeeze.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_squeeze.table[key_set](key_set, input)
         if isinstance(dim, (tuple, list)):
+            if type(dim) is tuple:
+                try:
+                    short = op_squeeze_dims.table.short.get((input._geometry, dim))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(input)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_squeeze_dims.table[key_set](key_set, input, dim)
+        if type(dim) is int:
+            short = op_squeeze_dim.table.short.get((input._geometry, dim))
+            if short is not None and (made := short(input)) is not None:
+                return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_squeeze_dim.table[key_set](key_set, input, dim)
     except Exception as error: _refuse(error, "squeeze", locals()); raise
 Tensor_squeeze = squeeze
 
 def call_squeeze(self):
+    short = op_squeeze.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_squeeze.table[key_set](key_set, self)
 
 def call_squeeze_dim(self, dim):
+    if type(dim) is int:
+        short = op_squeeze_dim.table.short.get((self._geometry, dim))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_squeeze_dim.table[key_set](key_set, self, dim)
 
 def call_squeeze_dims(self, dim):
+    if type(dim) is tuple:
+        try:
+            short = op_squeeze_dims.table.short.get((self._geometry, dim))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_squeeze_dims.table[key_set](key_set, self, dim)
@@ -624,6 +742,10 @@ def unsqueeze(input, dim):
     Gradient: grad.squeeze(dim)
     Native: native/view.py. Matches torch.unsqueeze."""
     try:
+        if type(dim) is int:
+            short = op_unsqueeze.table.short.get((input._geometry, dim))
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsqueeze.table[key_set](key_set, input, dim)
@@ -631,6 +753,10 @@ def unsqueeze(input, dim):
 Tensor_unsqueeze = unsqueeze
 
 def call_unsqueeze(self, dim):
+    if type(dim) is int:
+        short = op_unsqueeze.table.short.get((self._geometry, dim))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_unsqueeze.table[key_set](key_set, self, dim)
@@ -686,6 +812,10 @@ def flatten(input, start_dim=0, end_dim=-1):
         end_dim: int, default -1.
     Native: native/view.py. Matches torch.flatten."""
     try:
+        if type(start_dim) is int and type(end_dim) is int:
+            short = op_flatten_using_ints.table.short.get((input._geometry, start_dim, end_dim))
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_flatten_using_ints.table[key_set](key_set, input, start_dim, end_dim)

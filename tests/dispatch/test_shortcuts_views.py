@@ -1,0 +1,200 @@
+"""Short cuts of views, factories and copies; what they have in common with others is in
+test_shortcuts.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor import dispatch
+from gputensor.core import errors
+from gputensor.dispatch import dispatcher, keys
+from gputensor.library import Library
+
+from ..harness import tier
+from .test_shortcuts import Program, learnt, outcome, taken, turned, turned_on  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("turned_on")
+
+# What is called of x, of sizes (2, 3, 4), and where it leaves a short cut.
+LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "view": (lambda x: x.view(6, -1), "view"),
+    "view of a tuple": (lambda x: x.view((6, 4)), "view"),
+    "view of a list": (lambda x: x.view([6, 4]), "view"),
+    "reshape": (lambda x: x.reshape(4, 6), "reshape"),
+    "gt.reshape": (lambda x: gt.reshape(x, (4, 6)), "reshape"),
+    "permute": (lambda x: x.permute(2, 0, 1), "permute"),
+    "transpose": (lambda x: x.transpose(0, -1), "transpose.int"),
+    "t": (lambda x: x.view(6, 4).t(), "t"),
+    "expand": (lambda x: x.expand(5, 2, 3, 4), "expand"),
+    "squeeze": (lambda x: x.squeeze(), "squeeze"),
+    "squeeze dim": (lambda x: x.squeeze(1), "squeeze.dim"),
+    "squeeze dims": (lambda x: x.squeeze((0, 1)), "squeeze.dims"),
+    "unsqueeze": (lambda x: x.unsqueeze(-1), "unsqueeze"),
+    "flatten": (lambda x: x.flatten(1), "flatten.using_ints"),
+    "narrow": (lambda x: x.narrow(1, -2, 2), "narrow"),
+    "select": (lambda x: x.select(1, -1), "select.int"),
+    "an index": (lambda x: x[1], "select.int"),
+    "a slice": (lambda x: x[-1:], "slice.Tensor"),
+    "unfold": (lambda x: x.unfold(2, 2, 1), "unfold"),
+}
+
+
+def cube() -> Any:
+    return gt.arange(24.0).view(2, 3, 4)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_what_comes_again_leaves_one_that_calls_take(name: str) -> None:
+    call, at = LEAVES[name]
+    dispatcher.forget_plans()
+    with turned(False):
+        expected = call(cube())
+    x = gt.arange(24.0).reshape(2, 3, 4)
+    dispatcher.forget_plans()
+    assert learnt(lambda: call(x), at) >= 1
+    short = dispatcher.find(f"aten::{at}").table.short
+    made = call(x)
+    assert made._geometry is expected._geometry and made.tolist() == expected.tolist()
+    assert made.storage_offset() == expected.storage_offset()
+    for key in short:
+        short[key] = lambda *given: "taken"
+    assert call(x) == "taken"
+
+
+def test_an_index_that_is_out_of_range_is_refused_as_ever() -> None:
+    x = cube()
+    assert learnt(lambda: x[1], "select.int")
+    for refused in (lambda: x[2], lambda: x[-3], lambda: x.narrow(0, 2, 1)):
+        with pytest.raises(errors.GpuTensorError):
+            refused()
+    assert learnt(lambda: x.narrow(0, 1, 1), "narrow")
+    with pytest.raises(errors.GpuTensorError):
+        x.narrow(0, 2, 1)
+    assert x.narrow(0, -2, 1).tolist() == x[:1].tolist()
+
+
+@pytest.mark.parametrize("wrong", [(2.5,), ("x",), ((2, [12]),), (None,), (True,), (24, 2)])
+def test_arguments_of_other_types_are_refused_as_ever(wrong: Any) -> None:
+    x = cube()
+    assert learnt(lambda: x.view(24), "view")
+    with turned(False), pytest.raises(errors.GpuTensorError) as expected:
+        cube().view(*wrong)
+    with pytest.raises(errors.GpuTensorError) as found:
+        x.view(*wrong)
+    assert str(found.value) == str(expected.value)
+
+
+def test_a_view_of_what_gets_a_history_has_it() -> None:
+    x, leaf = gt.ones(4), gt.ones(4, requires_grad=True)
+    assert learnt(lambda: x.view(2, 2), "view")
+    view = x.view(2, 2).t()
+    x.mul_(leaf)
+    view.sum().backward()
+    assert view._base is x and leaf.grad.tolist() == [1] * 4
+
+
+def test_a_view_that_is_made_while_nothing_is_recorded_says_so() -> None:
+    x, leaf = gt.ones(4), gt.ones(4, requires_grad=True)
+    assert learnt(lambda: x.view(2, 2), "view")
+    with gt.no_grad():
+        view = x.view(2, 2)
+    with pytest.raises(errors.GpuTensorError, match="no_grad"):
+        view.mul_(leaf.view(2, 2))
+
+
+# --- what jumps over several tables ---------------------------------------------------------------
+
+# A call, where its short cut lies, and operators that it jumps over.
+OVER: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
+    "reshape": (lambda x: x.reshape(4, 6), "reshape", ("_reshape_alias",)),
+    "flatten": (lambda x: x.flatten(), "flatten.using_ints", ("reshape", "_reshape_alias")),
+    "narrow": (lambda x: x.narrow(0, 0, 1), "narrow", ("slice.Tensor",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, passed", [(n, at) for n in OVER for at in OVER[n][2]])
+@pytest.mark.parametrize("kind", ["kernel", "trace", "fallback"])
+def test_it_goes_with_any_table_that_it_jumps_over(name: str, passed: str, kind: str) -> None:
+    call, at, _ = OVER[name]
+    x = gt.arange(24.0).reshape(2, 3, 4)
+    assert learnt(lambda: call(x), at)
+    seen = []
+    lib = Library("_" if kind == "fallback" else "aten", "IMPL")
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        seen.append(passed)
+        return gt.zeros(1)
+
+    if kind == "trace":
+        with dispatch.trace() as lines:
+            call(x)
+        assert any(f"[aten::{passed}]" in line for line in lines)
+    elif kind == "kernel":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.OverrideWarning)
+            lib.impl(passed, kernel, "CPU")
+        for _ in range(3):
+            call(x)
+        assert len(seen) == 3 and not taken(at)
+    else:
+        handle = dispatcher.replace_fallback(keys.key("ADInplaceOrView"), kernel, "handler")
+        assert not taken(at)
+        handle.remove()
+    lib._destroy()
+    assert learnt(lambda: call(x), at)
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+OPERATORS = (
+    "view", "permute", "t", "transpose.int", "select.int", "slice.Tensor", "reshape",
+    "_reshape_alias", "squeeze", "unsqueeze", "expand", "narrow", "flatten.using_ints",
+)  # fmt: skip
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "view": lambda a, b: a.view(2, -1),
+    "view of itself": lambda a, b: a.view(a.shape),
+    "reshape": lambda a, b: a.reshape(2, 2),
+    "flatten": lambda a, b: a.flatten(),
+    "permute": lambda a, b: a.permute(0),
+    "t": lambda a, b: a.t(),
+    "transpose": lambda a, b: gt.transpose(a, 0, -1),
+    "index": lambda a, b: a[1],
+    "last": lambda a, b: a[-1],
+    "slice": lambda a, b: a[1:3],
+    "rest": lambda a, b: a[-2:],
+    "narrow": lambda a, b: a.narrow(0, 1, 2),
+    "expand": lambda a, b: a.expand(3, 4),
+    "unsqueeze": lambda a, b: a.unsqueeze(0).squeeze(0),
+    "squeeze": lambda a, b: a.squeeze(),
+    "view of a view": lambda a, b: a.view(4)[1:].view(3),
+    "write to a view": lambda a, b: a.view(4)[:2].add_(1),
+    "view, then a history": lambda a, b: (v := a.view(4), a.mul_(b), v)[2],
+    "view in no_grad": lambda a, b: gt.no_grad()(lambda: a.view(4))(),
+}  # fmt: skip
+
+
+class Views(Program):
+    calls, operators = CALLS, OPERATORS
+
+    def _seen(self, x: Any) -> Any:
+        if not isinstance(x, gt.Tensor):
+            return repr(x)
+        is_there = x.is_cpu and x._keys == gt.ones(0)._keys and x._storage is not None
+        return (
+            super()._seen(x), x.storage_offset(), x._get_array().tolist() if is_there else None
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", range(0, 100 if tier.is_full() else 25, 5))
+def test_no_call_differs_for_them(first: int) -> None:
+    for seed in range(first, first + 5):
+        with turned(False):
+            expected = outcome(seed, Views)
+        with turned(True):
+            assert outcome(seed, Views) == expected, seed
