@@ -51,6 +51,9 @@ def _heads(n: int) -> Shape:
     return (2, max(1, n // (64 * length)), length, 32)
 
 
+# Families of cubic operators, most of which want a matrix that has an inverse.
+_OF_MATRICES = ("factor", "linalg", "solve", "spectrum")
+
 # What a schema does not say: operator, or family -> sizes of its tensors by name, from n elements.
 SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "matmul": lambda n: dict.fromkeys(
@@ -65,8 +68,8 @@ SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "dot": lambda n: {"self": (n,), "tensor": (n,)},
     "vdot": lambda n: {"self": (n,), "other": (n,)},
     **dict.fromkeys(
-        ("linalg", "solve", "spectrum"),
-        lambda n: dict.fromkeys(("self", "A", "B", "input", "other"), _square(n, 4)),
+        _OF_MATRICES,
+        lambda n: dict.fromkeys(("self", "A", "B", "input", "other"), _square(min(n, 1 << 18), 4)),
     ),
     "conv": lambda n: {"input": _image(n), "self": _image(n), "weight": (8, 8, 3, 3), "bias": (8,)},
     **dict.fromkeys(("pool", "max_pool"), lambda n: {"self": _image(n)}),
@@ -213,6 +216,8 @@ def _value(argument: Argument, case: Case, shapes: dict[str, Shape], position: i
     if kind == "Tensor":
         usual = (case.size // _ROW, _ROW) if case.size >= _ROW else (case.size,)
         made = elements(shapes.get(name, usual), _dtype(name, case), position)
+        if case.family in _OF_MATRICES and made.dtype.kind in "fc" and made.ndim == 2:
+            made = made / len(made) + np.eye(*made.shape, dtype=made.dtype)
         return np.sort(made) if name in ("boundaries", "sorted_sequence") else made
     if kind == "Tensor[]":
         return [elements((case.size,), case.dtype, n) for n in range(2)]
