@@ -127,7 +127,7 @@ def _linalg_det(key_set: int, A: Tensor) -> Any:
         sign, diagonal = _det_of(namespace, lu, pivots)
         return diagonal.prod(-1) * sign.astype(a.dtype), lu, pivots
 
-    return library.call("det", compute, wanted, A)
+    return library.by_lapack("det", compute, wanted, A)
 
 
 def linalg_det(key_set: int, A: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def _linalg_slogdet(key_set: int, A: Tensor) -> Any:
         units = np.where(size == 0, 0, diagonal / np.where(size == 0, 1, size))
         return units.prod(-1) * sign.astype(a.dtype), np.log(size).sum(-1), lu, pivots
 
-    return library.call("slogdet", compute, wanted, A)
+    return library.by_lapack("slogdet", compute, wanted, A)
 
 
 def linalg_slogdet(key_set: int, A: Tensor) -> Any:
@@ -233,7 +233,7 @@ def linalg_qr(key_set: int, A: Tensor, mode: str = "reduced") -> Any:
         found = namespace.np.linalg.qr(a, mode=mode)
         return (namespace.np.empty(0, a.dtype), found) if mode == "r" else tuple(found)
 
-    return library.call("qr", compute, (q, r), A)
+    return library.by_lapack("qr", compute, (q, r), A)
 
 
 def qr(key_set: int, self: Tensor, some: bool = True) -> Any:

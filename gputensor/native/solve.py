@@ -61,7 +61,7 @@ def _linalg_solve_ex(
         found = found if left else found.swapaxes(-1, -2)
         return found[..., 0] if vector else found, lu, pivots, info
 
-    made = library.call(op, compute, wanted, A, wide_b)
+    made = library.by_lapack(op, compute, wanted, A, wide_b)
     return checked(made, "torch.linalg.solve", A, check_errors)
 
 
@@ -146,7 +146,9 @@ def linalg_solve_triangular(
     wanted = matrices(b._geometry.sizes, B._geometry.dtype)
     if not wanted.numel:
         return zeros((wanted,), B)[0]
-    return library.call(op, lapack.solve_triangular, (wanted,), a, b, upper, left, unitriangular)[0]
+    return library.by_lapack(
+        op, lapack.solve_triangular, (wanted,), a, b, upper, left, unitriangular
+    )[0]
 
 
 def triangular_solve(
@@ -205,7 +207,7 @@ def linalg_ldl_solve(
         check_pivots("ldl_solve", "pivots", namespace, abs(every.astype("i8")), ld.shape[-1])
         return lapack.ldl_solve(namespace, ld, every, b, hermitian)
 
-    return library.call("ldl_solve", solve, (wanted,), ld, every, b)[0]
+    return library.by_lapack("ldl_solve", solve, (wanted,), ld, every, b)[0]
 
 
 # --- least squares --------------------------------------------------------------------------------
@@ -248,7 +250,9 @@ def linalg_lstsq(
     if not self._geometry.numel or not matrix._geometry.numel:
         rows, rank, values = zeros(wanted, self)
     else:
-        rows, rank, values = library.call(op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen)
+        rows, rank, values = library.by_lapack(
+            op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen
+        )
     solution = calls.narrow(rows, -2, 0, n) if n < max(m, n) else rows
     residuals = calls.new_empty(self, (0,), real_of(of), None, None, None)
     full = chosen == "gels" or self._device.type == "meta"

@@ -98,7 +98,7 @@ def _linalg_svd(
             return tuple(np.linalg.svd(a, full_matrices=full_matrices))
         return np.empty(0, a.dtype), np.linalg.svd(a, compute_uv=False), np.empty(0, a.dtype)
 
-    return library.call("svd", compute, (u, s, vh), A)
+    return library.by_lapack("svd", compute, (u, s, vh), A)
 
 
 def linalg_svd(

@@ -31,6 +31,7 @@ from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..iterator import overlap
 from ..kernels.cpu.quiet import run
+from ..runtime import blas
 from ..runtime.libraries import HOST, Array, Compute, as_results, has_layout
 from ..tensor.make import allocate, from_array, from_storage
 from ..tensor.storage import Storage
@@ -68,6 +69,15 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
     layouts = [_of(g, 0) for g in wanted]
     made = _on_device(op, function, args, (), layouts, place)
     return tuple([_over(memory, g, place) for memory, g in zip(made, wanted)])
+
+
+def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
+    """As `call`, for what LAPACK computes of the first tensor: see runtime/blas.py."""
+    sizes = next(x for x in args if isinstance(x, Tensor))._geometry.sizes
+    if max(sizes[-2:]) > blas.SMALL:
+        return call(op, function, wanted, *args)
+    with blas.one_thread():
+        return call(op, function, wanted, *args)
 
 
 def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:

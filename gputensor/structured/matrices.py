@@ -100,10 +100,10 @@ def lu_sizes(A: Tensor) -> tuple[Geometry, Geometry, Geometry]:
 def factorised(
     op: str, function: Any, wanted: tuple[Geometry, ...], A: Tensor, *args: Any
 ) -> tuple[Tensor, ...]:
-    """`library.call`, and zeros where A has no elements."""
+    """`library.by_lapack`, and zeros where A has no elements."""
     if not A._geometry.numel:
         return zeros(wanted, A)
-    return library.call(op, function, wanted, A, *args)
+    return library.by_lapack(op, function, wanted, A, *args)
 
 
 def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> Any:

@@ -1,0 +1,79 @@
+"""The threads of OpenBLAS, of which NumPy and SciPy bring one each, where they do harm.
+
+LAPACK calls BLAS for every few columns, and each such call waits for all of its threads. Of a small
+matrix that gains nothing; and where another program has one of the CPUs, each wait takes a slice of
+the scheduler's time: the eigenvectors of 256 rows took 1,150 ms with two threads on a busy machine
+of two CPUs, 9 ms with one. Another BLAS than OpenBLAS is left as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Rows and columns up to which a matrix is small.
+SMALL = 512
+
+_lock = threading.Lock()
+_users = 0
+_kept: list[tuple[Callable[[int], object], int]] = []
+# package -> (how many threads, sets them) of its OpenBLAS; None where it has another BLAS.
+_found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS takes one thread until all who are inside have left."""
+    global _users
+    with _lock:
+        if not _users:
+            _kept[:] = [(to, count()) for count, to in _loaded()]
+            for to, _ in _kept:
+                to(1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                for to, count in _kept:
+                    to(count)
+
+
+def _loaded() -> list[Any]:
+    for name in ("numpy", "scipy"):
+        if name not in _found and name in sys.modules:
+            _found[name] = _functions(Path(sys.modules[name].__path__[0]))
+    return [functions for functions in _found.values() if functions is not None]
+
+
+def _functions(package: Path) -> Any:
+    """Of the OpenBLAS that a wheel carries beside its package."""
+    for path in package.parent.glob(f"{package.name}.libs/libscipy_openblas*"):
+        library = ctypes.CDLL(str(path))
+        for end in ("64_", ""):
+            if hasattr(library, f"scipy_openblas_set_num_threads{end}"):
+                return (
+                    getattr(library, f"scipy_openblas_get_num_threads{end}"),
+                    getattr(library, f"scipy_openblas_set_num_threads{end}"),
+                )
+    return None
+
+
+def reset_after_fork() -> None:
+    """In a forked child: nobody is inside, and the parent's lock may be held for ever."""
+    global _lock, _users
+    if _users:
+        for to, count in _kept:
+            to(count)
+    _lock, _users = threading.Lock(), 0
+
+
+os.register_at_fork(after_in_child=reset_after_fork)

@@ -1,0 +1,80 @@
+"""BLAS takes one thread while small matrices are factorised, and as many as before afterwards."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.runtime import blas
+
+
+class Pool:
+    """The threads of a BLAS that is none."""
+
+    def __init__(self) -> None:
+        self.count, self.seen = 4, list[int]()
+
+    def set(self, count: int) -> None:
+        self.count = count
+        self.seen.append(count)
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
+    made = Pool()
+    functions: Any = (lambda: made.count, made.set)
+    monkeypatch.setattr(blas, "_found", {"numpy": functions, "scipy": None})
+    return made
+
+
+def test_one_thread_until_the_last_has_left(pool: Pool) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with blas.one_thread():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    with blas.one_thread():
+        assert pool.count == 1
+        thread.start()
+        inside.wait()
+    assert pool.count == 1
+    leave.set()
+    thread.join()
+    assert pool.count == 4
+    with pytest.raises(ValueError), blas.one_thread():
+        raise ValueError
+    assert pool.count == 4
+
+
+def test_of_small_matrices_alone(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "SMALL", 8)
+    for side in (8, 9):
+        x = gt.eye(side)
+        gt.linalg.qr(x), gt.linalg.svd(x), gt.linalg.solve(x, x), gt.linalg.eigh(x)
+        assert pool.seen == [1, 4] * 4
+
+
+def test_the_openblas_that_is_here_is_found_and_set() -> None:
+    gt.linalg.inv(gt.eye(3))
+    found = [functions for functions in blas._found.values() if functions is not None]
+    if not found:
+        pytest.skip("NumPy and SciPy have another BLAS than OpenBLAS")
+    before = [count() for count, _ in found]
+    with blas.one_thread():
+        assert [count() for count, _ in found] == [1] * len(found)
+    assert [count() for count, _ in found] == before
+
+
+def test_a_child_that_is_forked_inside_has_all_threads(pool: Pool) -> None:
+    with blas.one_thread():
+        child = os.fork()
+        if not child:
+            os._exit(0 if pool.count == 4 and not blas._users else 1)
+        assert os.waitpid(child, 0)[1] == 0 and pool.count == 1
