@@ -45,9 +45,10 @@ def nonzero(key_set: int, self: Tensor) -> Tensor:
     if place is CPU:
         if of.dtype is complex32:  # the bytes of -0 are not zero
             self = calls.ne_Tensor(self, 0)
-        found = stub.cpu("nonzero").nonzero(self._get_array())
-        made = _columns(found.shape[1], of.ndim, place)
-        made._get_array()[...] = found.T
+        kernels = stub.cpu("nonzero")
+        places = kernels.nonzero(self._get_array())
+        made = _columns(len(places), of.ndim, place)
+        kernels.coordinates(places, of.sizes, made._get_array().T)
         return made
     if of.numel == 0:
         return _columns(0, of.ndim, place)

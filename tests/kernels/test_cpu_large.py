@@ -167,6 +167,58 @@ def test_many_elements_of_float16_are_those_of_few(op):
     same_bits(found, np.concatenate(few))
 
 
+@pytest.mark.parametrize("op", ["maximum", "minimum", "fmax", "fmin", "clamp_max", "clamp_min"])
+@pytest.mark.parametrize("odd", [[math.inf, 0.0, -math.inf], ODD], ids=["numbers", "nan"])
+def test_extremes_of_many_float16(op, odd):
+    x = np.random.default_rng(4).standard_normal((2, 40, 50)).astype(float16.np)
+    x[0, 0, : len(odd)], x[1, 3, 4 : 4 + len(odd)] = odd, odd
+    function = {"clamp_max": np.minimum, "clamp_min": np.maximum}.get(op) or getattr(np, op)
+    for a, b in ((x[0], x[1]), (x[0], x[1, :1]), (x[0].T, x[1].T)):
+        found = getattr(gt, op)(gt.from_numpy(a), gt.from_numpy(b)).numpy()
+        expected = function(a.astype(np.float32), b.astype(np.float32))
+        assert np.array_equal(found, expected, equal_nan=True) and found.dtype == np.float16
+
+
+@pytest.mark.parametrize("of", [np.float32, np.float64])
+@pytest.mark.parametrize("odd", [[], [0.0, 1e-30, 1e-200], [math.inf, math.nan, 1e30, 1e200]])
+def test_hypot_of_many(of, odd):
+    x = np.random.default_rng(5).standard_normal((2, 70, 90)).astype(np.float64)
+    x[:, 0, : len(odd)] = odd
+    x[1, 0, :2] = x[1, 0, 1::-1]
+    with np.errstate(over="ignore", under="ignore"):
+        a, b = x.astype(of)
+        expected = np.hypot(a, b)
+    found = gt.hypot(gt.from_numpy(a), gt.from_numpy(b)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=2 * np.finfo(of).eps)
+
+
+def test_a_choice_by_signs():
+    x = np.random.default_rng(6).standard_normal((60, 50)).astype(np.float32)
+    x[0, : len(ODD)] = ODD
+    for given in (x, x.T, x.astype(np.float64), x[:2, :3]):
+        a, b = -given, given * 3
+        same_bits(select.negative(given, a.copy(), b, a.copy()), np.where(np.signbit(given), a, b))
+
+
+@pytest.mark.parametrize("op", ["isfinite", "isinf", "isnan", "isneginf", "isposinf"])
+def test_integers_are_finite(op):
+    for of in (gt.uint8, gt.int64, gt.bool):
+        x = gt.ones(2, 3, dtype=of)
+        assert getattr(gt, op)(x).tolist() == [[op == "isfinite"] * 3] * 2
+    for of in (gt.int64, gt.uint8) if op in ("isneginf", "isposinf") else ():
+        out = gt.ones(2, 3, dtype=gt.bool)
+        assert not getattr(gt, op)(gt.ones(2, 3, dtype=of), out=out).any()
+
+
+@pytest.mark.parametrize("shape", [(100, 90), (4, 30, 80), (20, 5, 6, 9), (2000, 5), (6000,)])
+def test_places_of_many_elements_that_are_not_zero(shape):
+    x = np.random.default_rng(7).integers(0, 9, shape) * 0.5
+    for given in (x, x.astype(np.float16), x > 1, np.swapaxes(x, 0, -1), x * 0):
+        found = gt.nonzero(gt.from_numpy(given))
+        assert not found.numel() or found.stride(0) == 1
+        assert np.array_equal(found.numpy(), np.argwhere(given))
+
+
 def test_igammac_is_what_igamma_leaves():
     from scipy import special
 

@@ -49,3 +49,15 @@ def test_integers_stay_exact_beyond_2_to_53():
 def test_halves_accumulate_in_f32():
     a = np.full((1, 4096), 1, np.float16)
     same_bits(matmul.mm(a, a.T, np.empty((1, 1), np.float16)), np.array([[4096]], np.float16))
+
+
+@pytest.mark.parametrize("of", [np.int64, np.int32, np.uint8, np.int8])
+@pytest.mark.parametrize("bits", [3, 7, 20, 24, 40])
+def test_many_integers_are_multiplied_exactly(of, bits):
+    """Through f64 where that is exact, and modulo the width where it is not."""
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-(1 << bits), 1 << bits, s) for s in ((40, 64), (64, 30)))
+    a, b = a.astype(of), b.astype(of)
+    out = np.empty((40, 30), of)
+    assert (matmul.mm(a, b, out) == np.matmul(a, b)).all()
+    assert (matmul.mm(b.T, a.T, np.empty((30, 40), of)) == out.T).all()

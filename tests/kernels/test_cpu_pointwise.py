@@ -375,7 +375,7 @@ def _every(of):
 
 
 @pytest.mark.parametrize("of", [float16, bfloat16], ids=lambda d: d.short)
-@pytest.mark.parametrize("op", ["exp", "isnan", "sinc", "sqrt", "trunc"])
+@pytest.mark.parametrize("op", ["isnan", "sinc", "sqrt", "trunc"])
 def test_a_table_of_answers_gives_what_the_loop_gives(of, op):
     x = _every(of)
     to = bool_ if op == "isnan" else of

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
-from .select import signed, where, zeroed
+from .select import negative, signed, where, zeroed
 
 _ROOT = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -100,7 +100,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     below = np.multiply(x, input_scale) if input_scale != 1 else x
     below = np.expm1(below)
     np.multiply(below, alpha * scale, below)
-    return where(x < 0, below, x if scale == 1 else x * scale, below)
+    return negative(x, below, x if scale == 1 else x * scale, below)
 
 
 def _mish(x: Any) -> Any:

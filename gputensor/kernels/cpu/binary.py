@@ -19,8 +19,8 @@ from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, flo
 from ...core.number_range import in_64_bits
 from . import cast
 from .pointwise import (
-    Input, Loop, arithmetic, computed, float32_ufunc, number_position, rounded, through_float32,
-    typed, with_number,
+    Input, Loop, arithmetic, computed, extreme_of_float16, float32_ufunc, number_position, rounded,
+    through_float32, typed, with_number,
 )  # fmt: skip
 from .select import where
 
@@ -34,6 +34,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """NumPy deprecates a positional `out` of these two ufuncs."""
     position = number_position(inputs)
+    if out is common is float16 and all(i is float16 for i in inputs):
+        return extreme_of_float16(ufunc)
     if position is None or common in (float16, bfloat16):
         loop = arithmetic(op, ufunc, inputs, common, out)
         return lambda a, b, out=None: loop(a, b, out=out)
@@ -218,6 +220,18 @@ def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
     return typed(ufunc, inputs, common, common, out)
 
 
+def _hypot(a: Any, b: Any) -> Any:
+    """To 1 ulp where no square leaves the range; np.hypot calls C's function for each pair."""
+    if np.size(a) + np.size(b) < _MANY_REMAINDERS:
+        return np.hypot(a, b)
+    made = np.add(np.square(a), np.square(b))
+    least, most = np.minimum.reduce(made, None), np.maximum.reduce(made, None)
+    limits = np.finfo(made.dtype)
+    if not (least > limits.tiny / limits.eps and most < limits.max):
+        return np.hypot(a, b)
+    return np.sqrt(made, made)
+
+
 def _heaviside(x: Any, values: Any) -> Any:
     return where(x == 0, values, (x > 0).astype(values.dtype))
 
@@ -361,7 +375,7 @@ LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "fmod": (_fmod, np.fmod),
     "gcd": (_bare, np.gcd),
     "heaviside": (_function, _heaviside),
-    "hypot": (through_float32, np.hypot),
+    "hypot": (_function, _hypot),
     "lcm": (_bare, np.lcm),
     "logaddexp": (_logaddexp, np.logaddexp),
     "logaddexp2": (_logaddexp, np.logaddexp2),

@@ -24,7 +24,7 @@ def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     if a.dtype.char in _BLAS:
         return _product(a, b, out)
     if a.dtype.kind in "biu":
-        return np.matmul(a, b, out)
+        return _integers(a, b, out)
     wide = _product(a.astype(np.float32), b.astype(np.float32), np.empty(out.shape, np.float32))
     np.copyto(out, wide, casting="unsafe")
     return out
@@ -49,6 +49,25 @@ def addmm(
     if made is not out:
         np.copyto(out, made, casting="unsafe")
     return out
+
+
+# Products from which on those of integers are worth two casts.
+_MANY = 1 << 13
+
+
+def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """By BLAS in f64, which is exact where no sum reaches 2**53; else NumPy's loops."""
+    if a.dtype.kind == "b" or a.size * b.shape[-1] < _MANY:
+        return np.matmul(a, b, out)
+    if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
+        return np.matmul(a, b, out)
+    wide = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    np.copyto(out, wide.astype(np.int64), casting="unsafe")
+    return out
+
+
+def _magnitude(x: np.ndarray) -> int:
+    return max(abs(int(x.min())), abs(int(x.max())))
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:

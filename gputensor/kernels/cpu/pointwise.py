@@ -66,6 +66,8 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
     arrays = [place for place, given in enumerate(inputs) if not isinstance(given, type)]
     if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
         given = inputs[arrays[0]]
+        if given is float16 and isinstance(loop, np.ufunc) and _has_vectors(loop):
+            return loop
         return table.looked_up(loop, arrays[0], given.np, out.np) if given in _HALF else loop
     if numel > _MANY and isinstance(loop, np.ufunc):
         if all(i is bfloat16 for i in inputs):
@@ -73,6 +75,16 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
         if loop in _SLOW_IN_FLOAT16 and all(i is float16 for i in inputs):
             return _in_float32(loop, cast.widened)
     return loop
+
+
+def _has_vectors(ufunc: np.ufunc) -> bool:
+    """Whether NumPy's loop of f16 takes less than a look-up: 0.1 to 0.4 ns on a CPU with
+    AVX512-FP16, but for three functions."""
+    if ufunc in (np.absolute, np.arccosh, np.arcsinh, np.cos):
+        return ufunc is np.absolute
+    name = ufunc.__name__
+    found: Any = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature="float16")
+    return bool(found.get(name, {}).get("ee", {}).get("current") == "AVX512_SPR")
 
 
 # NumPy's loops of f16 that take longer than casts to f32 and back.
@@ -90,6 +102,38 @@ def _in_float32(ufunc: np.ufunc, widened: Callable[[np.ndarray], np.ndarray]) ->
         return rounded(wide, given[0].dtype if wide.dtype == float32.np else wide.dtype, out)
 
     return loop
+
+
+def extreme_of_float16(ufunc: np.ufunc) -> Loop:
+    """np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b, out=None)`: by integers
+    in their order where there is no NaN, as NumPy takes 3 to 13 ns a pair."""
+    larger = np.maximum if ufunc in (np.maximum, np.fmax) else np.minimum
+
+    def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if a.size + b.size < 2 * _MANY:
+            found: np.ndarray = ufunc(a, b, out=out)
+            return found
+        first, second = _in_order(a.view(np.int16)), _in_order(b.view(np.int16))
+        if any(k.max() > _INFINITE or k.min() < ~_INFINITE for k in (first, second)):
+            return np.asarray(ufunc(a, b, out=out))
+        made: np.ndarray = _in_order(larger(first, second)).view(a.dtype)
+        if out is None:
+            return made
+        np.copyto(out, made)
+        return out
+
+    return loop
+
+
+_INFINITE = 0x7C00
+
+
+def _in_order(bits: np.ndarray) -> np.ndarray:
+    """Bits of f16 as integers in the order of their values; done twice, the bits again."""
+    keys: np.ndarray = np.right_shift(bits, 15)
+    np.bitwise_and(keys, 0x7FFF, keys)
+    np.bitwise_xor(keys, bits, keys)
+    return keys
 
 
 def float32_ufunc(ufunc: np.ufunc) -> Loop:

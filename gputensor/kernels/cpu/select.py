@@ -46,6 +46,18 @@ def zeroed(condition: Any, x: np.ndarray) -> Any:
     return np.bitwise_and(kept, x.view(lane), into).view(x.dtype)
 
 
+def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
+    """`a` where `x`, of floats, has a sign, and `b` elsewhere; all have one dtype, `out` may be
+    `a`. A NaN with a sign must be one in `a` too."""
+    lane = _LANES.get(x.itemsize)
+    if x.size < _FROM or lane is None:
+        return _stored(np.where(np.signbit(x), a, b), out)
+    mask = np.right_shift(x.view(lane), 8 * x.itemsize - 1)
+    np.bitwise_and(mask, np.bitwise_xor(a.view(lane), b.view(lane)), mask)
+    np.bitwise_xor(mask, b.view(lane), out.view(lane))
+    return out
+
+
 def signed(made: np.ndarray, x: np.ndarray) -> Any:
     """`made`, whose elements have the signs of `x` but for zeros, with the signs of those too."""
     lane = _LANES[x.itemsize]

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.dtype import dtype
-from .pointwise import Input, Loop, computed
+from ...core.dtype import dtype, float16
+from .pointwise import Input, Loop, computed, extreme_of_float16
 from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(a, b, c, *scalars, out)` of `op` for these dtypes."""
+    if op in ("clamp_max", "clamp_min") and out is common is float16 and [*inputs] == [float16] * 2:
+        return extreme_of_float16(LOOPS[op])  # type: ignore[arg-type]
     return computed(LOOPS[op], inputs, common, out)
 
 

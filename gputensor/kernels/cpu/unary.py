@@ -24,6 +24,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         return _copied
     if op == "relu":
         return _relu(inputs, common, out)
+    if op in _OF_INTEGERS and common.category < FLOATING:
+        return _always(_OF_INTEGERS[op])
     said, function = RULES[DTYPES["unary"][op]], LOOPS[op]
     result = bool_ if said.gives_bool else common.to_real if said.gives_real else common
     if not isinstance(function, np.ufunc):
@@ -174,6 +176,18 @@ def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return out
 
 
+def _always(answer: bool) -> Loop:
+    """What a question about infinities and NaN is told of integers; `out` may be of any dtype."""
+
+    def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if out is None:
+            out = np.empty_like(x, np.bool_)
+        out.fill(answer)
+        return out
+
+    return loop
+
+
 LOOPS: dict[str, Any] = {
     "abs": np.absolute,
     "acos": np.arccos,
@@ -224,6 +238,9 @@ LOOPS: dict[str, Any] = {
     "trunc": np.trunc,
 }
 OPS = (*LOOPS, "relu")
+_OF_INTEGERS = {
+    "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
+}  # fmt: skip
 # Loops that copy what is below a category.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
