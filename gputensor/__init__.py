@@ -79,6 +79,9 @@ if _typing.TYPE_CHECKING:
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
+    from .kernels.cpu.copy_compiled import (
+        get_compiled_loops as get_compiled_loops, set_compiled_loops as set_compiled_loops,
+    )  # fmt: skip
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from .structured.facts import (
         broadcast_shapes as broadcast_shapes, get_default_device as get_default_device,

@@ -192,7 +192,7 @@ NOT_SWEPT = """
     DispatchMode GpuTensorError Size Storage Tensor TensorIterator dtype memory_format
     no_dispatch printoptions
     clear_autocast_cache get_default_device get_default_dtype get_num_threads get_printoptions
-    initial_seed
+    get_compiled_loops initial_seed
     is_autocast_cache_enabled is_grad_enabled is_inference_mode_enabled
     empty_cache device_count current_device is_available is_emulated unavailable_reason
     Module LRScheduler Optimizer

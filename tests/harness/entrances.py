@@ -106,6 +106,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "type": _method("type", gt.float64),
     "apply_": _method("apply_", abs),
     "set_num_threads": _of(gt.set_num_threads, 2),
+    "set_compiled_loops": _of(gt.set_compiled_loops, False),
     "set_default_dtype": _of(gt.set_default_dtype, gt.float32),
     "set_default_device": _of(gt.set_default_device, "cpu"),
     "set_printoptions": _of(gt.set_printoptions),

@@ -61,7 +61,7 @@ def test_the_wheel_is_pure_and_small(wheel: Path) -> None:
 
 @pytest.mark.full
 def test_every_file_that_is_not_python_is_in_it(wheel: Path) -> None:
-    suffixes = {".cu", ".cuh", ".h", ".pyi", ".typed"}
+    suffixes = {".cu", ".cuh", ".h", ".cpp", ".pyi", ".typed"}
     here = {p.relative_to(ROOT).as_posix() for p in (ROOT / "gputensor").rglob("*")
             if p.suffix in suffixes or p.name == "py.typed"}  # fmt: skip
     assert any(name.endswith(".cu") for name in here)

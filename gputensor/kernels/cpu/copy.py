@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime import cpu
-from . import cast, copy_walk, quiet
+from . import cast, copy_compiled, copy_walk, quiet
 
 OPS = ("copy", "pack")  # copy_pack.py has the second
 _copyto = np.copyto
@@ -42,6 +42,15 @@ def contiguous(src: np.ndarray) -> np.ndarray:
     return dst
 
 
+def loops(dst: np.ndarray, src: np.ndarray) -> str:
+    """Whose loops a copy takes where it casts: "compiled" or "NumPy's"."""
+    is_large = dst.nbytes >= copy_walk.FROM_NBYTES and dst.flags.aligned and src.flags.aligned
+    dense = dst.flags.c_contiguous and src.flags.c_contiguous and dst.shape == src.shape
+    if not is_large or _run_alike(dst, src) and not dense:
+        return "NumPy's"
+    return "NumPy's" if copy_compiled.of_cast(dst.dtype, src.dtype) is None else "compiled"
+
+
 def _convert_large(dst: np.ndarray, src: np.ndarray) -> None:
     if dst.flags.c_contiguous and src.flags.c_contiguous and dst.shape == src.shape:
         _convert_in_blocks(dst.reshape(-1), src.reshape(-1))
@@ -64,9 +73,17 @@ def _convert(dst: np.ndarray, src: np.ndarray) -> None:
 
 
 def _convert_in_blocks(dst: np.ndarray, src: np.ndarray) -> None:
+    loop = None
+    if dst.flags.aligned and src.flags.aligned:
+        loop = copy_compiled.of_cast(dst.dtype, src.dtype)
+
     def block(index: int) -> None:
         where = slice(index * _BLOCK, index * _BLOCK + _BLOCK)
-        quiet.run(cast.convert_into, dst[where], src[where])
+        if loop is None:
+            quiet.run(cast.convert_into, dst[where], src[where])
+        else:
+            part = dst[where]
+            loop(part.ctypes.data, src[where].ctypes.data, part.size)
 
     cpu.share(-(-dst.size // _BLOCK), cpu.get_num_threads(), lambda: block)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime import cpu
-from . import cast, quiet
+from . import cast, copy_compiled, quiet
 
 _uint8, _float64 = np.dtype(np.uint8), np.dtype(np.float64)
 # Elements of a piece: with its scratch and index array it stays in the L2 cache.
@@ -39,10 +39,25 @@ def pack(dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray) 
     scale, bias = (x.astype(np.float32).astype(compute) for x in (scale, bias))
     threads = cpu.get_num_threads() if dst.size >= _PARALLEL_FROM else 1
     rows = _pixels_alike(dst, src)
-    if rows is not None:
+    if loops(dst, src) == "compiled":
+        if rows is not None:
+            _compiled_rows(*rows, scale, bias, threads)
+        else:
+            _compiled_walk(dst, src, scale, bias, threads)
+    elif rows is not None:
         _rows(*rows, scale, bias, compute, threads)
     else:
         _planes(dst, src, scale, bias, compute, threads)
+
+
+def loops(dst: np.ndarray, src: np.ndarray) -> str:
+    """Whose loops a call takes: "compiled" or "NumPy's"."""
+    if copy_compiled.of_pack(dst.dtype, src.dtype) is None or dst.ndim < 3:
+        return "NumPy's"
+    if dst.ndim == 3:
+        dst, src = dst[None], src[None]
+    is_aligned = dst.flags.aligned and src.flags.aligned
+    return "compiled" if is_aligned and _collapsed(dst, src) is not None else "NumPy's"
 
 
 def _pixels_alike(dst: np.ndarray, src: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -187,6 +202,75 @@ def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
     found[rounded >= above] = limits.max
     found[rounded < least] = limits.min
     return found
+
+
+# --- compiled loops: copy_compiled.cpp has what they do ------------------------------------------
+
+# Elements of a piece: a call is 3 us, and no other piece is long to wait for.
+_COMPILED_PIECE = 1 << 17
+
+
+def _compiled_rows(
+    dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, threads: int
+) -> None:
+    count, wide = dst.shape
+    loops = copy_compiled.of_pack(dst.dtype, src.dtype)
+    assert loops is not None
+    loop = loops[1]
+    by, plus = (np.tile(x, wide // x.size) for x in (scale, bias))
+    to, source, factors, sums = (_address(x) for x in (dst, src, by, plus))
+    step = max(1, _COMPILED_PIECE // wide)
+
+    def piece(index: int) -> None:
+        first = index * step
+        loop(
+            to + first * dst.strides[0], source + first * src.strides[0],
+            min(step, count - first), *dst.strides[:1], *src.strides[:1], wide, factors, sums,
+        )  # fmt: skip
+
+    cpu.share(-(-count // step), threads, lambda: piece)
+
+
+def _compiled_walk(
+    dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray, threads: int
+) -> None:
+    """Parts of the longest of images, rows and pixels; all channels of each."""
+    loops, both = copy_compiled.of_pack(dst.dtype, src.dtype), _collapsed(dst, src)
+    assert loops is not None and both is not None
+    loop, (to, source) = loops[0], both
+    sizes = [to.shape[d] for d in (0, 2, 3, 1)]
+    steps = [(to.strides[d], source.strides[d]) for d in (0, 2, 3, 1)]
+    dim = max(range(3), key=lambda d: sizes[d])
+    part = max(1, min(sizes[dim], _COMPILED_PIECE * sizes[dim] // to.size))
+    begin = _address(to), _address(source)
+    factors, sums = _address(scale), _address(bias)
+
+    def piece(index: int) -> None:
+        first = index * part
+        mine = [*sizes]
+        mine[dim] = min(part, sizes[dim] - first)
+        walk = np.array([(n, *step) for n, step in zip(mine, steps)], np.int64)
+        at = [x + first * step for x, step in zip(begin, steps[dim])]
+        loop(*at, _address(walk), factors, sums)
+
+    cpu.share(-(-sizes[dim] // part), threads, lambda: piece)
+
+
+def _collapsed(dst: np.ndarray, src: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Both sides as (N, C, rows, pixels), as few rows as can be; None where that is no view."""
+    n, c, last = *dst.shape[:2], dst.shape[-1]
+    for shape in ((n, c, 1, dst[0, 0].size), (n, c, dst[0, 0].size // last, last)):
+        try:
+            to, source = [x.reshape(shape, copy=False) for x in (dst, src)]
+            return to, source
+        except ValueError:
+            continue
+    return None
+
+
+def _address(x: np.ndarray) -> int:
+    address: int = x.__array_interface__["data"][0]
+    return address
 
 
 # --- bytes to 16 bits: every value that can come out is computed once -----------------------------

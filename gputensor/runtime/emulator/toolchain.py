@@ -87,20 +87,20 @@ def _major_version() -> int:
     return int(number[1]) if number else 0
 
 
-def unavailable_reason() -> str | None:
-    """Why kernels cannot be built here; None if they can. Looks once."""
+def unavailable_reason(needed: str = "the CUDA emulator needs") -> str | None:
+    """Why nothing can be built here, as `{needed} g++, and …`; None if it can. Looks once."""
     global _version, _reason
     if _version is None and _reason is None:
-        if shutil.which(compiler()) is None:
-            _reason = f"the CUDA emulator needs g++, and {compiler()} is not on PATH"
-            return _reason
         command = [compiler(), "--version"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        if answer.returncode:
-            _reason = f"the CUDA emulator needs g++, and '{compiler()} --version' fails"
+        if shutil.which(compiler()) is None:
+            _reason = f"g++, and {compiler()} is not on PATH"
         else:
-            _version = answer.stdout.partition("\n")[0]
-    return _reason
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            if answer.returncode:
+                _reason = f"g++, and '{compiler()} --version' fails"
+            else:
+                _version = answer.stdout.partition("\n")[0]
+    return _reason and f"{needed} {_reason}"
 
 
 def headers(names: Sequence[str]) -> dict[str, str]:
@@ -179,6 +179,19 @@ def compile_engine() -> str:
         return _build('#include "launch.h"\n', options, own, "launch.h", {})
 
     return kernel_cache.fetch(name, ".so", build, "emulator engine")[1]
+
+
+def compile_loops(text: str, defines: Mapping[str, str], title: str) -> str:
+    """The path of the shared object of a text that runs on the host, optimised; no shim in it."""
+    unavailable_reason()
+    given = [f"-D{name}={value}" for name, value in defines.items()]
+    options = [*_LANGUAGE, "-O3", "-fno-trapping-math", *given]
+    name = kernel_cache.key(text, options, _version, _MACHINE)
+
+    def build() -> bytes:
+        return _build(text, options, {}, title, defines)
+
+    return kernel_cache.fetch(name, ".so", build, title)[1]
 
 
 def _build(

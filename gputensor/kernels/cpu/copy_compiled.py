@@ -1,0 +1,102 @@
+"""The few loops that g++ may build: `pack`, and casts between f32, f16 and bf16.
+
+NumPy has no loop that does several things to an element, and casts f16 one at a time. These loops
+(copy_compiled.cpp) do, with the same bits. They are used where somebody says so, by
+`gt.set_compiled_loops(True)` or GPUTENSOR_COMPILED_LOOPS=1, and never by themselves: g++ has to be
+there, and takes seconds once; the shared object is kept as the emulator's kernels are
+(runtime/kernel_cache.py), and trusted by the same rules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from ...core import errors
+from ...core.dtype import bfloat16, float16, float32, uint8
+
+VARIABLE = "GPUTENSOR_COMPILED_LOOPS"
+_TEXT = "copy_compiled.cpp"
+_NAMES = {uint8.np: "u8", float16.np: "f16", bfloat16.np: "bf16", float32.np: "f32"}
+_CASTS = {
+    (src.np, dst.np)
+    for half in (float16, bfloat16) for src, dst in ((half, float32), (float32, half))
+}  # fmt: skip
+
+_is_on: bool | None = None  # None: the environment has not been asked
+
+# p: an address, n: a count.
+_ARGUMENTS = {"pack": "ppppp", "pack_rows": "ppnnnnpp", "cast": "ppn"}
+_KINDS: dict[str, Any] = {"p": ctypes.c_void_p, "n": ctypes.c_longlong}
+
+Loop = Callable[..., object]
+
+
+def get_compiled_loops() -> bool:
+    """Whether `pack` and large casts take compiled loops: as set, or GPUTENSOR_COMPILED_LOOPS=1."""
+    global _is_on
+    if _is_on is None:
+        given = os.environ.get(VARIABLE) or "0"
+        if given not in ("0", "1"):
+            raise errors.wrong_setting(VARIABLE, "be 0 or 1", given)
+        if given == "1":
+            _check_compiler(VARIABLE)
+        _is_on = given == "1"
+    return _is_on
+
+
+def set_compiled_loops(on: bool) -> None:
+    """Let `gt.layout.pack`, and large casts between f32, f16 and bf16, use loops built by g++.
+
+    No bit of a result changes. A loop is built when its dtypes are first met, in about a second,
+    and found on disk from then on. Raises: RuntimeError where there is no g++.
+    """
+    global _is_on
+    if type(on) is not bool:
+        raise errors.wrong_type("set_compiled_loops", "on", "be a bool", on)
+    if on:
+        _check_compiler("set_compiled_loops")
+    _is_on = on
+
+
+def _check_compiler(op: str) -> None:
+    from ...runtime.emulator import toolchain
+
+    reason = toolchain.unavailable_reason("compiled loops need")
+    if reason is not None:
+        raise errors.no_compiled_loops(op, reason)
+
+
+def of_cast(dst: np.dtype, src: np.dtype) -> Loop | None:
+    """`loop(dst address, src address, count)` over dense elements; None where NumPy's is used."""
+    known = (src, dst) in _CASTS and get_compiled_loops()
+    return _library(_NAMES[dst], _NAMES[src])["cast"] if known else None
+
+
+def of_pack(dst: np.dtype, src: np.dtype) -> tuple[Loop, Loop] | None:
+    """The loop over a Walk and that over rows of pixels; None where NumPy's are used."""
+    if src not in _NAMES or dst not in _NAMES or not get_compiled_loops():
+        return None
+    library = _library(_NAMES[dst], _NAMES[src])
+    return library["pack"], library["pack_rows"]
+
+
+@cache
+def _library(dst: str, src: str) -> dict[str, Loop]:
+    """The loops from one dtype to another."""
+    from ...runtime.emulator import toolchain
+
+    text = resources.files(__package__).joinpath(_TEXT).read_text()
+    title = f"{_TEXT} {src} to {dst}"
+    library = ctypes.CDLL(toolchain.compile_loops(text, {"DST": dst, "SRC": src}, title))
+    found: dict[str, Loop] = {}
+    for name, arguments in _ARGUMENTS.items():
+        loop = found[name] = library[name]
+        loop.restype, loop.argtypes = None, [_KINDS[letter] for letter in arguments]
+    return found
