@@ -26,7 +26,7 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import nvrtc
+from . import no_cuda, nvrtc
 from .allocator import Allocator, Allocators, Memory
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
@@ -882,4 +882,6 @@ def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) ->
 
 def reset_after_fork() -> None:
     """In a forked child nothing of the parent's CUDA state can be used or given back."""
+    global _get_device
     _allocators.close()
+    _get_device = no_cuda._absent  # what every launch asks first, also one that was bound before

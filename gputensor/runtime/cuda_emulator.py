@@ -25,7 +25,7 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import kernel_cache, nvrtc
+from . import kernel_cache, no_cuda, nvrtc
 from .allocator import Allocator, Allocators, Memory
 from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
@@ -81,7 +81,7 @@ def start() -> None:
 def _stop_at_exit() -> None:
     """A kernel that a daemon thread runs for ever must not keep the process: it holds the locks."""
     if not _machine.stop(wait_s=2.0):
-        reset_after_fork()
+        _let_go()
 
 
 def _positive(setting: str, default: int) -> int:
@@ -592,6 +592,13 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
 
 
 def reset_after_fork() -> None:
-    """In a forked child: give nothing back to what has locks that may be held for ever."""
+    """In a forked child nothing is launched any more, also by what was bound before."""
+    global launch
+    _let_go()
+    launch = no_cuda._absent
+
+
+def _let_go() -> None:
+    """Give nothing back to what has locks that may be held for ever."""
     _machine.is_closed = True
     _allocators.close()

@@ -331,6 +331,26 @@ os.waitpid(child, 0)
 module.synchronize(0)
 """
 
+FORK_WITH_PLANS = """
+import os
+import gputensor as gt
+a, b = gt.ones(4, device="cuda"), gt.ones(4, device="cuda")
+calls = [lambda: a.add_(b), lambda: a + b, lambda: a.sum(), lambda: gt.empty(4, device="cuda")]
+for call in calls * 3:
+    call()
+gt.cuda.synchronize()
+child = os.fork()
+if child == 0:
+    for call in calls:
+        try:
+            call()
+        except RuntimeError as error:
+            print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+os._exit(0)
+"""
+
 
 FORK_IN_A_LAUNCH = """
 import os, threading
@@ -369,6 +389,18 @@ def test_cuda_in_a_forked_child_names_spawn():
     assert answer.stdout.count("\n") == 1
     assert "this process was forked after its parent used CUDA" in answer.stdout
     assert "multiprocessing.get_context('spawn')" in answer.stdout
+
+
+def test_in_a_forked_child_calls_that_came_before_say_so_too():
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK_WITH_PLANS],
+        env={**os.environ, "GPUTENSOR_CUDA": "emulator"},
+        capture_output=True,
+        text=True,
+    )
+    assert answer.stderr == ""
+    lines = answer.stdout.splitlines()
+    assert len(lines) == 4 and all("this process was forked" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("order", ORDERS)

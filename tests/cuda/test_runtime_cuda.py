@@ -695,6 +695,16 @@ def test_a_launcher_does_what_launch_does_on_the_current_stream(cuda, fake):
         run(bytes(8))
 
 
+def test_a_launcher_of_before_a_fork_asks_the_driver_for_nothing(cuda, fake):
+    run = cuda.launcher(cuda.load(b"image", "k", 0), (1, 1, 1), (1, 1, 1))
+    run(bytes(8))
+    cuda.reset_after_fork()
+    fake.calls.clear()
+    with pytest.raises(errors.GpuTensorError, match="cuda: no device"):
+        run(bytes(8))
+    assert not fake.calls
+
+
 def test_a_launch_that_fails_names_its_grid(cuda, fake):
     function, stream = cuda.load(b"image", "k", 0), cuda.Stream(0)
     with pytest.raises(errors.KernelError, match="k: 'params' must have at most 4096 bytes"):
