@@ -105,12 +105,12 @@ class Table(dict[int, Callable[..., Any]]):
 
     plans: the iterator's plans for this operator, cleared whole at their bound. prepared: the
     signature, once it was needed; n_tensors: then the number of arguments if all are plain tensors,
-    else -1. short: see Note [Short cuts]; learner: the kernel that may leave some.
+    else -1. short: see Note [Short cuts]; learners: who may leave some, by type of device.
     """
 
     __slots__ = (
         "operator", "definition", "kernels", "fallbacks", "plans", "n_tensors", "prepared", "_wrap",
-        "short", "learner",
+        "short", "learners",
     )  # fmt: skip
 
     def __init__(
@@ -121,7 +121,7 @@ class Table(dict[int, Callable[..., Any]]):
         self.definition, self.kernels = operator.definition, operator.kernels
         self.plans: dict[Any, Any] = {}
         self.short: dict[Any, Callable[..., Any]] = shortcuts.NONE
-        self.learner: Callable[..., Any] | None = None
+        self.learners = shortcuts.NOBODY
         self.n_tensors = -1
         self.prepared: Signature | None = None
 
@@ -141,22 +141,23 @@ class Table(dict[int, Callable[..., Any]]):
         found, key = self.resolve(key_set)
         if self._wrap is not None:
             found = self._wrap(self, key, found)
-        elif self.learner is None and key_set in shortcuts.OPENING and shortcuts.is_on:
+        elif key_set in shortcuts.OPENING and shortcuts.is_on:
             self._open(key_set)
         self[int(key_set)] = found
         return found
 
     def _open(self, key_set: int) -> None:
         """Let short cuts be learned and taken, if nothing forbids it. See Note [Short cuts]."""
-        self.learner = shortcuts.learner(self, key_set)
-        if self.learner is not None:
+        learner, place = shortcuts.learner(self, key_set), shortcuts.OPENING[key_set]
+        if learner is not None and self.learners.get(place) is not learner:
+            self.learners = {**self.learners, place: learner}
             self.short = {}
             self.plans.clear()  # with the next plan of each comes its short cut
 
     def forget(self) -> None:
         """Drop the plans, and the short cuts that follow from them."""
         self.plans.clear()
-        if self.learner is not None:
+        if self.learners:
             self.short = {}
 
     def settle(self) -> None:

@@ -16,7 +16,9 @@ is not:
 The table asks the rest, once, when a call with plain keys first passes it (`Table._open`): nothing
 but makers' kernels and fallthroughs stands above the backend's kernel, no trace or profile is on,
 and what leaves short cuts is that very kernel. They lie on the table, so whatever is registered or
-taken back, put around kernels or changed of the default dtype takes them away with it.
+taken back, put around kernels or changed of the default dtype takes them away with it. It opens for
+the plain calls of each device by themselves; where operands of two have one geometry, either may be
+taken.
 
 What a kernel is composed of, its short cuts jump over: `contiguous` is `clone`, that is
 `empty_like` and `copy_`. It says so by `jumps`. Such short cuts are left only where each of those
@@ -31,6 +33,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..core.device import CPU as CPU_DEVICE, device
 from . import backend_select, families, keys, tls
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
 # Where a table keeps none. Nothing is ever written into it.
 NONE: dict[Any, ShortCut] = {}
+NOBODY: dict[str, Callable[..., Any]] = {}  # the same of learners
 BOUND = 1 << 14
 
 
@@ -52,11 +56,12 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# What a table opens at: calls of tensors, and of factories, which have none. Short cuts of other
-# devices than the CPU: their kernels leave none yet.
+# What a table opens at: calls of tensors, and of factories, which have none; and for which devices'
+# short cuts. Kernels of other devices leave none.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
+CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-OPENING = (CPU, FACTORY)
+OPENING = {CPU: "cpu", FACTORY: "cpu", CUDA: "cuda"}
 # What a plain call redispatches with below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 
@@ -107,13 +112,40 @@ def _leads(table: Table, kernel: Any) -> bool:
     return True
 
 
-def learn(operator: Operator, kernel: Callable[..., Any], key: Any, found: ShortCut) -> None:
-    """Leave a short cut on the operator's table, if calls may pass by `kernel` that way."""
+def learn(
+    operator: Operator, kernel: Callable[..., Any], key: Any, found: ShortCut,
+    at: device = CPU_DEVICE,
+) -> None:  # fmt: skip
+    """Leave a short cut on the operator's table, if calls may pass by `kernel` that way. at: the
+    device of its operands."""
     table = operator.table
-    if table.learner is kernel:
+    if table.learners.get(at.type) is kernel:
         if len(table.short) >= BOUND:
             table.forget()
+        if at is not CPU_DEVICE:
+            found.at = at  # type: ignore[attr-defined]
+        before = table.short.get(key)
+        if before is not None and getattr(before, "at", CPU_DEVICE) is not at:
+            found = _of_several(before, found, at)
         table.short[key] = found
+
+
+def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
+    """Of operands that have one geometry, on one device or another: the one that is taken."""
+    by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
+    by_device.pop(None, None)
+    by_device[at] = found
+    shorts = tuple(by_device.values())
+
+    def short(*operands: Any) -> Any:
+        for one in shorts:
+            made = one(*operands)
+            if made is not None:
+                return made
+        return None
+
+    short.at, short.by_device = None, by_device  # type: ignore[attr-defined]
+    return short
 
 
 class Seen:

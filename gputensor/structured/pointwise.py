@@ -224,7 +224,7 @@ def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
 class DeviceEntry:
     """A plan and the launch bound to it, for every device but the CPU."""
 
-    __slots__ = ("plan", "launch", "geometry", "has_numbers", "last_beside")
+    __slots__ = ("plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh")
     numpy_allocates = False
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
@@ -233,6 +233,7 @@ class DeviceEntry:
         self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
         self.has_numbers = any([type(x) in NUMBERS for x in inputs])
         self.last_beside: Any = ((), ())
+        self.is_fresh = True
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Launch over the inputs into `out`; returns before the device has run it."""

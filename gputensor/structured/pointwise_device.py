@@ -15,7 +15,7 @@ from ..core.arguments import ONE
 from ..dispatch.operator import Operator
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from . import pointwise
+from . import pointwise, short_cuda
 from .pointwise import NUMBERS, Kernel, Rule
 
 
@@ -34,6 +34,8 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self,), key)
+        elif entry.is_fresh:
+            short_cuda.learn(operator, kernel, key, entry)
         out = allocate(entry.geometry, device)
         if shape.numel:
             entry.launch(device.index, (out._storage._data.ptr, x))
@@ -81,6 +83,8 @@ def binary(
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
+        elif entry.is_fresh:
+            short_cuda.learn(operator, kernel, key, entry)
         if params:
             pointwise.check_params(operator, rule, entry, params)
         out = allocate(entry.geometry, device)
@@ -126,6 +130,8 @@ def binary_inplace(
         entry = operator.table.plans.get(key)
         if entry is None:
             entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)
+        elif entry.is_fresh:
+            short_cuda.learn_inplace(operator, kernel, key, entry)
         if params:
             pointwise.check_params(operator, rule, entry, params)
         if shape.numel:

@@ -86,7 +86,7 @@ def learn_beside(
     of which the first ones are tensors, and the rest are numbers and params."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
-    if operator.table.learner is not kernel or not all(map(_is_kept, params)):
+    if operator.table.learners.get("cpu") is not kernel or not all(map(_is_kept, params)):
         return
     shapes = [
         x._geometry if hasattr(x, "_keys") else type(x)

@@ -351,6 +351,8 @@ class Program:
 
     calls, operators = CALLS, OPERATORS
 
+    backend = "CPU"
+
     def __init__(self, seed: int, steps: int) -> None:
         self.random, self.log = random.Random(seed), list[Any]()
         self.steps, self.operands = steps, operands()
@@ -410,21 +412,25 @@ class Program:
         return (
             type(x).__name__, x.dtype, x.shape, x.stride(), x.requires_grad, x._keys, x.device,
             node, None if is_inference else x._version, x._base is not None,
-            repr(x._array.tolist()) if x.is_cpu and x._array is not None else None,
+            self._values(x),
         )  # fmt: skip
+
+    def _values(self, x: Any) -> str | None:
+        return repr(x._array.tolist()) if x.is_cpu and x._array is not None else None
 
     def register(self) -> None:
         name = self.random.choice(self.operators)
+        backend = self.backend
         key = self.random.choice(
-            ("CPU", "AutogradCPU", "Autograd", "ADInplaceOrView", "AutocastCPU")
+            (backend, f"Autograd{backend}", "Autograd", "ADInplaceOrView", f"Autocast{backend}")
         )
         number = len(self.log)
 
         def seen(key_set: Any, *args: Any, **kwargs: Any) -> Any:
             self.log.append(("kernel", number, name, key))
-            if key == "CPU" or number % 2:
+            if key == backend or number % 2:
                 return f"answer {number}"
-            at = keys.runtime_key("AutogradCPU" if key == "Autograd" else key)
+            at = keys.runtime_key(f"Autograd{backend}" if key == "Autograd" else key)
             rest = key_set & keys.below(at.functionality)
             return dispatcher.find(f"aten::{name}").redispatch(rest, *args, **kwargs)
 
@@ -452,8 +458,9 @@ class Program:
     def enter(self) -> None:
         make = self.random.choice(
             (
-                gt.no_grad, gt.enable_grad, gt.inference_mode, lambda: gt.autocast("cpu"),
-                lambda: Mode(self.log), lambda: ExcludeDispatchKeys("AutogradCPU"),
+                gt.no_grad, gt.enable_grad, gt.inference_mode,
+                lambda: gt.autocast(self.backend.lower()),
+                lambda: Mode(self.log), lambda: ExcludeDispatchKeys(f"Autograd{self.backend}"),
                 lambda: IncludeDispatchKeys("TESTING_ONLY_GenericMode"),
                 lambda: ExcludeDispatchKeys("Conjugate"),
             )

@@ -9,7 +9,7 @@ touches the runtime.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from typing import Any
 
@@ -27,6 +27,8 @@ PACK_BYTES = 16
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
+# run, head, tail: `run(head(*operands) + tail)` launches.
+Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
 
 
 class Launch:
@@ -81,6 +83,14 @@ class Launch:
                 pointers[source] = 0
         return self.head(*pointers) + b"".join(values) + self.tail
 
+    def straight(self, device_index: int) -> Straight:
+        """The launch in parts: see `straight` below."""
+        run = self.runs.get(device_index) or self.load(device_index)
+        return (run, self.pack_all, b"") if self.packers else (run, self.head, self.tail)
+
+    def pack_all(self, *operands: Any) -> bytes:
+        return self.pack(operands)
+
     def load(self, device_index: int) -> Callable[[bytes], None]:
         function = module.function(self.family, self.entry, self.defines, device_index)
         run: Callable[[bytes], None] = chosen().launcher(function, self.grid, self.block)
@@ -112,6 +122,20 @@ class EmptyLaunch:
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         pass
+
+
+def straight(launch: Any, device_index: int) -> Straight:
+    """A launch of aligned tensors and numbers in parts that a caller can call himself, in as few
+    frames as there are."""
+    in_parts = getattr(launch, "straight", None)
+    if in_parts is not None:
+        found: Straight = in_parts(device_index)
+        return found
+    return partial(launch, device_index), _operands, ()
+
+
+def _operands(*operands: Any) -> Operands:
+    return operands
 
 
 @cache

@@ -1,0 +1,184 @@
+"""Short cuts on CUDA, by the emulator: as those of the CPU, beside them on the same tables."""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor import runtime
+from gputensor.dispatch import dispatcher
+
+from ..cuda.support import requires_emulator
+from ..harness import tier
+from .test_shortcuts import CALLS, Handled, Plain, Program, learnt, taken, turned, turned_on
+
+__all__ = ["turned_on"]  # a fixture
+pytestmark = [requires_emulator, pytest.mark.emulator]
+
+
+def ones(*sizes: int, **options: Any) -> Any:
+    return gt.ones(*sizes, device="cuda", **options)
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda a: a + a, "add.Tensor"), (lambda a: a - 1, "sub.Tensor"),
+        (lambda a: gt.mul(a, 2.5), "mul.Tensor"), (lambda a: a.exp(), "exp"),
+        (lambda a: -a, "neg"), (lambda a: a < a, "lt.Tensor"),
+        (lambda a: a.add_(ones(4)), "add_.Tensor"), (lambda a: a.mul_(2), "mul_.Tensor"),
+        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),
+    ],
+)  # fmt: skip
+def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None:
+    a = ones(4)
+    call(a)
+    assert not taken(name)  # a shape that comes once costs nothing more
+    assert learnt(lambda: call(a), name) == 1
+    short = dispatcher.find(f"aten::{name}").table.short
+    (key,) = short
+    made = short[key]
+    assert made(gt.ones(4), gt.ones(4)) is None if type(key) is tuple else made(gt.ones(4)) is None
+    short[key] = lambda *operands: operands
+    assert call(a)[0] is not None
+
+
+def test_both_devices_have_theirs_for_one_geometry(turned_on: None) -> None:
+    a, b = gt.ones(4), ones(4)
+    for _ in range(4):
+        a + a, b + b
+    table = dispatcher.find("aten::add.Tensor").table
+    short = table.short[a._geometry, a._geometry]
+    on_cpu, on_cuda = short(a, a), short(b, b)
+    assert on_cpu.device.type == "cpu" and on_cpu.tolist() == [2] * 4
+    assert on_cuda.device == b.device and on_cuda.tolist() == [2] * 4
+    assert short(a, b) is None is short(b, a) and len(table.learners) == 2
+
+
+def test_operands_at_odd_addresses_go_the_long_way(turned_on: None) -> None:
+    a = gt.arange(9.0).to("cuda")
+    for part in (a[1:5], a[4:8], a[3:7]):
+        for _ in range(3):
+            assert (part + part).tolist() == [2 * x for x in part.tolist()]
+    short = dispatcher.find("aten::add.Tensor").table.short[part._geometry, part._geometry]
+    assert short(a[4:8], a[4:8]) is not None and short(a[1:5], a[4:8]) is None
+
+
+def test_work_goes_to_the_current_stream_and_memory_comes_from_it(turned_on: None) -> None:
+    side, a, b = gt.cuda.Stream(), ones(4), ones(4)
+    for _ in range(3):
+        a + b
+        a.add_(b)
+    gt.cuda.synchronize()
+    with gt.cuda.stream(side):
+        made = a + b
+        a.add_(b)
+        assert made._storage._data.block.stream.key == side.key
+    assert (a + b)._storage._data.block.stream.key == gt.cuda.current_stream().key != side.key
+    side.synchronize()
+    assert made.tolist() == [5] * 4 and a.tolist() == [5] * 4
+
+
+def test_the_device_of_the_operands_is_used_wherever_the_thread_is(turned_on: None) -> None:
+    if gt.cuda.device_count() < 2:
+        pytest.skip("one device")
+    a, b = ones(4), gt.ones(4, device="cuda:1")
+    for _ in range(4):
+        a + a, b + b, a.add_(1), b.add_(1)
+    for call in (lambda: a + b, lambda: b + a, lambda: a.add_(b)):
+        with pytest.raises(gt.GpuTensorError, match="all tensors must be on one device"):
+            call()
+    with gt.cuda.device(1):
+        assert (a + a).device == a.device and (b + b).device == b.device
+        assert a.add_(1).tolist() == [6] * 4 and b.add_(1).tolist() == [6] * 4
+
+
+def test_a_conjugate_is_none_of_its_geometry(turned_on: None) -> None:
+    a = gt.tensor([1 + 2j, 3j]).to("cuda")
+    for _ in range(3):
+        a + a
+        a * 2
+    for made in (a.conj() + a, a + a.conj()):
+        assert made.tolist() == [2, 0]
+    assert (a.conj() * 2).tolist() == [2 - 4j, -6j]
+
+
+def test_memory_is_counted_as_ever(turned_on: None) -> None:
+    a = ones(1000)
+    for _ in range(3):
+        a * 2
+    before = gt.cuda.memory_allocated()
+    count = gt.cuda.memory_stats()["allocation.all.allocated"]
+    made = a * 2
+    assert gt.cuda.memory_allocated() - before == 4096
+    assert gt.cuda.memory_stats()["allocation.all.allocated"] == count + 1
+    del made
+    assert gt.cuda.memory_allocated() == before
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+
+class OnCuda(Program):
+    backend = "CUDA"
+    calls = {
+        name: CALLS[name]
+        for name in (
+            "a + b", "a + 2", "2 + a", "add(a, b, alpha=2)", "a.mul(b)", "a * 1.5", "exp(a)",
+            "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
+        )
+    }  # fmt: skip
+
+    def __init__(self, seed: int, steps: int) -> None:
+        super().__init__(seed, steps)
+        with gt.inference_mode():
+            inference = ones(4)
+        base, leaf = gt.arange(8.0).to("cuda"), gt.arange(4.0).to("cuda").requires_grad_()
+        self.operands = {
+            "plain": gt.arange(4.0).to("cuda"), "other": ones(4) * 3, "grad": leaf,
+            "of grad": leaf * 1, "view": base[:4], "part": base[2:6], "view of grad": leaf.view(4),
+            "0-d": gt.tensor(2.0).to("cuda"), "ints": gt.arange(4).to("cuda"),
+            "inference": inference, "detached": leaf.detach(), "meta": gt.ones(4, device="meta"),
+            "conj": ones(4, dtype=gt.complex64).conj(), "rows": ones(3, 4), "cpu": gt.ones(4),
+            "cpu number": gt.tensor(3.0), "handled": ones(4).as_subclass(Handled),
+            "subclass": ones(4).as_subclass(Plain), "empty": ones(0),
+            "expanded": ones(1).expand(4), "half": ones(4).half(),
+        }  # fmt: skip
+
+    def _values(self, x: Any) -> str | None:
+        """As they lie in memory: no call of an operator, which somebody would see."""
+        if x.device.type != "cuda" or not x._geometry.numel:
+            return super()._values(x)
+        runtime.cuda().synchronize(x.device.index)
+        return repr(ctypes.string_at(x._storage._data.ptr, x._storage.nbytes))
+
+
+def outcome(seed: int) -> list[Any]:
+    return contextvars.Context().run(lambda: OnCuda(seed, 60).run())
+
+
+@pytest.mark.parametrize("first", range(0, 50 if tier.is_full() else 10, 5))
+def test_no_call_differs_for_them(first: int) -> None:
+    for seed in range(first, first + 5):
+        with turned(False):
+            expected = outcome(seed)
+        with turned(True):
+            assert outcome(seed) == expected, seed
+
+
+def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Callable[..., Any]] = []
+    from gputensor.structured import short_cuda
+
+    for name in ("_unary", "_binary", "_with_number", "_inplace", "_inplace_number"):
+        make = getattr(short_cuda, name)
+        monkeypatch.setattr(short_cuda, name, lambda *of, make=make: made.append(make) or make(*of))
+    with turned(True):
+        for seed in range(12):
+            outcome(seed)
+    assert len(set(made)) == 5
