@@ -21,22 +21,25 @@ from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..core.geometry import contiguous_geometry
-from ..tensor.make import allocate
+from ..tensor.make import ALIGNED_FROM_BYTES, allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, forms
+from ..structured import arguments, forms, short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """A plan over one dimension and what runs it."""
+    """A plan over one dimension and what runs it.
 
-    __slots__ = ("plan", "geometry", "run", "axis", "keepdim")
+    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    """
+
+    __slots__ = ("plan", "geometry", "run", "axis", "keepdim", "is_fresh")
 
     def __init__(
         self, op: str, self_: Tensor, out: Tensor | None, axis: int, keepdim: bool
     ) -> None:
-        given, device = self_._geometry, self_._device
+        given, device, self.is_fresh = self_._geometry, self_._device, True
         keepdim = arguments.boolean(op, "keepdim", keepdim)
         RULES[LOOPS["argreduce"][op]].check(op, "self", given.dtype, self_)
         dims = (axis,) if given.ndim else ()
@@ -50,6 +53,13 @@ class _Entry:
             self.run = getattr(stub.cpu("argreduce"), op)
         else:
             self.run = stub.bind("argreduce", op, device.type, self.plan)
+
+    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        """Leave a short cut for calls with these arguments."""
+        self.is_fresh, run, axis, keepdim = False, self.run, self.axis, self.keepdim
+        if args[0]._device is CPU and 0 < self.geometry.nbytes < ALIGNED_FROM_BYTES:
+            make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
+            short.learn_beside(operator, kernel, args, make)
 
     def write(self, out: Tensor, source: Tensor) -> Tensor:
         device = source._device
@@ -80,6 +90,8 @@ def functional(operator: Operator, loop: str) -> Kernel:
         entry = plans.get(key)
         if entry is None:
             entry = operator.table.remember(key, _Entry(loop, x, None, axis, keeps))
+        elif entry.is_fresh and dim is not None:
+            entry.learn(operator, kernel, (self, dim, keepdim))
         made: Tensor = entry.write(allocate(entry.geometry, x._device), x)
         if dim is None and keepdim:
             return calls.view(made, (1,) * self._geometry.ndim)

@@ -15,35 +15,39 @@ from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate
+from ..tensor.make import ALIGNED_FROM_BYTES, allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, forms
+from ..structured import arguments, forms, short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
-def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> None:
-    """Write the results of a row-major layout, or of whatever layout of self's sizes."""
+def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
+    """Write the results of a row-major layout, or of whatever layout of self's sizes. True if what
+    runs was found, and nobody had found it before: then a short cut may be left."""
     given, device = self._geometry, self._device
     key = (given, device, dim, *[x._geometry for x in outs])
     bound = operator.table.plans.get(key)
+    was_found = bound is not None
     if bound is None:
         axis = arguments.dim(loop, dim, given.ndim)
         if device is CPU:
-            bound = (getattr(stub.cpu("scan"), loop), axis)
+            bound = (getattr(stub.cpu("scan"), loop), axis, True)
         else:
             rows = Rows(loop, (*[x._geometry for x in outs], given), axis, given.dtype)
-            bound = (stub.bind("scan", loop, device.type, rows), axis)
+            bound = (stub.bind("scan", loop, device.type, rows), axis, True)
         operator.table.remember(key, bound)
-    call, axis = bound
+    call, axis, is_fresh = bound
+    if was_found and is_fresh:
+        operator.table.remember(key, (call, axis, False))
     if given.numel == 0 or device.type == "meta":
-        return
+        return False
     if device is CPU:
         arrays = [x._get_array() for x in (self, *outs)]
         if not given.ndim:
@@ -51,6 +55,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
         run(call, arrays[0], axis, *arrays[1:])
     else:
         call(device.index, (*[x._address() for x in outs], self._address()))
+    return was_found and is_fresh
 
 
 def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
@@ -71,15 +76,28 @@ def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    def kernel(key_set: int, self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-        x = _operand(loop, self, dtype)
+    def kernel(key_set: int, self: Tensor, dim: int, *wanted: Any) -> Tensor:
+        x = _operand(loop, self, wanted[0] if wanted else None)
         arguments.dim(loop, dim, x._geometry.ndim)
         shape = contiguous_geometry(x._geometry.sizes, x._geometry.dtype)
         made = allocate(shape, x._device)
-        _scan(operator, loop, x, dim, made)
+        is_second = _scan(operator, loop, x, dim, made)
+        if is_second and x is self and x._device is CPU:
+            _learn(operator, kernel, loop, (self, dim, *wanted), shape)
         return made
 
     return kernel
+
+
+def _learn(
+    operator: Operator, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry
+) -> None:
+    """Leave a short cut for calls with these arguments."""
+    if not shape.ndim or not 0 < shape.nbytes < ALIGNED_FROM_BYTES:
+        return
+    run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
+    make = short.made_by(lambda x, out: run(x, axis, out), shape)
+    short.learn_beside(operator, kernel, args, make)
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

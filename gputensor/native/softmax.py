@@ -19,26 +19,36 @@ from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate
+from ..tensor.make import ALIGNED_FROM_BYTES, allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """The layout of a result, the row's dimension, and what runs over it."""
+    """The layout of a result, the row's dimension, and what runs over it.
 
-    __slots__ = ("geometry", "dim", "run")
+    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    """
+
+    __slots__ = ("geometry", "dim", "run", "is_fresh")
 
     def __init__(self, op: str, result: Geometry, inputs: tuple[Tensor, ...], dim: int) -> None:
         device = inputs[0]._device
-        self.geometry, self.dim = result, dim
+        self.geometry, self.dim, self.is_fresh = result, dim, True
         if device is CPU:
             self.run = getattr(stub.cpu("softmax"), op)
         else:
             rows = Rows(op, (result, *[x._geometry for x in inputs]), dim, result.dtype)
             self.run = stub.bind("softmax", op, device.type, rows)
+
+    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        """Leave a short cut for calls with these arguments."""
+        self.is_fresh, run, dim = False, self.run, self.dim
+        if args[0]._device is CPU and 0 < self.geometry.nbytes < ALIGNED_FROM_BYTES:
+            make = short.made_by(lambda *arrays: run(*arrays[:-1], dim, arrays[-1]), self.geometry)
+            short.learn_beside(operator, kernel, args, make)
 
     def write(self, out: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         if self.geometry.numel == 0 or out._device.type == "meta":
@@ -51,8 +61,9 @@ class _Entry:
 
 
 def _entry(
-    operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, out: Tensor | None = None
-) -> _Entry:
+    operator: Operator, op: str, inputs: tuple[Tensor, ...], dim: Any, out: Tensor | None = None,
+    kernel: Kernel | None = None, args: tuple[Any, ...] = (),
+) -> _Entry:  # fmt: skip
     first = inputs[0]
     into = None if out is None else out._geometry
     key = (op, *[x._geometry for x in inputs], first._device, dim, into)
@@ -65,6 +76,8 @@ def _entry(
         if out is not None and out._geometry.sizes == geometry.sizes:
             result = out._geometry
         found = operator.table.remember(key, _Entry(op, result, inputs, at))
+    elif found.is_fresh and kernel is not None:
+        found.learn(operator, kernel, args)
     return found
 
 
@@ -85,7 +98,8 @@ def _check_input(op: str, self: Tensor, half_to_float: Any) -> None:
 def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
         _check_input(loop, self, half_to_float)
-        entry = _entry(operator, loop, (self,), dim)
+        args = (self, dim, half_to_float)
+        entry = _entry(operator, loop, (self,), dim, None, kernel, args)
         return entry.write(allocate(entry.geometry, self._device), (self,))
 
     return kernel
@@ -123,7 +137,8 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
             raise errors.wrong_shape(loop, "output", rule, output)
         if input_dtype is not given.dtype:
             raise errors.wrong_dtype(loop, "input_dtype", f"be {given.dtype.short}", input_dtype)
-        entry = _entry(operator, loop, (grad_output, output), dim)
+        args = (grad_output, output, dim, input_dtype)
+        entry = _entry(operator, loop, (grad_output, output), dim, None, kernel, args)
         return entry.write(allocate(entry.geometry, grad_output._device), (grad_output, output))
 
     return kernel

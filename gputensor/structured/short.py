@@ -119,9 +119,19 @@ def computed(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ca
         loop, behind = bare(len(inputs) - len(numbers), behind[:-1])
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
-        if count > len(_COMPUTED) or len(params) > 4 - count:
+        if count > len(_COMPUTED) or len(params) > (3, 2, 2)[count - 1]:
             return None
         return _COMPUTED[count - 1](loop, behind, geometry, params, otherwise)
+
+    return make
+
+
+def made_by(loop: Callable[..., Any], geometry: Any) -> Callable[..., Any]:
+    """make(...) for `learn_beside`: loop(*arrays, out) over a new array."""
+    into = _into(loop, geometry)
+
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut:
+        return _COMPUTED[count - 1](into, (), geometry, params, otherwise)
 
     return make
 
@@ -216,12 +226,12 @@ def _two(
 def _three(
     loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
 ) -> ShortCut:
-    (a0,) = (*params, None)[:1]
+    a0, b0 = (*params, None, None)[:2]
     element = geometry.dtype.np
 
-    def short(self: Any, second: Any, third: Any, a: Any = None) -> Any:
-        if a is not a0:
-            return otherwise(self, second, third, a)
+    def short(self: Any, second: Any, third: Any, a: Any = None, b: Any = None) -> Any:
+        if a is not a0 or b is not b0:
+            return otherwise(self, second, third, a, b)
         if (
             self._keys is not CPU_KEYS or second._keys is not CPU_KEYS
             or third._keys is not CPU_KEYS

@@ -10,19 +10,19 @@ import numpy as np
 
 
 def argmax(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
-    _store(out, np.argmax(_known(x), axis), axis, keepdims)
+    _store(out, _known(x).argmax(axis), axis, keepdims)
 
 
 def argmin(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
-    _store(out, np.argmin(_known(x), axis), axis, keepdims)
+    _store(out, _known(x).argmin(axis), axis, keepdims)
 
 
 def max(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool) -> None:
-    _select(x, np.argmax(_known(x), axis), axis, values, out, keepdims)
+    _select(x, _known(x).argmax(axis), axis, values, out, keepdims)
 
 
 def min(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool) -> None:
-    _select(x, np.argmin(_known(x), axis), axis, values, out, keepdims)
+    _select(x, _known(x).argmin(axis), axis, values, out, keepdims)
 
 
 def _select(
@@ -37,7 +37,9 @@ def _select(
 
 def _known(x: np.ndarray) -> np.ndarray:
     """bf16 is searched as f32, which keeps its order: not all ml_dtypes types know NaN there."""
-    return np.atleast_1d(x.astype(np.float32) if x.dtype.kind == "V" else x)
+    if x.dtype.kind == "V":
+        x = x.astype(np.float32)
+    return x if x.ndim else x.reshape(1)
 
 
 def _store(out: np.ndarray, found: np.ndarray, axis: int, keepdims: bool) -> None:

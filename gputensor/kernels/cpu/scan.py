@@ -16,6 +16,8 @@ from . import quiet
 
 # Elements from which on the places of new extremes are repeated instead of accumulated.
 _MANY = 1 << 14
+# Elements from which on rows are shared.
+_SHARED = 1 << 16
 _WIDER = {
     np.dtype(np.float16): np.float32, np.dtype(np.float32): np.float64,
     np.dtype(np.complex64): np.complex128,
@@ -43,7 +45,10 @@ def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarra
         if into.dtype != out.dtype:
             np.copyto(out[part], into, casting="unsafe")
 
-    cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
+    if x.size < _SHARED:
+        rows(...)
+    else:
+        cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
 
 
 def _computed(of: np.dtype) -> Any:

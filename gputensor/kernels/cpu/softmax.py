@@ -19,6 +19,8 @@ from .reduce import sum_in_blocks
 
 # Elements from which on rows are shared.
 _MANY = 1 << 16
+# NumPy's stubs know the arguments behind the array by name alone, which costs a dict a call.
+_largest: Any = np.maximum.reduce
 _WIDE = {2: np.dtype(np.float32)}
 
 
@@ -47,7 +49,7 @@ def _of_rows(loop: Any, axis: int, out: np.ndarray, *given: np.ndarray) -> None:
         loop(*[_wide(x[part]) for x in given], axis, out[part])
 
     if out.size < _MANY:
-        loop(*[_wide(x) for x in given], axis, np.atleast_1d(out))
+        loop(*[_wide(x) for x in given], axis, out if out.ndim else out.reshape(1))
     else:
         cpu.share_rows(out.shape, axis, lambda part: quiet.run(rows, part))
 
@@ -78,6 +80,8 @@ def _log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: 
 
 def _wide(x: np.ndarray) -> np.ndarray:
     """The operand in the dtype that it is computed in; 0-d ones as rows of one element."""
+    if x.dtype.itemsize > 2 and x.ndim:
+        return x
     if x.dtype == np.float16:
         return np.atleast_1d(cast.widened(x))
     return np.atleast_1d(x.astype(_WIDE.get(x.dtype.itemsize, x.dtype), copy=False))
@@ -86,7 +90,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 def _less_max(x: np.ndarray, axis: int, out: np.ndarray) -> Any:
     """In `out` if it has the dtype that is computed in."""
     into = out if out.dtype == x.dtype else None
-    return np.subtract(x, np.maximum.reduce(x, axis, keepdims=True), into)
+    return np.subtract(x, _largest(x, axis, None, None, True), into)
 
 
 def _sum(x: np.ndarray, axis: int) -> Any:
