@@ -122,9 +122,14 @@ def bounded_functional(operator: Operator, loop: str) -> Kernel:
 def bounded_inplace(operator: Operator, loop: str) -> Kernel:
     def make(operator: Operator, rule: Rule) -> Any:
         write = elementwise.compute_into(operator, rule)
-        return lambda out, inputs, called: write(out, inputs)
+        return lambda out, inputs, called: write(out, inputs, (), *called)
 
     return _by_bounds(operator, make)
 
 
-bounded_out = bounded_inplace
+def bounded_out(operator: Operator, loop: str) -> Kernel:
+    def make(operator: Operator, rule: Rule) -> Any:
+        write = elementwise.compute_into(operator, rule)
+        return lambda out, inputs, called: write(out, inputs)
+
+    return _by_bounds(operator, make)

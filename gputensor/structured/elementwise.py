@@ -81,7 +81,7 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         entry = pointwise.find_entry(operator, rule, rule.loop, None, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(operator, kernel, args, entry, inputs, beside)
+            _learn(operator, kernel, args, entry, inputs, beside, short.computed)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -94,39 +94,51 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
 
 def _learn(
     operator: Operator, kernel: Kernel, args: tuple[Any, ...], entry: Any,
-    inputs: tuple[Any, ...], beside: tuple[Any, ...],
+    inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
 ) -> None:  # fmt: skip
     """Leave a short cut where what stands beside the inputs is what stood there the last time."""
     if entry.seen is not entry.last_beside:
         entry.seen, entry.is_fresh = entry.last_beside, True
-    elif entry.is_fresh and short.fits(entry):
+    elif entry.is_fresh:
         entry.is_fresh = False
-        short.learn_beside(operator, kernel, args, short.computed(entry, inputs, beside))
+        short.learn_beside(operator, kernel, args, make(entry, inputs, beside))
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
-    at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
-    return _writing(operator, rule, prepare, at)
-
-
-def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
-    return _writing(operator, rule, prepare, -1)
-
-
-def _writing(operator: Operator, rule: Rule, prepare: Prepare, at: int) -> Kernel:
     taken = _Taker(operator, prepare)
     inputs, params = taken.inputs, taken.params
     write = compute_into(operator, rule, taken.prepared)
-    return lambda key_set, *args: write(args[at], inputs(args), params(args))
+    at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        learner = None if at else kernel  # short cuts write to the first argument
+        found: Tensor = write(args[at], inputs(args), params(args), learner, args)
+        return found
+
+    return kernel
+
+
+def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    taken = _Taker(operator, prepare)
+    inputs, params = taken.inputs, taken.params
+    write = compute_into(operator, rule, taken.prepared)
+    return lambda key_set, *args: write(args[-1], inputs(args), params(args))
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
     """write(out, inputs, params) -> out, as `compute`."""
     write = pointwise.write(operator, rule)
 
-    def checked_write(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+    def checked_write(
+        out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = (),
+        kernel: Kernel | None = None, args: tuple[Any, ...] = (),
+    ) -> Tensor:  # fmt: skip
         entry = pointwise.find_entry(operator, rule, rule.loop, out, inputs)
-        return write(out, inputs, _beside(operator, entry, inputs, params, prepared))
+        beside = _beside(operator, entry, inputs, params, prepared)
+        found = write(out, inputs, beside)
+        if kernel is not None and entry.plan.device is CPU:
+            _learn(operator, kernel, args, entry, inputs, beside, short.computed_inplace)
+        return found
 
     return checked_write
 

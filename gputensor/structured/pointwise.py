@@ -314,7 +314,9 @@ def _likeness(
             alike.append(type(x))
             continue
         shape = x._geometry
-        if not shape.is_row_major or shape.sizes != sizes and sizes or x._device is not CPU:
+        if not (shape.is_row_major and shape.ndim and x._device is CPU):
+            return (), ()
+        if sizes and shape.sizes != sizes:
             return (), ()
         sizes = shape.sizes
         alike.append(shape.dtype)

@@ -8,6 +8,7 @@ these geometries. These are the hottest functions of the project, so calls are w
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from numpy import empty
@@ -19,7 +20,7 @@ from ..dispatch.tls import PLAIN, state
 from ..core.arguments import NUMBERS
 from ..core.device import CPU
 from ..core.dtype import dtype
-from ..kernels.cpu.quiet import again, enter
+from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS
 from ..tensor.tensor import Tensor
 
@@ -119,9 +120,50 @@ def computed(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ca
         loop, behind = bare(len(inputs) - len(numbers), behind[:-1])
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
-        if count > len(_COMPUTED) or len(params) > (3, 2, 2)[count - 1]:
+        if not fits(entry) or count > len(_COMPUTED) or len(params) > (3, 2, 2)[count - 1]:
             return None
         return _COMPUTED[count - 1](loop, behind, geometry, params, otherwise)
+
+    return make
+
+
+def computed_inplace(
+    entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """The same of an in-place form, which writes to the first operand."""
+    loop = entry.loop
+    behind = (*[x for x in inputs if type(x) in NUMBERS], *beside)
+
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
+        if entry.block or not entry.geometry.numel:
+            return None
+
+        # Not written out for each number of operands: what it saves is ten times what that would.
+        def short(self: Any, *rest: Any) -> Any:
+            others = rest[: count - 1]
+            if not all(map(is_, rest[count - 1 :], params)):
+                return otherwise(self, *rest)
+            if self._keys is not CPU_KEYS or self._autograd is not None or _now() is not PLAIN:
+                return None
+            storage = self._storage
+            if storage is None:
+                storage = self._get_storage()
+            for other in others:
+                theirs = other._storage
+                if (
+                    other._keys is not CPU_KEYS
+                    or other._autograd is not None and not _is_plain(other)
+                    or theirs is storage or storage.is_shared
+                    or theirs is not None and theirs.is_shared
+                ):  # fmt: skip
+                    return None
+            x = self._get_array()
+            arrays = [other._get_array() for other in others]
+            run(loop, x, *arrays, *behind, x)
+            storage.version += 1
+            return self
+
+        return short
 
     return make
 
@@ -271,8 +313,8 @@ def _three(
 _COMPUTED = (_one, _two, _three)
 
 
-def reduction(run: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[..., Any]:
-    """make(...) for `learn_beside`: run(x, *behind[:2], out, *behind[2:]) over a new array."""
+def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[..., Any]:
+    """make(...) for `learn_beside`: loop(x, *behind[:2], out, *behind[2:]) over a new array."""
     sizes, element = geometry.sizes, geometry.dtype.np
     first, second, third = behind
 
@@ -294,9 +336,9 @@ def reduction(run: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...,
                 x = self._get_array()
             array = empty(sizes, element)
             try:
-                enter(run, x, first, second, array, third)
+                enter(loop, x, first, second, array, third)
             except RuntimeError as error:
-                again(error, run, x, first, second, array, third)
+                again(error, loop, x, first, second, array, third)
             tensor = _new(Tensor)
             tensor._geometry = geometry
             tensor._keys = CPU_KEYS

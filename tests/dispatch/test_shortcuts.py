@@ -87,6 +87,11 @@ def learnt(call: Callable[[], Any], name: str) -> int:
         (lambda a: a.sum(), "sum"),
         (lambda a: a.sum(0), "sum.dim_IntList"),
         (lambda a: a.mean((0,), True), "mean.dim"),
+        (lambda a: a.softmax(0), "_softmax"),
+        (lambda a: a.cumsum(0), "cumsum"),
+        (lambda a: a.argmax(0), "argmax"),
+        (lambda a: a.clamp_(0, 2), "clamp_"),
+        (lambda a: a.addcmul_(a.clone(), a.clone(), value=2), "addcmul_"),
         (lambda a: gt.nn.functional.relu6(a), "hardtanh"),  # a call of native code
         (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views of what has no history
     ],
@@ -260,7 +265,7 @@ def test_the_variable_turns_them_off() -> None:
 
 OPERATORS = (
     "add.Tensor", "mul.Tensor", "exp", "lt.Tensor", "add_.Tensor", "neg_", "where.self", "clamp",
-    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh",
+    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh", "clamp_", "_softmax",
 )  # fmt: skip
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a + b": lambda a, b: a + b,
@@ -300,6 +305,12 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a.amax(True)": lambda a, b: a.amax(True),
     "a.amax(0)": lambda a, b: a.amax(0),
     "a.any()": lambda a, b: a.any(),
+    "a.clamp_(0, 2)": lambda a, b: a.clamp_(0, 2),
+    "a.lerp_(b, 0.5)": lambda a, b: a.lerp_(b, 0.5),
+    "a.addcmul_(b, b)": lambda a, b: a.addcmul_(b, b),
+    "a.softmax(0)": lambda a, b: a.softmax(0),
+    "a.cumsum(0)": lambda a, b: a.cumsum(0),
+    "a.argmax(0)": lambda a, b: a.argmax(0),
     "a + [1]": lambda a, b: a + [1],
     "a + numpy": lambda a, b: a + gt.ones(4).numpy()[0],
 }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
+from gputensor.core import errors
 from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, float64, int64, uint8
 from gputensor.dispatch import dispatcher
 from gputensor.structured.pointwise import CpuEntry
@@ -101,3 +102,13 @@ def test_a_plan_over_other_sizes_is_the_plan_that_is_built(name, monkeypatch):
                         assert described(found[key]) == described(built[key]), (key, sizes)
     # abs of complex numbers is laid out by its input, so that the sizes are not all that differs
     assert (len(relaid) >= len(SIZES) - 1) is (name != "abs")
+
+
+def test_an_operand_without_dimensions_is_of_no_such_kind():
+    """It does not promote as the others do, and nothing of more elements is written to it."""
+    wide, narrow = gt.ones(4, dtype=float64), gt.ones(4)
+    assert (wide + narrow).dtype is float64
+    assert (gt.ones((), dtype=float64) + gt.ones(5)).dtype is float32
+    narrow.add_(narrow.clone())
+    with pytest.raises(errors.ShapeError, match="broadcast"):
+        gt.ones(()).add_(narrow)
