@@ -130,6 +130,15 @@ def learn(
         table.short[key] = found
 
 
+def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
+    """What was left for the operands of one device, if anything was."""
+    found = table.short.get(key)
+    if found is None or getattr(found, "at", CPU_DEVICE) is at:
+        return found
+    several: dict[device, ShortCut] = getattr(found, "by_device", {})
+    return several.get(at)
+
+
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
     """Of operands that have one geometry, on one device or another: the one that is taken."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})

@@ -26,7 +26,7 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import ALIGNED_FROM_BYTES, allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short
+from ..structured import arguments, short, short_cuda
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -90,6 +90,8 @@ class _Entry:
         if self.plan.device is CPU and self.geometry.nbytes < ALIGNED_FROM_BYTES:
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
             short.learn_beside(operator, kernel, args, make)
+        elif self.plan.device.type == "cuda" and self.plan.numel:
+            short_cuda.learn_reduction(operator, kernel, args, self.geometry, self.run)
 
     def write(self, out: Tensor, source: Tensor) -> None:
         device = source._device
@@ -194,7 +196,8 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
     if "dim" not in has:
 
         def over_all(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
-            return _reduce(operator, loop, self, None, False, dtype)
+            args = (self, dtype)
+            return _reduce(operator, loop, self, None, False, dtype, over_all, args)
 
         return _over_all_cpu(operator, loop), over_all
 

@@ -109,6 +109,8 @@ class Allocator:
         self._pools: dict[Any, Pools] = {}
         self._alone: dict[Block, None] = {}  # what is in no pools
         self._give_back = self._returned.append if keeps_blocks else self._free_now
+        # What was current when memory was last asked for, and the bins of that stream: `allocating`
+        self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
         self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
         self._device_allocations = self._device_frees = self._retries = self._failures = 0
@@ -478,6 +480,7 @@ class Allocator:
                 if block.state == BINNED:  # an interruption came before anyone had it
                     block.home.clear()
                     self._note_free(self._alone, block, dropped)
+            self._last = (None, {})
             for key, pools in [*self._pools.items()]:
                 for block in pools.whole():
                     self._note_free(pools.segments, block, dropped)
@@ -502,6 +505,54 @@ class Allocator:
         return figures
 
 
+def allocating(
+    allocators: Allocators, current: Callable[[int], Any], stream_of: Callable[[int, Any], Any]
+) -> Callable[[int, int], Memory]:
+    """A runtime's `allocate(nbytes, device_index)`: memory for work on the current stream.
+
+    `Allocator.allocate` with that stream, in one frame where a block is there; every result on a
+    device comes by here (bench/host_cuda.py). current(index): an object that is the same as long as
+    a stream is current; stream_of(index, it): that stream.
+    """
+
+    def allocate(nbytes: int, device_index: int) -> Memory:
+        try:
+            allocator = allocators[device_index]
+        except IndexError:  # no such device, or the first call of the process
+            allocator = allocators[allocators.checked("allocate", device_index)]
+        of = current(device_index)
+        seen, bins = allocator._last
+        if seen is of and nbytes > 0 and not allocator._returned and not allocator._waiting:
+            memory = _new(Memory)
+            memory.block = None
+            try:
+                blocks = bins[nbytes + STEP - 1 & -STEP]
+                # No call until the counters are right: Note [Finalisers and signals]
+                block, blocks[-1:] = blocks[-1], ()
+            except (KeyError, IndexError):
+                pass
+            else:
+                block.state = USED
+                memory.block = block
+                memory.ptr = block.ptr
+                memory.nbytes = nbytes
+                memory.device_index = device_index
+                counts = allocator._counts
+                counts.allocations += 1
+                in_use = counts.in_use = counts.in_use + block.size
+                if in_use > counts.peak:
+                    counts.peak = in_use
+                return memory
+        stream = stream_of(device_index, of)
+        memory = allocator.allocate(nbytes, stream)
+        pools = allocator._pools.get(stream.key)
+        if pools is not None and stream.key == stream.ptr:  # else it stands for one of each thread
+            allocator._last = (of, pools.bins)
+        return memory
+
+    return allocate
+
+
 class Allocators(list[Allocator]):
     """The allocators of a runtime's devices, and what its interface asks of them.
 
@@ -510,19 +561,19 @@ class Allocators(list[Allocator]):
 
     def __init__(self, checked: Callable[[str, int], int]) -> None:
         super().__init__()
-        self._checked = checked
+        self.checked = checked
 
     def memory_allocated(self, index: int) -> int:
-        return self[self._checked("memory_allocated", index)].allocated
+        return self[self.checked("memory_allocated", index)].allocated
 
     def memory_reserved(self, index: int) -> int:
-        return self[self._checked("memory_reserved", index)].reserved
+        return self[self.checked("memory_reserved", index)].reserved
 
     def memory_stats(self, index: int) -> dict[str, int]:
-        return self[self._checked("memory_stats", index)].stats()
+        return self[self.checked("memory_stats", index)].stats()
 
     def reset_peak_memory_stats(self, index: int) -> None:
-        self[self._checked("reset_peak_memory_stats", index)].reset_peaks()
+        self[self.checked("reset_peak_memory_stats", index)].reset_peaks()
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         return [block for allocator in self for block in allocator.snapshot()]
@@ -532,7 +583,7 @@ class Allocators(list[Allocator]):
             allocator.empty_cache()
 
     def set_memory_limit(self, index: int, nbytes: int | None) -> None:
-        self[self._checked("set_memory_limit", index)].set_limit(nbytes)
+        self[self.checked("set_memory_limit", index)].set_limit(nbytes)
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
         """Say that work on `stream` uses memory that was allocated for another one."""

@@ -27,7 +27,7 @@ import numpy as np
 from gputensor.core import errors
 
 from . import no_cuda, nvrtc
-from .allocator import Allocator, Allocators, Memory
+from .allocator import Allocator, Allocators, Memory, allocating
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
 from .pinned import Staging
@@ -285,18 +285,6 @@ class _Backend:
         return mem_get_info(self._device_index)
 
 
-def allocate(nbytes: int, device_index: int) -> Memory:
-    """Memory for work on the current stream of the device."""
-    try:
-        allocator = _allocators[device_index]
-    except IndexError:  # no such device, or the first call of the process
-        allocator = _allocators[_checked("allocate", device_index)]
-    of = _cupy_stream(device_index)
-    seen = _streams.get(device_index)
-    stream = seen[1] if seen is not None and seen[0] is of else _of_cupy(device_index, of)
-    return allocator.allocate(nbytes, stream)
-
-
 memory_allocated = _allocators.memory_allocated
 memory_reserved = _allocators.memory_reserved
 memory_stats = _allocators.memory_stats
@@ -443,9 +431,7 @@ def default_stream(index: int) -> Stream:
 
 def current_stream(index: int) -> Stream:
     """CuPy's current stream of a device in this thread."""
-    of = _cupy_stream(index)
-    seen = _streams.get(index)
-    return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
+    return _stream_of(index, _cupy_stream(index))
 
 
 def _of_cupy(index: int, of: Any) -> Stream:
@@ -466,6 +452,15 @@ def _per_thread_stream(index: int) -> Stream:
         stream = streams[index] = Stream(index, of=cupy.cuda.Stream.ptds)
         stream.key = next(_thread_keys)
     return streams[index]
+
+
+def _stream_of(index: int, of: Any) -> Stream:
+    """Ours for a CuPy stream that is current."""
+    seen = _streams.get(index)
+    return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
+
+
+allocate = allocating(_allocators, _cupy_stream, _stream_of)
 
 
 def set_stream(stream: Stream) -> Stream:

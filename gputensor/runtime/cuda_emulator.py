@@ -26,7 +26,7 @@ import numpy as np
 from gputensor.core import errors
 
 from . import kernel_cache, no_cuda, nvrtc
-from .allocator import Allocator, Allocators, Memory
+from .allocator import Allocator, Allocators, allocating
 from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
@@ -203,12 +203,6 @@ class _Backend:
         return _total_bytes - self._used_bytes, _total_bytes
 
 
-def allocate(nbytes: int, device_index: int) -> Memory:
-    """Memory for work on the current stream of the device."""
-    allocator = _allocators[_checked("allocate", device_index)]
-    return allocator.allocate(nbytes, current_stream(device_index))
-
-
 memory_allocated = _allocators.memory_allocated
 memory_reserved = _allocators.memory_reserved
 memory_stats = _allocators.memory_stats
@@ -318,6 +312,9 @@ def default_stream(index: int) -> Stream:
 def current_stream(index: int) -> Stream:
     streams = getattr(_local, "streams", None)
     return (streams and streams.get(index)) or _default_streams[_checked("current_stream", index)]
+
+
+allocate = allocating(_allocators, current_stream, lambda index, stream: stream)
 
 
 def external_stream(index: int, ptr: int) -> Stream:

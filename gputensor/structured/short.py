@@ -94,7 +94,7 @@ def learn_beside(
         for x, a in zip(args, operator.schema.arguments) if a.type.has_tensor
     ]  # fmt: skip
     key = shapes[0] if len(shapes) == 1 else tuple(shapes)
-    behind: Any = operator.table.short.get(key, _long_way)
+    behind: Any = shortcuts.left(operator.table, key) or _long_way
     depth = getattr(behind, "depth", 0) + 1
     if depth > _LONGEST:
         behind, depth = _long_way, 1

@@ -20,7 +20,7 @@ from ..dispatch.tls import PLAIN, state
 from ..kernels.cuda.launch import straight
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
-from .short import _is_plain
+from .short import _is_kept as is_kept, _is_plain
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 
@@ -37,8 +37,23 @@ def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) 
     """
     found = _short_key(entry, key)
     if found is not None:
-        make = _unary if len(key) == 3 else _with_number if len(key) == 4 else _binary
-        shortcuts.learn(operator, kernel, found, make(entry, key), key[1])
+        if len(key) == 3:
+            made = _unary(key[0], key[1], entry.geometry, entry.launch)
+        else:
+            made = (_with_number if len(key) == 4 else _binary)(entry, key)
+        shortcuts.learn(operator, kernel, found, made, key[1])
+
+
+def learn_reduction(
+    operator: Operator, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
+    launch: Any,
+) -> None:  # fmt: skip
+    """Leave a reduction's, for these dimensions and this dtype."""
+    x, *params = args
+    shape, device = x._geometry, x._device
+    if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
+        found = _unary(shape, device, geometry, launch, any_address=True, params=tuple(params))
+        shortcuts.learn(operator, kernel, shape, found, device)
 
 
 def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
@@ -58,20 +73,26 @@ def _short_key(entry: Any, key: Any) -> Any:
     return (shape, other[0]) if other else shape
 
 
-def _unary(entry: Any, key: Any) -> ShortCut:
-    device, geometry = key[1], entry.geometry
+def _unary(
+    shape: Any, device: Any, geometry: Any, launch: Any, any_address: bool = False,
+    params: tuple[Any, ...] = (),
+) -> ShortCut:  # fmt: skip
+    """Of one operand, with the params that the launch was made of."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
-    itemsize = key[0].dtype.itemsize
-    run, head, tail = straight(entry.launch, index)
+    itemsize, low_bits = shape.dtype.itemsize, 0 if any_address else 15
+    run, head, tail = straight(launch, index)
+    a0, b0, c0 = (*params, None, None, None)[:3]
 
-    def short(self: Any) -> Any:
+    def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
+        if a is not a0 and (type(a) is not tuple or a != a0) or b is not b0 or c is not c0:
+            return None
         if (
             self._keys is not CUDA_KEYS or self._device is not device
             or self._autograd is not None and not _is_plain(self) or _now() is not PLAIN
         ):  # fmt: skip
             return None
         x = self._storage._data.ptr + self._offset * itemsize
-        if x & 15:
+        if x & low_bits:
             return None
         memory = _cuda._chosen.allocate(nbytes, index)
         run(head(memory.ptr, x) + tail)

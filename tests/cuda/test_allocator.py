@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gputensor.core import errors
 from gputensor.runtime import allocator as allocators
 from gputensor.runtime import segments
-from gputensor.runtime.allocator import Allocator
+from gputensor.runtime.allocator import Allocator, allocating
 from gputensor.runtime.segments import LARGE_SEGMENT, SMALL_SEGMENT, STEP
 
 from .allocator_program import STEPS, Program
@@ -567,18 +567,33 @@ def interrupted():
     raise KeyboardInterrupt
 
 
+def as_a_runtime(allocator):
+    """What allocates on the current stream, as `allocator.allocate` on a given one."""
+    current = threading.local()
+    of_runtime = allocating([allocator], lambda index: current.stream, lambda index, of: of)
+
+    def allocate(nbytes, stream):
+        current.stream = stream
+        return of_runtime(nbytes, 0)
+
+    return allocate
+
+
 class Interrupted:
     """A short program that comes through all of the allocator; whatever is left must be whole."""
 
-    def __init__(self, keeps_blocks):
+    def __init__(self, keeps_blocks, asks_runtime=False):
         self.backend = FakeBackend(capacity=24 * MIB)
         self.allocator = Allocator(0, self.backend, keeps_blocks=keeps_blocks)
+        self.allocate = self.allocator.allocate
+        if asks_runtime:
+            self.allocate = as_a_runtime(self.allocator)
         self.streams = [FakeStream(n) for n in range(3)]
         self.backend.streams.extend(self.streams)
         self.live = []
 
     def take(self, nbytes, stream=0):
-        self.live.append(self.allocator.allocate(nbytes, self.streams[stream]))
+        self.live.append(self.allocate(nbytes, self.streams[stream]))
 
     def program(self):
         for size in (700, 5000, MIB, 2 * MIB, 700):
@@ -619,12 +634,15 @@ class Interrupted:
 CHOSEN = int(os.environ.get("GPUTENSOR_INTERRUPT_EVERY", "7"))
 
 
-@pytest.mark.parametrize("keeps_blocks", [True, False])
+WAYS = [(True, False), (True, True), (False, False)]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_keyboard_interrupt_anywhere_leaves_the_allocator_whole(keeps_blocks):
+def test_keyboard_interrupt_anywhere_leaves_the_allocator_whole(way):
     number, places = 1, 0
     while True:
-        world = Interrupted(keeps_blocks)
+        world = Interrupted(*way)
         interruption = Interruption(number, interrupted)
         try:
             interruption.run(world.program)
@@ -637,16 +655,16 @@ def test_keyboard_interrupt_anywhere_leaves_the_allocator_whole(keeps_blocks):
     assert places > 100 // CHOSEN
 
 
-@pytest.mark.parametrize("keeps_blocks", [True, False])
-def test_a_finaliser_anywhere_may_allocate_drop_and_ask(keeps_blocks):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_finaliser_anywhere_may_allocate_drop_and_ask(way):
     number, places = 1, 0
     while True:
-        world = Interrupted(keeps_blocks)
+        world = Interrupted(*way)
 
         def finalise(world=world):
             """What garbage collection may run at any call."""
-            world.allocator.allocate(700, world.streams[0])
-            world.live.append(world.allocator.allocate(3000, world.streams[2]))
+            world.allocate(700, world.streams[0])
+            world.live.append(world.allocate(3000, world.streams[2]))
             assert world.allocator.allocated > 0 and world.allocator.snapshot()
 
         interruption = Interruption(number, finalise)
@@ -659,13 +677,14 @@ def test_a_finaliser_anywhere_may_allocate_drop_and_ask(keeps_blocks):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("asks_runtime", [False, True])
 @pytest.mark.parametrize("bins", [0, 256])
-def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, monkeypatch):
+def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, asks_runtime, monkeypatch):
     """After an interruption and when bins are forgotten: none is lost, none is given twice."""
     monkeypatch.setattr(segments, "_MOST_BINS", bins)
     number = 1
     while True:
-        world = Interrupted(True)
+        world = Interrupted(True, asks_runtime)
         for size in (700, 700, 3000, 3000, 700, 3000):
             world.take(size)
         dropped = world.live[:4]
@@ -688,14 +707,16 @@ def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, monkeypatch):
     assert number > 40
 
 
-def test_threads_that_share_a_stream_never_share_a_block(allocator):
+@pytest.mark.parametrize("asks_runtime", [False, True])
+def test_threads_that_share_a_stream_never_share_a_block(allocator, asks_runtime):
+    allocate = as_a_runtime(allocator) if asks_runtime else allocator.allocate
     owners, shared = {}, []
     before = sys.getswitchinterval()
 
     def work(seed):
         chance, live = random.Random(seed), []
         for _ in range(2000):
-            memory = allocator.allocate(chance.choice((500, 1000, 40000)), S)
+            memory = allocate(chance.choice((500, 1000, 40000)), S)
             if owners.setdefault(memory.ptr, seed) != seed or memory.ptr in {m.ptr for m in live}:
                 shared.append(memory.ptr)
             live.append(memory)

@@ -33,6 +33,8 @@ def ones(*sizes: int, **options: Any) -> Any:
         (lambda a: -a, "neg"), (lambda a: a < a, "lt.Tensor"),
         (lambda a: a.add_(ones(4)), "add_.Tensor"), (lambda a: a.mul_(2), "mul_.Tensor"),
         (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),
+        (lambda a: a.sum(), "sum"), (lambda a: a[1:].sum(), "sum"),
+        (lambda a: a.view(2, 2).amax(0), "amax"), (lambda a: a.mean((0,)), "mean.dim"),
     ],
 )  # fmt: skip
 def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None:
@@ -58,6 +60,16 @@ def test_both_devices_have_theirs_for_one_geometry(turned_on: None) -> None:
     assert on_cpu.device.type == "cpu" and on_cpu.tolist() == [2] * 4
     assert on_cuda.device == b.device and on_cuda.tolist() == [2] * 4
     assert short(a, b) is None is short(b, a) and len(table.learners) == 2
+
+
+def test_other_dims_and_dtypes_are_other_reductions(turned_on: None) -> None:
+    x, y = gt.arange(6.0).view(2, 3).to("cuda"), gt.arange(6.0).view(2, 3)
+    for _ in range(4):
+        for at in (x, y):
+            assert at.sum(0).tolist() == [3, 5, 7] and at.sum(1).tolist() == [3, 12]
+            assert at.sum((0,), True).shape == (1, 3) and at.sum().tolist() == 15
+            assert at.sum(0, dtype=gt.float64).dtype is gt.float64
+            assert at.sum().device == at.sum(0).device == at.device
 
 
 def test_operands_at_odd_addresses_go_the_long_way(turned_on: None) -> None:
@@ -131,6 +143,7 @@ class OnCuda(Program):
         for name in (
             "a + b", "a + 2", "2 + a", "add(a, b, alpha=2)", "a.mul(b)", "a * 1.5", "exp(a)",
             "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
+            "a.sum((0,), True)", "a.sum([0])", "sum(a, dtype=f64)", "a.mean(-1)", "a.any()",
         )
     }  # fmt: skip
 

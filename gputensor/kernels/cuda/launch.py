@@ -131,6 +131,11 @@ def straight(launch: Any, device_index: int) -> Straight:
     if in_parts is not None:
         found: Straight = in_parts(device_index)
         return found
+    return whole(launch, device_index)
+
+
+def whole(launch: Any, device_index: int) -> Straight:
+    """The same of what is called as a whole."""
     return partial(launch, device_index), _operands, ()
 
 

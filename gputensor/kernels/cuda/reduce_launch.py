@@ -99,12 +99,17 @@ class Stage:
     def launch(
         self, runs: dict[Any, Callable[[bytes], None]], device_index: int, out: int, x: int
     ) -> None:
+        self.bound(runs, device_index)(_POINTERS(out, x) + self.tail)
+
+    def bound(
+        self, runs: dict[Any, Callable[[bytes], None]], device_index: int
+    ) -> Callable[[bytes], None]:
         run = runs.get((self, device_index))
         if run is None:
             function = module.function("reduce", self.entry, self.defines, device_index)
             run = runtime.cuda().launcher(function, self.grid, self.block)
             runs[self, device_index] = run
-        run(_POINTERS(out, x) + self.tail)
+        return run
 
 
 _POINTERS = Struct("<QQ").pack
@@ -202,6 +207,13 @@ class Reduce:
         for offset, at, stage in self.stages:
             stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
         self.last.launch(self.runs, device_index, out, workspace.ptr)
+
+    def straight(self, device_index: int) -> launch.Straight:
+        """The launch in parts: see launch.straight."""
+        if self.last is not None:
+            return launch.whole(self, device_index)
+        stage = self.stages[0][2]
+        return stage.bound(self.runs, device_index), _POINTERS, stage.tail
 
     def __getattr__(self, name: str) -> Any:
         return getattr(
