@@ -258,3 +258,24 @@ def test_small_copies_do_not_plan(monkeypatch):
     dst = np.empty((4, 3), bfloat16.np)
     copy.copy(dst, np.ones((3, 4), bfloat16.np).T)
     assert (dst == 1).all()
+
+
+def test_between_256_kib_and_1_mib_only_another_order_is_planned(monkeypatch):
+    planned = []
+    inner = copy_walk._planned
+    monkeypatch.setattr(copy_walk, "_planned", lambda *a: planned.append(a) or inner(*a))
+    x = np.arange(512 * 512, dtype=np.uint16).reshape(512, 512)
+
+    def plans(source):
+        planned.clear()
+        dst = np.empty(source.shape, x.dtype)
+        copy.copy(dst, source)
+        assert (dst == source).all()
+        return len(planned)
+
+    assert plans(x.T) == 1
+    assert plans(np.repeat(x, 2, 0)[::2]) == plans(x) == 0
+    assert plans(np.broadcast_to(x[:1], x.shape)) == 0
+    large = np.tile(x, (9, 1))
+    assert plans(large) == 0 and plans(large[::2]) == 1  # contiguous on several threads, unplanned
+    assert plans(x[:200, :200].T) == 0

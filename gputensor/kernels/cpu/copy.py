@@ -2,7 +2,7 @@
 
 Types    casts follow Note [Numeric casts] in cast.py.
 Order    `dst` may overlap `src` only if they are the same elements.
-Launch   from 1 MiB up the layout is changed by `copy_walk.py`, on several threads, and a cast is
+Launch   from 256 KiB up the layout is changed by `copy_walk.py`, on several threads, and a cast is
 a
          pass of its own, over whichever side has the smaller elements moved.
 """
@@ -27,7 +27,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
             _copyto(dst, src)
         else:
             copy_walk.copy(dst, src)
-    elif dst.nbytes < copy_walk.FROM_NBYTES:
+    elif dst.nbytes < copy_walk.LARGE_NBYTES:
         quiet.run(cast.convert_into, dst, src)
     else:
         _convert_large(dst, src)
@@ -44,7 +44,7 @@ def contiguous(src: np.ndarray) -> np.ndarray:
 
 def loops(dst: np.ndarray, src: np.ndarray) -> str:
     """Whose loops a copy takes where it casts: "compiled" or "NumPy's"."""
-    is_large = dst.nbytes >= copy_walk.FROM_NBYTES and dst.flags.aligned and src.flags.aligned
+    is_large = dst.nbytes >= copy_walk.LARGE_NBYTES and dst.flags.aligned and src.flags.aligned
     dense = dst.flags.c_contiguous and src.flags.c_contiguous and dst.shape == src.shape
     if not is_large or _run_alike(dst, src) and not dense:
         return "NumPy's"
