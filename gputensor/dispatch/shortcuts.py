@@ -65,8 +65,9 @@ OPENING = {CPU: "cpu", FACTORY: "cpu", CUDA: "cuda"}
 # What a plain call redispatches with below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 
-# An operator that is jumped over, the key set it is called with, and the kernel it must lead to.
-Step = tuple["Operator", int, Callable[..., Any]]
+# An operator that is jumped over, the key set it is called with, and the kernel it must lead to:
+# `copy.copy_` is that of native/copy.py, which not every module may import.
+Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
 # Operator -> those whose short cuts jump over it; guarded by the lock of all changes.
 jumped: dict[Operator, set[Operator]] = {}
@@ -107,9 +108,17 @@ def _leads(table: Table, kernel: Any) -> bool:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
             jumped.setdefault(operator, set()).add(table.operator)
-            if learner(operator.table, key_set) is not there:
+            found = learner(operator.table, key_set)
+            if found is None or found is not there and f"{_NATIVE}.{there}" != _name(found):
                 return False
     return True
+
+
+_NATIVE = f"{__name__.partition('.')[0]}.native"
+
+
+def _name(kernel: Callable[..., Any]) -> str:
+    return f"{kernel.__module__}.{kernel.__qualname__}"
 
 
 def learn(

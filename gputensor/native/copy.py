@@ -18,6 +18,7 @@ from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import contiguous_strides, memory_format
+from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, NEGATIVE
 from ..dispatch.tls import state as _state
@@ -27,9 +28,10 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.cast import readable
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
+from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing, transfer
+from ..structured import arguments, missing, short_make, transfer
+from ..structured.view_kernel import seen
 from .resize import resize_
 
 # --- copy_ ----------------------------------------------------------------------------------------
@@ -46,6 +48,9 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
         specs = ((to, self._device),), ((source, src._device),)
         plan = build("copy_", COPY, *specs, default_dtype=None)
         run = table.remember(key, _runner(plan, self, src))
+    elif run is _assign:
+        run = table.remember(key, _assign_again)
+        shortcuts.learn(operators.copy_, copy_, (to, source), short_make.copy_)
     mine, other = self._storage, src._storage
     if (
         mine is not None and (mine is other or mine.is_shared)
@@ -97,6 +102,11 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     if x is None:
         x = to._get_array()
     x[...] = src._get_array() if y is None else y  # 0.7x np.copyto, bench/overhead.py
+
+
+def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    """The same where a short cut was left already."""
+    _assign(to, src, non_blocking)
 
 
 class _OnDevice:
@@ -239,7 +249,23 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
     keys = (self._keys | include) & keep
     made = operators.empty_like.table[keys](keys, self, None, None, None, None, memory_format)
     key_set &= BELOW_ADINPLACEORVIEW
-    return operators.copy_.redispatch_table[key_set](key_set, made, self, False)
+    made = operators.copy_.redispatch_table[key_set](key_set, made, self, False)
+    if memory_format is None and self._keys is CPU_KEYS:
+        _learn(operators.clone, clone, self, made)
+    return made
+
+
+def _learn(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
+    """Leave the short cut of a copy, once one of this layout was made before."""
+    known = seen(self._geometry, operator.name)
+    if known is None or known.short is operator.table.short or type(made) is not Tensor:
+        return
+    found, shape = None, made._geometry
+    if 0 < shape.nbytes < _SMALL_BYTES:
+        found = short_make.copied(self._get_array(), shape)
+    if found is not None:
+        shortcuts.learn(operator, kernel, self._geometry, found)
+    known.short = operator.table.short
 
 
 def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
@@ -273,7 +299,25 @@ def contiguous(
     # The call of clone written out (0.97x, bench/overhead.py).
     include, keep = _state.get()
     keys = (self._keys | include) & keep
-    return operators.clone.table[keys](keys, self, memory_format)
+    made = operators.clone.table[keys](keys, self, memory_format)
+    if memory_format is formats.contiguous_format and self._keys is CPU_KEYS:
+        _learn(operators.contiguous, contiguous, self, made)
+    return made
+
+
+def _over_clone() -> Any:
+    return ((operators.clone, shortcuts.CPU, clone),)
+
+
+def _over_copy() -> Any:
+    return (
+        (operators.empty_like, shortcuts.CPU, "factory.empty_like"),
+        (operators.copy_, shortcuts.BELOW, copy_),
+    )
+
+
+shortcuts.jumps(clone, _over_copy)
+shortcuts.jumps(contiguous, _over_clone)
 
 
 # --- to -------------------------------------------------------------------------------------------

@@ -16,14 +16,16 @@ from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import layout, memory_format, strided
-from ..dispatch import defaults
+from ..dispatch import defaults, shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.shortcuts import Seen
 from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, short_make
+from ..structured.view_kernel import seen
 
 
 _new = object.__new__
@@ -57,12 +59,16 @@ def empty(
     if dtype is None or layout is not None or pin_memory:
         dtype = _options("empty", dtype, layout, pin_memory)
     try:
-        wanted = _EMPTY[size, dtype, memory_format]
+        known = _EMPTY[size, dtype, memory_format]
+        wanted = known.value
     except (KeyError, TypeError):
+        known = None
         wanted = errors.plainly(_empty_geometry, size, dtype, memory_format)
     if device is None:
         device = resolve(None)
     if device is CPU:
+        if known is not None and known.short is not operators.empty_memory_format.table.short:
+            _learn_empty(size, known, memory_format)
         if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
             # `from_array` written out: half of all operators come by here (bench/overhead.py).
             tensor = _new(Tensor)
@@ -80,7 +86,22 @@ def empty(
 
 # (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty`
 # finds.
-_EMPTY: dict[Any, Geometry] = {}
+_EMPTY: dict[Any, Seen] = {}
+
+
+def _learn_empty(size: Any, known: Seen, form: Any) -> None:
+    wanted, operator = known.value, operators.empty_memory_format
+    if form is None and wanted.nbytes < ALIGNED_FROM_BYTES:
+        _leave(operator, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks))
+    known.short = operator.table.short
+
+
+def _leave(operator: Any, kernel: Any, size: Any, element: Any, make: Any) -> None:
+    """Leave a factory's short cuts, which are the same where a default is left out and where it is
+    named. A change of the default dtype takes them away; the default device is asked for."""
+    for given in (element, None) if element is defaults.get_default_dtype() else (element,):
+        shortcuts.learn(operator, kernel, (size, given, CPU), make(False))
+        shortcuts.learn(operator, kernel, (size, given, None), make(True))
 
 
 def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
@@ -93,7 +114,7 @@ def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geom
     if type(size) is tuple and all(type(n) is int for n in size):
         if len(_EMPTY) >= 1 << 12:
             _EMPTY.clear()
-        _EMPTY[size, element, form] = wanted
+        _EMPTY[size, element, form] = Seen(wanted)
     return wanted
 
 
@@ -135,6 +156,10 @@ def empty_like(
     place = self._device if device is None else device
     element = shape.dtype if dtype is None else dtype
     if memory_format is None or memory_format is formats.preserve_format:
+        if place is CPU and element is shape.dtype and memory_format is None:
+            known = seen(shape, "empty_like")
+            if known is not None and known.short is not operators.empty_like.table.short:
+                _learn_empty_like(shape, known)
         if shape.is_row_major:
             # The call of empty written out (bench/overhead.py).
             include, keep = _state.get()
@@ -149,6 +174,15 @@ def empty_like(
     keys = include & keep
     table = operators.empty_memory_format.table
     return table[keys](keys, shape.sizes, element, layout, place, pin_memory, memory_format)
+
+
+def _learn_empty_like(shape: Geometry, known: Seen) -> None:
+    if shape.is_row_major:
+        wanted = contiguous_geometry(shape.sizes, shape.dtype)
+    else:
+        wanted = geometry(shape.sizes, dense_strides_like(shape), shape.dtype)
+    shortcuts.learn(operators.empty_like, empty_like, shape, short_make.empty_like(wanted))
+    known.short = operators.empty_like.table.short
 
 
 def new_empty(
@@ -212,7 +246,10 @@ def zeros(
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format(_tuple("zeros", size), dtype, layout, device, pin_memory, None)
-    return _zero(key_set, made)
+    made = _zero(key_set, made)
+    if type(made) is Tensor and made._device is CPU:
+        _learn_filled(operators.zeros, zeros, made)
+    return made
 
 
 def ones(
@@ -220,7 +257,29 @@ def ones(
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format(_tuple("ones", size), dtype, layout, device, pin_memory, None)
-    return _fill(key_set, made, 1)
+    made = _fill(key_set, made, 1)
+    if type(made) is Tensor and made._device is CPU:
+        _learn_filled(operators.ones, ones, made)
+    return made
+
+
+def _learn_filled(operator: Any, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
+    """Leave the short cuts of what is filled with one number, once it was made before."""
+    shape = made._geometry
+    known = seen(shape if self is None else self._geometry, operator.name)
+    if known is None or known.short is operator.table.short:
+        return
+    array = short_make.filled(shape, made) if short_make.is_small(shape) else None
+    if array is None:
+        pass
+    elif self is None:
+        _leave(
+            operator, kernel, shape.sizes, shape.dtype,
+            lambda asks: short_make.made_of_nothing(shape, array, asks),
+        )  # fmt: skip
+    else:
+        shortcuts.learn(operator, kernel, self._geometry, short_make.like(shape, array))
+    known.short = operator.table.short
 
 
 def full_like(
@@ -235,14 +294,21 @@ def zeros_like(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _zero(key_set, calls.empty_like(self, dtype, layout, device, pin_memory, memory_format))
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    made = _zero(key_set, made)
+    if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
+        _learn_filled(operators.zeros_like, zeros_like, made, self)
+    return made
 
 
 def ones_like(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return full_like(key_set, self, 1, dtype, layout, device, pin_memory, memory_format)
+    made = full_like(key_set, self, 1, dtype, layout, device, pin_memory, memory_format)
+    if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
+        _learn_filled(operators.ones_like, ones_like, made, self)
+    return made
 
 
 def new_full(
@@ -282,3 +348,27 @@ def scalar_tensor(
 ) -> Tensor:  # fmt: skip
     made = calls.empty_memory_format((), dtype, layout, device, pin_memory, None)
     return _fill(key_set, made, s)
+
+
+# --- what short cuts jump over --------------------------------------------------------------------
+
+
+def _over_empty() -> Any:
+    return (
+        (operators.empty_memory_format, shortcuts.FACTORY, empty),
+        (operators.empty_strided, shortcuts.FACTORY, empty_strided),
+    )
+
+
+def _over_filling() -> Any:
+    return (
+        (operators.empty_memory_format, shortcuts.FACTORY, empty),
+        (operators.empty_like, shortcuts.CPU, empty_like),
+        (operators.fill__Scalar, shortcuts.BELOW, "fill.fill_"),
+        (operators.zero_, shortcuts.BELOW, "fill.zero_"),
+    )
+
+
+shortcuts.jumps(empty_like, _over_empty)
+for _kernel in (zeros, ones, zeros_like, ones_like):
+    shortcuts.jumps(_kernel, _over_filling)

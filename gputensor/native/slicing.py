@@ -108,7 +108,11 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))
     made = calls.slice_Tensor(self, d, first, first + length, 1)
     known = seen(shape, ("narrow", dim, length))
-    if known is not None and known.short is not operators.narrow.table.short:
+    if (
+        known is not None
+        and type(made) is Tensor
+        and known.short is not operators.narrow.table.short
+    ):
         found = short_view.part(made._geometry, size - length, size, shape.strides[d])
         short_view.leave(operators.narrow, narrow, (shape, dim, length), known, found)
     return made

@@ -39,8 +39,10 @@ def learn_of(
     operator: Operator, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any
 ) -> None:
     """The same of a composite that made a view, and another time may make a copy."""
+    if type(made) is not Tensor:
+        return
     is_view = made is not self and made._storage is self._storage
-    if is_view and made._offset == self._offset and type(made) is Tensor:
+    if is_view and made._offset == self._offset:
         shortcuts.learn(operator, kernel, key, view(made._geometry))
     seen.short = operator.table.short
 
