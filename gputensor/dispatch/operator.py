@@ -310,9 +310,15 @@ class Operator:
             try:
                 if n == 2:
                     first, second = args
+                    short = table.short.get((first._geometry, second._geometry))
+                    if short is not None and (made := short(first, second)) is not None:
+                        return made
                     key_set = (first._keys | second._keys | include) & keep
                 elif n == 1:
                     (first,) = args
+                    short = table.short.get(first._geometry)
+                    if short is not None and (made := short(first)) is not None:
+                        return made
                     key_set = (first._keys | include) & keep
                 else:
                     key_set = include

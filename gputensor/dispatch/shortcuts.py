@@ -4,10 +4,10 @@ Note [Short cuts]
 `a + b` of plain tensors passes a table, the kernel of Autograd, the same table again, and the plans
 of its backend's kernel; half of what the call costs. A kernel that has a plan may leave on the
 operator's table, under the operands' geometries, a function that does the whole of such calls: the
-public function and native code's calls look there first (codegen/gather.py). It does so when a plan
-is used again, so that shapes that come once cost nothing more. A short cut asks itself whether a
-call is the plain case, in which the kernels in between would do nothing, and returns None where it
-is not:
+public function, native code's calls (codegen/gather.py) and `op(x)` itself look there first. It
+does so when a plan is used again, so that shapes that come once cost nothing more. A short cut asks
+itself whether a call is the plain case, in which the kernels in between would do nothing, and
+returns None where it is not:
 
 - every operand has the plain keys of its device, and autograd knows nothing of it,
 - the thread's state is that outside of every block (`tls.PLAIN`),

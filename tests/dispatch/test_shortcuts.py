@@ -110,6 +110,8 @@ def test_a_plan_that_is_used_again_leaves_one(turned_on: None, call: Any, name: 
         (lambda a: a.add(a), "add.Tensor"), (lambda a: a * 2, "mul.Tensor"),
         (lambda a: a.exp(), "exp"), (lambda a: gt.exp(a), "exp"), (lambda a: -a, "neg"),
         (lambda a: a.add_(1), "add_.Tensor"), (lambda a: a == a, "eq.Tensor"),
+        (lambda a: gt.ops.aten.exp.default(a), "exp"),
+        (lambda a: gt.ops.aten.mul.Tensor(a, a), "mul.Tensor"),
     ],
 )  # fmt: skip
 def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None:
@@ -279,6 +281,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a.exp()": lambda a, b: a.exp(),
     "exp(a)": lambda a, b: gt.exp(a),
     "a < b": lambda a, b: a < b,
+    "ops.mul(a, b)": lambda a, b: gt.ops.aten.mul.Tensor(a, b),
+    "ops.exp(a)": lambda a, b: gt.ops.aten.exp.default(a),
+    "ops.neg_(a)": lambda a, b: gt.ops.aten.neg_.default(a),
     "a < 1": lambda a, b: a < 1,
     "a.add_(b)": lambda a, b: a.add_(b),
     "a += 1": lambda a, b: a.__iadd__(1),
