@@ -17,7 +17,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.dtype import COMPLEX
 from ..dispatch.refusal import declares
-from ..dispatch.tls import AUTOCAST, state as _state
+from ..dispatch.tls import AUTOCAST, same, state as _state
 from ..runtime import current
 from ..tensor.tensor import Tensor
 from . import anomaly, variable
@@ -172,7 +172,7 @@ class _Run:
         self.found: Grads = []
         # A derivative computes in the types of its forward call, wherever backward is called.
         include, kept = _state.get()
-        self.own_state = include, kept & ~AUTOCAST
+        self.own_state = same((include, kept & ~AUTOCAST))
         self.ready: list[tuple[int, int, Node]] = []
         self.leaf_streams: list[tuple[Any, Any]] = []
 

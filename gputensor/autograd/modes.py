@@ -235,7 +235,7 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         self._make = make
 
     def __missing__(self, state: tuple[int, int]) -> tuple[int, int]:
-        made = self[state] = self._make(*state)
+        made = self[state] = tls.same(self._make(*state))
         return made
 
 

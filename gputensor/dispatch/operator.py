@@ -148,7 +148,8 @@ class Table(dict[int, Callable[..., Any]]):
 
     def _open(self, key_set: int) -> None:
         """Let short cuts be learned and taken, if nothing forbids it. See Note [Short cuts]."""
-        learner, place = shortcuts.learner(self, key_set), shortcuts.OPENING[key_set]
+        place, plain = shortcuts.OPENING[key_set]
+        learner = shortcuts.learner(self, plain)
         if learner is not None and self.learners.get(place) is not learner:
             self.learners = {**self.learners, place: learner}
             self.short = {}

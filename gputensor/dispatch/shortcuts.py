@@ -9,8 +9,10 @@ does so when a plan is used again, so that shapes that come once cost nothing mo
 itself whether a call is the plain case, in which the kernels in between would do nothing, and
 returns None where it is not:
 
-- every operand has the plain keys of its device, and autograd knows nothing of it,
-- the thread's state is that outside of every block (`tls.PLAIN`),
+- every operand has the plain keys of its device,
+- the thread's state is that outside of every block (`tls.PLAIN`), or the same below autograd,
+- autograd knows nothing of the operands; or all that it does is to record a node, which the short
+  cut does then (`recording`),
 - what stands beside the tensors (dims, dtypes, bounds) is what it was made with.
 
 The table asks the rest, once, when a call with plain keys first passes it (`Table._open`): nothing
@@ -56,14 +58,17 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# What a table opens at: calls of tensors, and of factories, which have none; and for which devices'
-# short cuts. Kernels of other devices leave none.
+# What a table opens at, for which devices' short cuts, and the call that must come straight to a
+# kernel then: calls of tensors, also within recorded calls and derivatives, and of factories, which
+# have none. Kernels of other devices leave none.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-OPENING = {CPU: "cpu", FACTORY: "cpu", CUDA: "cuda"}
 # What a plain call redispatches with below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
+OPENING = {
+    CPU: ("cpu", CPU), BELOW: ("cpu", CPU), FACTORY: ("cpu", FACTORY), CUDA: ("cuda", CUDA),
+}  # fmt: skip
 
 # An operator that is jumped over, the key set it is called with, and the kernel it must lead to:
 # `copy.copy_` is that of native/copy.py, which not every module may import.
@@ -119,6 +124,25 @@ _NATIVE = f"{__name__.partition('.')[0]}.native"
 
 def _name(kernel: Callable[..., Any]) -> str:
     return f"{kernel.__module__}.{kernel.__qualname__}"
+
+
+def recording(operator: Operator, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
+    """(begin, finish) of a short cut whose operands autograd may know, None if there is none:
+    finish(result, node) makes the history of the result what begin(*operands) gave, unless that is
+    None. behind: the arguments behind the operands."""
+    kernel, _ = operator.table.slot(_AUTOGRAD)
+    if kernel is None or kernel.is_fallthrough:
+        return _nothing, None
+    find = getattr(kernel.function, "recording", None)
+    found: tuple[Any, Any] | None = find and find(operator.table, behind)
+    return found
+
+
+_AUTOGRAD = keys.runtime_key("AutogradCPU")
+
+
+def _nothing(*operands: Any) -> None:
+    """No result of the operator has a history."""
 
 
 def learn(

@@ -20,7 +20,8 @@ from ..autograd.inplace_or_view import rebase_history, reshape_history
 from ..autograd.node import Node
 from ..autograd.saved import save, save_result
 from ..autograd.variable import (
-    check_out, check_resize, record, record_inplace, record_unary, set_histories, set_history,
+    check_constant, check_out, check_resize, record, record_inplace, record_unary, set_histories,
+    set_history,
 )  # fmt: skip
 from ..core.schema import Argument
 from ..dispatch.keys import below
@@ -67,7 +68,40 @@ def records(kind: type[Node]) -> Maker:
         made: Callable[..., Function] = vars(shapes)[f"records_{shape}"]
         return made(table.operator, kind, recorder, keep, finish)
 
+    # For short cuts: Note [Short cuts] in dispatch.
+    make.recording = lambda table, behind: _recording(table, kind, behind)  # type: ignore
     return make
+
+
+def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
+    """What the kernel does around the call below it, for short cuts; None where that is more than
+    to make a node and to give it to the result. behind: the arguments behind the operands."""
+    shape, schema = shape_of(table, kind.inputs), table.signature.schema
+    if schema.kind != "functional" or shape.strip("TNCV") or len(schema.returns) > 1:
+        return None
+    recorder: Function = record_unary if shape.strip("VC") == "T" else record
+    keep, differentiated = kind.keep, [n for n, letter in enumerate(shape) if letter in "TN"]
+    constants = [n for n, letter in enumerate(shape) if letter == "C"]
+
+    def begin(*operands: Any) -> Any:
+        node = recorder(kind, *operands)
+        if node is not None:
+            keep(node, *operands, *behind)
+        return node
+
+    def begin_some(*operands: Any) -> Any:
+        args = (*operands, *behind)
+        for n in constants:
+            if args[n]._autograd is not None:
+                check_constant(table.operator, n, args[n])
+        node = recorder(kind, *[args[n] for n in differentiated])
+        if node is not None:
+            keep(node, *args)
+        return node
+
+    count = len(shape) - len(behind)
+    is_whole = differentiated == list(range(count))
+    return begin if is_whole else begin_some, _finish(table, kind)
 
 
 def _finish(table: Table, kind: type[Node]) -> Function:

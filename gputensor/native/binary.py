@@ -13,13 +13,13 @@ from .._generated.loops import LOOPS
 from ..core import errors
 from ..core.arguments import number
 from ..core.dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, complex128, float32, float64,
+    BOOL, COMPLEX, FLOATING, INTEGER, complex128, dtype, float32, float64,
 )  # fmt: skip
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY
 from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
-from ..structured import pointwise, pointwise_device
+from ..structured import elementwise, pointwise, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 
@@ -191,16 +191,15 @@ def floor_divide_(key_set: int, self: Tensor, other: Any) -> Tensor:
 
 
 def threshold_functional(operator: Operator, loop: str) -> Kernel:
-    said = rule(loop)
-    said.param = "threshold"
-    select = pointwise.functional(operator, said, n_params=1)
+    return elementwise.functional(operator, rule(loop), _threshold)
 
-    def kernel(key_set: int, grad_output: Tensor, self: Tensor, threshold: Any) -> Tensor:
-        if type(threshold) not in pointwise.NUMBERS or type(threshold) is complex:
-            raise errors.wrong_type(operator.short_name, "threshold", "be a real number", threshold)
-        return select(key_set, grad_output, self, threshold)
 
-    return kernel
+def _threshold(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
+    if type(params["threshold"]) is complex:
+        raise errors.wrong_type(
+            operator.short_name, "threshold", "be a real number", params["threshold"]
+        )
+    return elementwise.checked(operator, common, params)
 
 
 # --- rounding modes -------------------------------------------------------------------------------

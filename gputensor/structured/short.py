@@ -16,8 +16,8 @@ from numpy import empty
 from ..dispatch import shortcuts
 from ..dispatch.operator import Operator
 from ..dispatch.shortcuts import ShortCut
-from ..dispatch.tls import PLAIN, state
-from ..core.arguments import NUMBERS
+from ..dispatch.tls import BELOW, PLAIN, state
+from ..core.arguments import NUMBERS, ONE
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..kernels.cpu.quiet import again, enter, run
@@ -43,7 +43,9 @@ def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) 
         return
     else:
         make = _binary if allocates else _binary_into
-    shortcuts.learn(operator, kernel, key, make(entry.loop, geometry))
+    behind = (ONE,) * (len(operator.schema.arguments) - (len(key) if type(key) is tuple else 1))
+    found = make(entry.loop, geometry, _around(operator, behind))
+    shortcuts.learn(operator, kernel, key, found)
 
 
 def fits(entry: Any) -> bool:
@@ -65,6 +67,32 @@ def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entr
     else:
         found = (_inplace_number if isinstance(key[1], type) else _inplace)(entry.loop)
     shortcuts.learn(operator, kernel, key, found)
+
+
+# --- what autograd does around a call ---------------------------------------------------------
+# A short cut that meets operands which autograd knows does what Autograd's kernel does: it records.
+# Within a recorded call, or a derivative, it has nothing to do (`tls.BELOW`).
+
+# begin(*operands): None where nothing is to be recorded, LONG for the long way, or else a node;
+# finish(result, node) gives it to the result.
+Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
+LONG = object()
+
+
+def _around(operator: Operator, behind: tuple[Any, ...]) -> Around:
+    """behind: the arguments behind the operands."""
+    return shortcuts.recording(operator, behind) or (_only_plain, None)
+
+
+def _only_plain(*operands: Any) -> Any:
+    return None if all([type(x) in NUMBERS or _is_plain(x) for x in operands]) else LONG
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether autograd has nothing to do for an operand that is read: it is no view, or one of a
+    tensor that requires no gradient."""
+    base = x._autograd
+    return base is None or type(base) is Tensor and base._autograd is None
 
 
 # --- what stands beside the operands --------------------------------------------------------------
@@ -98,7 +126,7 @@ def learn_beside(
     depth = getattr(behind, "depth", 0) + 1
     if depth > _LONGEST:
         behind, depth = _long_way, 1
-    found = make(count, params, behind)
+    found = make(count, params, behind, _around(operator, params))
     if found is not None:
         found.depth = depth
         shortcuts.learn(operator, kernel, key, found)
@@ -119,10 +147,12 @@ def computed(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ca
     elif bare is not None:
         loop, behind = bare(len(inputs) - len(numbers), behind[:-1])
 
-    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
+    def make(
+        count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around
+    ) -> ShortCut | None:
         if not fits(entry) or count > len(_COMPUTED) or len(params) > (3, 2, 2)[count - 1]:
             return None
-        return _COMPUTED[count - 1](loop, behind, geometry, params, otherwise)
+        return _COMPUTED[count - 1](loop, behind, geometry, params, otherwise, around)
 
     return make
 
@@ -134,7 +164,9 @@ def computed_inplace(
     loop = entry.loop
     behind = (*[x for x in inputs if type(x) in NUMBERS], *beside)
 
-    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
+    def make(
+        count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around
+    ) -> ShortCut | None:
         if entry.block or not entry.geometry.numel:
             return None
 
@@ -172,8 +204,8 @@ def made_by(loop: Callable[..., Any], geometry: Any) -> Callable[..., Any]:
     """make(...) for `learn_beside`: loop(*arrays, out) over a new array."""
     into = _into(loop, geometry)
 
-    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut:
-        return _COMPUTED[count - 1](into, (), geometry, params, otherwise)
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
+        return _COMPUTED[count - 1](into, (), geometry, params, otherwise, around)
 
     return make
 
@@ -190,18 +222,20 @@ def _into(loop: Any, geometry: Any) -> Callable[..., Any]:
 
 
 def _one(
-    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
-) -> ShortCut:
+    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut,
+    around: Around,
+) -> ShortCut:  # fmt: skip
+    begin, finish = around
     a0, b0, c0 = (*params, None, None, None)[:3]
     element = geometry.dtype.np
 
     def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
         if a is not a0 or b is not b0 or c is not c0:
             return otherwise(self, a, b, c)
-        if (
-            self._keys is not CPU_KEYS or self._autograd is not None and not _is_plain(self)
-            or _now() is not PLAIN
-        ):  # fmt: skip
+        now, node = _now(), None
+        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+            return None
+        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -220,26 +254,31 @@ def _one(
         tensor._offset = 0
         tensor._array = array
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 
 
 def _two(
-    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
-) -> ShortCut:
+    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut,
+    around: Around,
+) -> ShortCut:  # fmt: skip
+    begin, finish = around
     a0, b0 = (*params, None, None)[:2]
     element = geometry.dtype.np
 
     def short(self: Any, other: Any, a: Any = None, b: Any = None) -> Any:
         if a is not a0 or b is not b0:
             return otherwise(self, other, a, b)
+        now, node = _now(), None
         if (
             self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
-            or self._autograd is not None and not _is_plain(self)
-            or other._autograd is not None and not _is_plain(other) or _now() is not PLAIN
+            or now is not PLAIN and now is not BELOW
         ):  # fmt: skip
             return None
+        if self._autograd is not None or other._autograd is not None:
+            if now is PLAIN and (node := begin(self, other)) is LONG:
+                return None
         x = self._array
         if x is None:
             x = self._get_array()
@@ -260,28 +299,34 @@ def _two(
         tensor._offset = 0
         tensor._array = array
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 
 
 def _three(
-    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut
-) -> ShortCut:
+    loop: Any, behind: tuple[Any, ...], geometry: Any, params: tuple[Any, ...], otherwise: ShortCut,
+    around: Around,
+) -> ShortCut:  # fmt: skip
+    begin, finish = around
     a0, b0 = (*params, None, None)[:2]
     element = geometry.dtype.np
 
     def short(self: Any, second: Any, third: Any, a: Any = None, b: Any = None) -> Any:
         if a is not a0 or b is not b0:
             return otherwise(self, second, third, a, b)
+        now, node = _now(), None
         if (
             self._keys is not CPU_KEYS or second._keys is not CPU_KEYS
-            or third._keys is not CPU_KEYS
-            or self._autograd is not None and not _is_plain(self)
-            or second._autograd is not None and not _is_plain(second)
-            or third._autograd is not None and not _is_plain(third) or _now() is not PLAIN
+            or third._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW
         ):  # fmt: skip
             return None
+        if (
+            self._autograd is not None or second._autograd is not None
+            or third._autograd is not None
+        ):  # fmt: skip
+            if now is PLAIN and (node := begin(self, second, third)) is LONG:
+                return None
         x = self._array
         if x is None:
             x = self._get_array()
@@ -305,7 +350,7 @@ def _three(
         tensor._offset = 0
         tensor._array = array
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 
@@ -318,7 +363,10 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
     sizes, element = geometry.sizes, geometry.dtype.np
     first, second, third = behind
 
-    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut) -> ShortCut | None:
+    def make(
+        count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around
+    ) -> ShortCut | None:
+        begin, finish = around
         a0, b0, c0 = (*params, None, None, None)[:3]
 
         def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
@@ -326,10 +374,10 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
                 a is not a0 and (type(a) is not tuple or a != a0) or b is not b0 or c is not c0
             ):  # fmt: skip
                 return otherwise(self, a, b, c)
-            if (
-                self._keys is not CPU_KEYS or self._autograd is not None and not _is_plain(self)
-                or _now() is not PLAIN
-            ):  # fmt: skip
+            now, node = _now(), None
+            if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+                return None
+            if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
                 return None
             x = self._array
             if x is None:
@@ -347,29 +395,24 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
             tensor._offset = 0
             tensor._array = array
             tensor._autograd = None
-            return tensor
+            return tensor if node is None else finish(tensor, node)
 
         return short
 
     return make
 
 
-def _is_plain(x: Tensor) -> bool:
-    """Whether autograd has nothing to do for an operand that is read: it is no view, or one of a
-    tensor that requires no gradient."""
-    base = x._autograd
-    return base is None or type(base) is Tensor and base._autograd is None
-
-
 # --- functional -----------------------------------------------------------------------------------
 
 
-def _unary(loop: Any, geometry: Any) -> ShortCut:
+def _unary(loop: Any, geometry: Any, around: Around) -> ShortCut:
+    begin, finish = around
+
     def short(self: Any) -> Any:
-        if (
-            self._keys is not CPU_KEYS or self._autograd is not None and not _is_plain(self)
-            or _now() is not PLAIN
-        ):  # fmt: skip
+        now, node = _now(), None
+        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+            return None
+        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -386,12 +429,12 @@ def _unary(loop: Any, geometry: Any) -> ShortCut:
         tensor._offset = 0
         tensor._array = array
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 
 
-def _unary_into(loop: Any, geometry: Any) -> ShortCut:
+def _unary_into(loop: Any, geometry: Any, around: Around) -> ShortCut:
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def into(x: Any) -> Any:
@@ -399,17 +442,22 @@ def _unary_into(loop: Any, geometry: Any) -> ShortCut:
         loop(x, array)
         return array
 
-    return _unary(into, geometry)
+    return _unary(into, geometry, around)
 
 
-def _binary(loop: Any, geometry: Any) -> ShortCut:
+def _binary(loop: Any, geometry: Any, around: Around) -> ShortCut:
+    begin, finish = around
+
     def short(self: Any, other: Any) -> Any:
+        now, node = _now(), None
         if (
             self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
-            or self._autograd is not None and not _is_plain(self)
-            or other._autograd is not None and not _is_plain(other) or _now() is not PLAIN
+            or now is not PLAIN and now is not BELOW
         ):  # fmt: skip
             return None
+        if self._autograd is not None or other._autograd is not None:
+            if now is PLAIN and (node := begin(self, other)) is LONG:
+                return None
         x = self._array
         if x is None:
             x = self._get_array()
@@ -428,12 +476,12 @@ def _binary(loop: Any, geometry: Any) -> ShortCut:
         tensor._offset = 0
         tensor._array = array
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 
 
-def _binary_into(loop: Any, geometry: Any) -> ShortCut:
+def _binary_into(loop: Any, geometry: Any, around: Around) -> ShortCut:
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def into(x: Any, y: Any) -> Any:
@@ -441,15 +489,17 @@ def _binary_into(loop: Any, geometry: Any) -> ShortCut:
         loop(x, y, array)
         return array
 
-    return _binary(into, geometry)
+    return _binary(into, geometry, around)
 
 
-def _with_number(loop: Any, geometry: Any) -> ShortCut:
+def _with_number(loop: Any, geometry: Any, around: Around) -> ShortCut:
+    begin, finish = around
+
     def short(self: Any, other: Any) -> Any:
-        if (
-            self._keys is not CPU_KEYS or self._autograd is not None and not _is_plain(self)
-            or _now() is not PLAIN
-        ):  # fmt: skip
+        now, node = _now(), None
+        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+            return None
+        if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -468,12 +518,12 @@ def _with_number(loop: Any, geometry: Any) -> ShortCut:
         tensor._offset = 0
         tensor._array = array
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 
 
-def _with_number_into(loop: Any, geometry: Any) -> ShortCut:
+def _with_number_into(loop: Any, geometry: Any, around: Around) -> ShortCut:
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def into(x: Any, number: Any) -> Any:
@@ -481,7 +531,7 @@ def _with_number_into(loop: Any, geometry: Any) -> ShortCut:
         loop(x, number, array)
         return array
 
-    return _with_number(into, geometry)
+    return _with_number(into, geometry, around)
 
 
 # --- in place -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..core.geometry import Geometry
 from ..dispatch import shortcuts
 from ..dispatch.operator import Operator
 from ..dispatch.shortcuts import Seen, ShortCut
-from ..dispatch.tls import PLAIN, state, unrecorded
+from ..dispatch.tls import BELOW, PLAIN, state, unrecorded
 from ..tensor.make import CPU_KEYS
 from ..tensor.tensor import Tensor
 
@@ -51,13 +51,19 @@ def view(geometry: Geometry) -> ShortCut:
     """self -> a view that keeps the offset."""
 
     def short(self: Any) -> Any:
-        if self._keys is not CPU_KEYS or unrecorded or _now() is not PLAIN:
+        now = _now()
+        if self._keys is not CPU_KEYS:
             return None
-        base = self._autograd
-        if base is None:
-            base = self
-        elif type(base) is not Tensor or base._autograd is not None:
+        if now is BELOW:  # autograd is not told
+            base = None
+        elif unrecorded or now is not PLAIN:
             return None
+        else:
+            base = self._autograd
+            if base is None:
+                base = self
+            elif type(base) is not Tensor or base._autograd is not None:
+                return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()

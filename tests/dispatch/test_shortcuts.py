@@ -238,6 +238,46 @@ def test_the_default_dtype_is_asked(turned_on: None) -> None:
     assert (a + 0.5).dtype is gt.float32
 
 
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda a, w: a * w, "mul.Tensor"),
+        (lambda a, w: w + 1, "add.Tensor"),
+        (lambda a, w: w.exp(), "exp"),
+        (lambda a, w: w.clamp(0, 1), "clamp"),
+        (lambda a, w: gt.where(a > 0, w, a), "where.self"),
+        (lambda a, w: w.sum(0), "sum.dim_IntList"),
+        (lambda a, w: w < a, "lt.Tensor"),
+    ],
+)
+def test_it_records(turned_on: None, call: Any, name: str) -> None:
+    a, w = gt.arange(4.0), gt.arange(4.0).requires_grad_()
+    with turned(False):
+        node = type(call(a, w).grad_fn)
+    assert learnt(lambda: call(a, a), name)
+    short = dispatcher.find(f"aten::{name}").table.short
+    seen: list[Any] = []
+
+    def watched(function: Any) -> Any:
+        return lambda *given: seen.append(function(*given)) or seen[-1]
+
+    for key, function in [*short.items()]:
+        short[key] = watched(function)
+    found = call(a, w)
+    assert found is seen[-1] and type(found.grad_fn) is node
+    with gt.no_grad():
+        assert call(a, w) is seen[-1] and not seen[-1].requires_grad
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [(lambda w: w.exp(), "mul.Tensor"), (lambda w: w.relu(), "threshold_backward")],
+)
+def test_derivatives_leave_and_take_some(turned_on: None, call: Any, name: str) -> None:
+    w = gt.arange(4.0).requires_grad_()
+    assert learnt(lambda: call(w).sum().backward(), name)
+
+
 def test_a_thread_is_plain_again_after_its_blocks(turned_on: None) -> None:
     a = gt.ones(4)
     with gt.inference_mode(), ExcludeDispatchKeys("Conjugate"), gt.autocast("cpu"), Mode([]):
@@ -288,6 +328,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a.add_(b)": lambda a, b: a.add_(b),
     "a += 1": lambda a, b: a.__iadd__(1),
     "a.neg_()": lambda a, b: a.neg_(),
+    "grad": lambda a, b: gt.autograd.grad((a * b).exp().sum(), a),
+    "grad of grad": lambda a, b: gt.autograd.grad(
+        gt.autograd.grad((a * a + b).relu().sum(), a, create_graph=True)[0].sum(), a
+    ),
     "where(a < b, a, b)": lambda a, b: gt.where(a < b, a, b),
     "where(a < b, a, 0.5)": lambda a, b: gt.where(a < b, a, 0.5),
     "where(a, a, b)": lambda a, b: gt.where(a, a, b),
@@ -421,7 +465,9 @@ class Program:
         if not isinstance(x, gt.Tensor):
             return repr(x)
         try:
-            node = type(x.grad_fn).__name__
+            node: Any = type(x.grad_fn).__name__
+            if x.grad_fn is not None:
+                node = (node, [type(n).__name__ for n, _ in x.grad_fn.next_functions])
         except errors.GpuTensorError as error:
             node = str(error)
         is_inference = x.is_inference()
