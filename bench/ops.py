@@ -27,7 +27,7 @@ BELOW = 0.5  # of PyTorch's speed: such a case needs a reason
 LONGEST_S = 1.0
 # Where the calls of all libraries take so long together, each gets three of them; else as many
 # rounds as were asked for, or as take twice as long.
-_LONG_S = 0.1
+_LONG_S = 0.05
 _NOTE_S = 30.0  # between records of a run that goes on
 _MOST_TIMES = 4  # so many times the elements that it reads may a case make (not the outer product)
 # Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last; and

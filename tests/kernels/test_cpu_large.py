@@ -235,3 +235,18 @@ def test_rare_values_among_others_change_none_of_them(name):
     alone = function(*order(gt.from_numpy(usual))).numpy()
     mixed = function(*order(gt.from_numpy(np.concatenate([usual, ODD])))).numpy()
     same_bits(mixed[:40], alone)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-40, 1e6])
+def test_quotients_of_many_floats_are_rounded_down_as_of_few(scale):
+    random = np.random.default_rng(8)
+    b = random.standard_normal((90, 80)).astype(np.float32)
+    a = b * random.integers(-200, 200, b.shape).astype(np.float32)
+    a[::2] = np.nextafter(a[::2], np.float32(0)) * np.float32(scale)
+    for odd in ([], [0.0, -0.0], [math.inf, math.nan, 1e30]):
+        a[0, : len(odd)], b[1, : len(odd)] = odd, odd
+        with np.errstate(all="ignore"):
+            expected = np.floor_divide(a, b)
+        same_bits(
+            gt.div(gt.from_numpy(a), gt.from_numpy(b), rounding_mode="floor").numpy(), expected
+        )

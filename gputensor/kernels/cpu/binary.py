@@ -147,6 +147,8 @@ _MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
 # Quotients of f32 below this are exact enough in f64: their whole part is right, and the product of
 # that with the divisor is exact.
 _QUOTIENT = 2.0**25
+# And whole ones below this are exact in f32 at every step of npy_divmod.
+_WHOLE = 2.0**22
 
 
 def _floating_fmod(a: Any, b: Any) -> Any:
@@ -169,6 +171,11 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
     """NumPy's, step by step, with a quicker remainder. Source: numpy's npymath, npy_divmod."""
     if np.size(a) + np.size(b) < _MANY_QUOTIENTS or np.result_type(a, b) != np.float32:
         return np.floor_divide(a, b)
+    # A quotient of f32 that is no whole number is further from one than f64 rounds.
+    exact = np.divide(a, b, dtype=np.float64)
+    if np.maximum.reduce(exact, None) < _WHOLE > -np.minimum.reduce(exact, None):
+        if np.isfinite(b).all():
+            return np.floor(exact, exact).astype(np.float32)
     rest = _floating_fmod(a, b)
     quotient = np.divide(np.subtract(a, rest), b)
     np.subtract(quotient, (rest != 0) & ((b < 0) != (rest < 0)), quotient)

@@ -37,6 +37,10 @@ def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarra
     computed = out.dtype if out.dtype.kind in "iub" else _computed(x.dtype)
 
     def rows(part: Any) -> None:
+        head = x[part][first]
+        if x.dtype == out.dtype == computed and not _begins_below(head):
+            ufunc.accumulate(x[part], axis, None, out[part])
+            return
         into = out[part] if out.dtype == computed else np.empty(out[part].shape, computed)
         np.copyto(into, x[part], casting="unsafe")
         head = into[first]
@@ -49,6 +53,13 @@ def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarra
         rows(...)
     else:
         cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
+
+
+def _begins_below(head: np.ndarray) -> bool:
+    """Whether any is -0.0, to which a sum's first 0.0 makes a difference; maybe true of complex."""
+    if head.dtype.kind in "iub":
+        return False
+    return head.dtype.kind != "f" or bool((np.signbit(head) & (head == 0)).any())
 
 
 def _computed(of: np.dtype) -> Any:
