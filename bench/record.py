@@ -174,7 +174,8 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
     if "refused" in first:
         refused = {number for part in parts for number in part["refused"]}
         data["refused"] = sorted(refused - cases.keys())
-        data["too_long"] = {n: r for part in parts for n, r in part["too_long"].items()}
+        for what in ("too_long", "not_here"):
+            data[what] = {name: x for part in parts for name, x in part[what].items()}
     data["summary"] = benchmark.summary(data)
     own = [f"{_PARTIAL} (", "right results everywhere (", "figures that memory allows"]
     missing = dict.fromkeys(

@@ -121,6 +121,19 @@ def test_a_call_of_more_than_a_second_is_said_and_a_sample_is_the_same_again(
     assert names[0] in ops.report(slow)
 
 
+def test_what_is_refused_here_alone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> None:
+        gt.matrix_exp(gt.ones(2, 2, dtype=gt.int64))
+
+    monkeypatch.setattr(peers, "torch", lambda device: TORCH)
+    monkeypatch.setattr(peers, "set_threads", lambda name, count: None)
+    sides = {"gputensor": refuses, "torch": lambda: None}
+    monkeypatch.setattr(ops, "_sides", lambda *args: sides)
+    found = ops.run(rounds=1, scale=1 << 20, families=("exp",), sample=1)
+    assert not found["cases"] and not found["failed"] and len(found["refused"]) == 1
+    assert "PyTorch's alone: exp" in ops.report(found) and "matrix_exp" in ops.report(found)
+
+
 def test_it_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "torch", lambda device: None)
     monkeypatch.setattr(peers, "why_not", lambda name, device: "it is not installed")
