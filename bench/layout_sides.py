@@ -155,7 +155,7 @@ def kernel(pair: Pair) -> dict[str, Any]:
         to, view = pair.views("numpy")
         if to.dtype != view.dtype:
             return {"name": "cast"}
-        if to.nbytes < copy_walk.FROM_NBYTES:
+        if to.nbytes < copy_walk.FROM_NBYTES or copy_walk.is_small(to.nbytes, to, view):
             return {"name": "numpy"}
         if _is_flipped(pair):
             return {"name": copy_plan.ROWS}

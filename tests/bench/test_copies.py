@@ -161,12 +161,15 @@ def test_which_of_our_kernels_does_a_case():
         source = numbers(int(np.prod(case.cpu_shape)), case.source)
         pair = Pair(Host(), source, np.empty(int(np.prod(how[0])), case.result), how)
         found[case.number] = layout_sides.kernel(pair)["name"]
-    assert found[1] == found[25] == "tiles" and found[32] == "gather" and found[14] == "lanes"
     assert (
-        found[22] == found[33] == "rows"
-        and found[12] == "numpy"
-        and found[18] == found[38] == "cast"
+        found[1] == found[12] == found[25] == "tiles"
+        and found[32] == "gather"
+        and found[14] == "lanes"
     )
+    assert found[22] == found[33] == "rows" and found[18] == found[38] == "cast"
+    rows = (512, 512), (1024, 1), 0
+    sliced = Pair(Host(), np.zeros(1 << 19, "f2"), np.empty(1 << 18, "f2"), rows)
+    assert layout_sides.kernel(sliced)["name"] == "numpy"
 
 
 @pytest.mark.emulator

@@ -40,7 +40,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
     if dst.size == 0:
         return
     nbytes, is_dense = dst.nbytes, dst.flags.c_contiguous and src.flags.c_contiguous
-    is_plain = nbytes < _PARALLEL_FROM[ROWS] if is_dense else _is_small(nbytes, dst, src)
+    is_plain = nbytes < _PARALLEL_FROM[ROWS] if is_dense else is_small(nbytes, dst, src)
     if is_plain or np.may_share_memory(dst, src) or not dst.flags.writeable:
         np.copyto(dst, src)
         return
@@ -62,7 +62,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
         _walk_boxes(how, how.box, words, dst_words, src_words)
 
 
-def _is_small(nbytes: int, dst: np.ndarray, src: np.ndarray) -> bool:
+def is_small(nbytes: int, dst: np.ndarray, src: np.ndarray) -> bool:
     """True below LARGE_NBYTES where both sides' smallest steps are along one dimension, or src's
     is none at all."""
     if nbytes >= LARGE_NBYTES:
