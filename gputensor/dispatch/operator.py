@@ -148,12 +148,12 @@ class Table(dict[int, Callable[..., Any]]):
 
     def _open(self, key_set: int) -> None:
         """Let short cuts be learned and taken, if nothing forbids it. See Note [Short cuts]."""
-        place, plain = shortcuts.OPENING[key_set]
-        learner = shortcuts.learner(self, plain)
-        if learner is not None and self.learners.get(place) is not learner:
-            self.learners = {**self.learners, place: learner}
-            self.short = {}
-            self.plans.clear()  # with the next plan of each comes its short cut
+        for place, plain in shortcuts.OPENING[key_set]:
+            learner = shortcuts.learner(self, plain, place)
+            if learner is not None and self.learners.get(place) is not learner:
+                self.learners = {**self.learners, place: learner}
+                self.short = {}
+                self.plans.clear()  # with the next plan of each comes its short cut
 
     def forget(self) -> None:
         """Drop the plans, and the short cuts that follow from them."""

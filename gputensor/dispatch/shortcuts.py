@@ -67,8 +67,10 @@ FACTORY = plain(0)
 # What a plain call redispatches with below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
-    CPU: ("cpu", CPU), BELOW: ("cpu", CPU), FACTORY: ("cpu", FACTORY), CUDA: ("cuda", CUDA),
+    CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
+    FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
+_ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # what stands for them there
 
 # An operator that is jumped over, the key set it is called with, and the kernel it must lead to:
 # `copy.copy_` is that of native/copy.py, which not every module may import.
@@ -83,9 +85,9 @@ def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> N
     _jumps[kernel] = over
 
 
-def learner(table: Table, key_set: int) -> Callable[..., Any] | None:
-    """The kernel that a plain call comes straight to: the backend's, or a composite's;
-    None where something else stands in between."""
+def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
+    """The kernel that a plain call comes straight to: the backend's, or a composite's; None where
+    something else stands in between. place: the type of device, which factories are told."""
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
@@ -94,7 +96,7 @@ def learner(table: Table, key_set: int) -> Callable[..., Any] | None:
             return None
         if kernel.convention == "native":
             function = kernel.function
-            return function if function not in _jumps or _leads(table, function) else None
+            return function if function not in _jumps or _leads(table, function, place) else None
         # A maker's kernel has nothing to do for plain operands, or a short cut does it: it counts
         # writes. So it must not count where somebody made an operator of ours fall through.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
@@ -103,17 +105,19 @@ def learner(table: Table, key_set: int) -> Callable[..., Any] | None:
         ):
             return None
         is_chosen = key.functionality == "BackendSelect" and kernel.convention == "maker"
-        rest = backend_select.DENSE_KEYS["cpu"] if is_chosen else keys.without_highest(rest)
+        rest = backend_select.DENSE_KEYS[place] if is_chosen else keys.without_highest(rest)
     return None
 
 
-def _leads(table: Table, kernel: Any) -> bool:
+def _leads(table: Table, kernel: Any, place: str) -> bool:
     """Whether what a kernel jumps over leads a plain call to the kernels that it knows."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
             jumped.setdefault(operator, set()).add(table.operator)
-            found = learner(operator.table, key_set)
+            if place == "cuda":
+                key_set = _ON_CUDA.get(key_set, key_set)
+            found = learner(operator.table, key_set, place)
             if found is None or found is not there and f"{_NATIVE}.{there}" != _name(found):
                 return False
     return True

@@ -30,7 +30,7 @@ from ..kernels.cpu.cast import readable
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing, short_make, transfer
+from ..structured import arguments, missing, short_cuda, short_make, transfer
 from ..structured.view_kernel import seen
 from .resize import resize_
 
@@ -250,13 +250,17 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
     made = operators.empty_like.table[keys](keys, self, None, None, None, None, memory_format)
     key_set &= BELOW_ADINPLACEORVIEW
     made = operators.copy_.redispatch_table[key_set](key_set, made, self, False)
-    if memory_format is None and self._keys is CPU_KEYS:
+    if memory_format is None:
         _learn(operators.clone, clone, self, made)
     return made
 
 
 def _learn(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
     """Leave the short cut of a copy, once one of this layout was made before."""
+    if self._keys is not CPU_KEYS:
+        if self._keys is short_cuda.CUDA_KEYS:
+            _learn_on_cuda(operator, kernel, self, made)
+        return
     known = seen(self._geometry, operator.name)
     if known is None or known.short is operator.table.short or type(made) is not Tensor:
         return
@@ -265,6 +269,18 @@ def _learn(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
         found = short_make.copied(self._get_array(), shape)
     if found is not None:
         shortcuts.learn(operator, kernel, self._geometry, found)
+    known.short = operator.table.short
+
+
+def _learn_on_cuda(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
+    shape, device = self._geometry, self._device
+    known = seen(shape, (operator.name, device))
+    if known is None or known.short is operator.table.short or type(made) is not Tensor:
+        return
+    run = operators.copy_.table.plans.get((made._geometry, shape, device, device))
+    if type(run) is _OnDevice:
+        found = short_cuda.copied(shape, device, made._geometry, run.launch)
+        shortcuts.learn(operator, kernel, shape, found, device)
     known.short = operator.table.short
 
 
@@ -300,7 +316,7 @@ def contiguous(
     include, keep = _state.get()
     keys = (self._keys | include) & keep
     made = operators.clone.table[keys](keys, self, memory_format)
-    if memory_format is formats.contiguous_format and self._keys is CPU_KEYS:
+    if memory_format is formats.contiguous_format:
         _learn(operators.contiguous, contiguous, self, made)
     return made
 

@@ -24,7 +24,7 @@ from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short_make
+from ..structured import arguments, short_cuda, short_make
 from ..structured.view_kernel import seen
 
 
@@ -81,7 +81,10 @@ def empty(
             tensor._autograd = None
             return tensor
         return allocate(wanted, CPU)
-    return allocate(wanted, resolve(device))
+    place = resolve(device)
+    if known is not None and place.type == "cuda" and memory_format is None:
+        _learn_empty_on_cuda(size, wanted, device, place)
+    return allocate(wanted, place)
 
 
 # (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty`
@@ -94,6 +97,16 @@ def _learn_empty(size: Any, known: Seen, form: Any) -> None:
     if form is None and wanted.nbytes < ALIGNED_FROM_BYTES:
         _leave(operator, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks))
     known.short = operator.table.short
+
+
+def _learn_empty_on_cuda(size: Any, wanted: Geometry, device: Any, place: Any) -> None:
+    operator, element = operators.empty_memory_format, wanted.dtype
+    table = operator.table
+    if table.learners.get("cuda") is not empty or (size, element, device) in table.short:
+        return
+    found = short_cuda.empty(wanted, place, asks=device is not place)
+    for given in (element, None) if element is defaults.get_default_dtype() else (element,):
+        shortcuts.learn(operator, empty, (size, given, device), found, place)
 
 
 def _leave(operator: Any, kernel: Any, size: Any, element: Any, make: Any) -> None:

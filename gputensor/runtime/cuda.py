@@ -766,7 +766,7 @@ def launcher(
             own = _local.launcher = _Launcher()
         if (
             _get_device() != device or device not in own.devices
-            or shared_bytes > function.shared_bytes
+            or shared_bytes and shared_bytes > function.shared_bytes
         ):  # fmt: skip
             launch(function, grid, block, shared_bytes, current_stream(device), params)
             return
@@ -877,6 +877,7 @@ def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) ->
 
 def reset_after_fork() -> None:
     """In a forked child nothing of the parent's CUDA state can be used or given back."""
-    global _get_device
+    global _get_device, allocate
     _allocators.close()
-    _get_device = no_cuda._absent  # what every launch asks first, also one that was bound before
+    # Short cuts hold this module, and every launch asks for the device first.
+    _get_device = allocate = no_cuda._absent

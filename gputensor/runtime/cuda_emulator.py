@@ -590,9 +590,9 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
 
 def reset_after_fork() -> None:
     """In a forked child nothing is launched any more, also by what was bound before."""
-    global launch
+    global allocate, launch
     _let_go()
-    launch = no_cuda._absent
+    allocate = launch = no_cuda._absent
 
 
 def _let_go() -> None:

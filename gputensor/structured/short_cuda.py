@@ -24,7 +24,6 @@ from .short import _is_kept as is_kept, _is_plain
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 
-_cuda: Any = runtime  # `_cuda._chosen` is what CUDA was chosen
 _now = state.get
 _new = object.__new__
 
@@ -73,12 +72,46 @@ def _short_key(entry: Any, key: Any) -> Any:
     return (shape, other[0]) if other else shape
 
 
+def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
+    """() -> uninitialised memory on a device. asks: whether that is current, as none was named."""
+    index, nbytes = place.index, geometry.extent * geometry.dtype.itemsize
+    cuda: Any = runtime.cuda()
+
+    def short() -> Any:
+        if _now() is not PLAIN or asks and cuda.current_device() != index:
+            return None
+        memory = cuda.allocate(nbytes, index)
+        storage = _new(Storage)
+        storage._data = memory
+        storage._array = None
+        storage.nbytes = nbytes
+        storage.device = place
+        storage.version = 0
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CUDA_KEYS
+        tensor._device = place
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
+    """self -> a copy of a geometry, by a launch that looks at the addresses itself."""
+    return _unary(shape, device, geometry, launch, any_address=True)
+
+
 def _unary(
     shape: Any, device: Any, geometry: Any, launch: Any, any_address: bool = False,
     params: tuple[Any, ...] = (),
 ) -> ShortCut:  # fmt: skip
     """Of one operand, with the params that the launch was made of."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
+    cuda: Any = runtime.cuda()
     itemsize, low_bits = shape.dtype.itemsize, 0 if any_address else 15
     run, head, tail = straight(launch, index)
     a0, b0, c0 = (*params, None, None, None)[:3]
@@ -94,7 +127,7 @@ def _unary(
         x = self._storage._data.ptr + self._offset * itemsize
         if x & low_bits:
             return None
-        memory = _cuda._chosen.allocate(nbytes, index)
+        memory = cuda.allocate(nbytes, index)
         run(head(memory.ptr, x) + tail)
         storage = _new(Storage)
         storage._data = memory
@@ -118,6 +151,7 @@ def _unary(
 def _binary(entry: Any, key: Any) -> ShortCut:
     device, geometry = key[1], entry.geometry
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
+    cuda: Any = runtime.cuda()
     size_x, size_y = key[0].dtype.itemsize, key[3].dtype.itemsize
     run, head, tail = straight(entry.launch, index)
 
@@ -133,7 +167,7 @@ def _binary(entry: Any, key: Any) -> ShortCut:
         y = other._storage._data.ptr + other._offset * size_y
         if (x | y) & 15:
             return None
-        memory = _cuda._chosen.allocate(nbytes, index)
+        memory = cuda.allocate(nbytes, index)
         run(head(memory.ptr, x, y) + tail)
         storage = _new(Storage)
         storage._data = memory
@@ -157,6 +191,7 @@ def _binary(entry: Any, key: Any) -> ShortCut:
 def _with_number(entry: Any, key: Any) -> ShortCut:
     device, geometry = key[1], entry.geometry
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
+    cuda: Any = runtime.cuda()
     itemsize = key[0].dtype.itemsize
     run, head, tail = straight(entry.launch, index)
 
@@ -169,7 +204,7 @@ def _with_number(entry: Any, key: Any) -> ShortCut:
         x = self._storage._data.ptr + self._offset * itemsize
         if x & 15:
             return None
-        memory = _cuda._chosen.allocate(nbytes, index)
+        memory = cuda.allocate(nbytes, index)
         run(head(memory.ptr, x, other) + tail)
         storage = _new(Storage)
         storage._data = memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,17 @@ from gputensor.dispatch import dispatcher
 
 from ..cuda.support import requires_emulator
 from ..harness import tier
-from .test_shortcuts import CALLS, Handled, Plain, Program, learnt, taken, turned, turned_on
+from .test_shortcuts import (
+    CALLS,
+    OPERATORS,
+    Handled,
+    Plain,
+    Program,
+    learnt,
+    taken,
+    turned,
+    turned_on,
+)
 
 __all__ = ["turned_on"]  # a fixture
 pytestmark = [requires_emulator, pytest.mark.emulator]
@@ -60,6 +71,62 @@ def test_both_devices_have_theirs_for_one_geometry(turned_on: None) -> None:
     assert on_cpu.device.type == "cpu" and on_cpu.tolist() == [2] * 4
     assert on_cuda.device == b.device and on_cuda.tolist() == [2] * 4
     assert short(a, b) is None is short(b, a) and len(table.learners) == 2
+
+
+@pytest.mark.parametrize("name", ["contiguous", "clone"])
+def test_copies_of_a_layout_leave_one(turned_on: None, name: str) -> None:
+    x, y = gt.arange(24.0).view(2, 3, 4).to("cuda"), gt.arange(24.0).view(2, 3, 4)
+    for _ in range(4):
+        for at in (x, y):
+            made = getattr(at.permute(2, 0, 1), name)()
+            assert made.tolist() == y.permute(2, 0, 1).tolist() and made.device == at.device
+            assert made._version == 0 and made.data_ptr() != at.data_ptr()
+    table = dispatcher.find(f"aten::{name}").table
+    for at in (x, y):
+        turned = at.permute(2, 0, 1)
+        short = table.short[turned._geometry]
+        assert short(turned) is not None
+
+
+def test_empty_is_on_the_device_that_is_current_or_named(turned_on: None) -> None:
+    if gt.cuda.device_count() < 2:
+        pytest.skip("one device")
+    for _ in range(4):
+        for index in (0, 1):
+            with gt.cuda.device(index):
+                made = [gt.empty((3,), device=at) for at in ("cuda", "cuda:0", "cuda:1")]
+                assert [x.device.index for x in made] == [index, 0, 1]
+                assert [x._storage._data.device_index for x in made] == [index, 0, 1]
+    short = dispatcher.find("aten::empty.memory_format").table.short
+    assert {key[2] for key in short} == {gt.device(at) for at in ("cuda", "cuda:0", "cuda:1")}
+
+
+@pytest.mark.parametrize(
+    "name, key",
+    [
+        ("empty.memory_format", "CUDA"), ("empty_like", "AutogradCUDA"), ("copy_", "CUDA"),
+        ("clone", "CUDA"), ("empty.memory_format", "BackendSelect"),
+    ],
+)  # fmt: skip
+def test_what_a_copy_jumps_over_takes_it_away(turned_on: None, name: str, key: str) -> None:
+    x = gt.arange(6.0).view(2, 3).to("cuda").t()
+    assert learnt(lambda: x.contiguous(), "contiguous")
+    seen = []
+
+    def mine(*args: Any, **kwargs: Any) -> Any:
+        seen.append(name)
+        raise RuntimeError("seen")
+
+    lib = gt.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lib.impl(name, mine, key)
+    try:
+        with pytest.raises(RuntimeError, match="seen"):
+            x.contiguous()
+    finally:
+        lib._destroy()
+    assert seen == [name] and learnt(lambda: x.contiguous(), "contiguous")
 
 
 def test_other_dims_and_dtypes_are_other_reductions(turned_on: None) -> None:
@@ -145,7 +212,13 @@ class OnCuda(Program):
             "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
             "a.sum((0,), True)", "a.sum([0])", "sum(a, dtype=f64)", "a.mean(-1)", "a.any()",
         )
+    } | {
+        "a.clone()": lambda a, b: a.clone(),
+        "a.expand(3, 4).t().contiguous()": lambda a, b: a.expand(3, 4).t().contiguous(),
+        "empty(2)": lambda a, b: gt.empty((2,), device="cuda").shape,
+        "empty(2, device=a.device)": lambda a, b: gt.empty((2,), device=a.device).device,
     }  # fmt: skip
+    operators = (*OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format")
 
     def __init__(self, seed: int, steps: int) -> None:
         super().__init__(seed, steps)
