@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import sys
+import sysconfig
 import time
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +26,7 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
     record: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": platform.python_version(),
+        "python_build": _python_build(),
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -45,6 +47,16 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
         record["gpu"] = _gpu(device)
     record["missing"] = _missing(record)
     return record
+
+
+def _python_build() -> str:
+    """What host costs depend on by a tenth: whether the interpreter's code is in a shared library,
+    which calls its own functions by a table, and who compiled it."""
+    try:
+        is_shared = "libpython" in Path("/proc/self/maps").read_text()
+    except OSError:
+        is_shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
+    return f"{'shared' if is_shared else 'static'} libpython, {platform.python_compiler()}"
 
 
 PACKAGE = Path(gt.__file__).parent

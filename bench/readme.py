@@ -73,8 +73,11 @@ def origin(data: dict[str, Any], path: str) -> str:
         machine.append(f"{data['threads']} threads for each library")
     commit = e["commit"]["hash"][:10] if e["commit"] else "unknown"
     kind = data["device"].partition(":")[0]
+    python = f"Python {e['python']}"
+    if "python_build" in e:
+        python += f" ({e['python_build']})"
     sentence = "; ".join(
-        [*machine, f"{e['system']}, Python {e['python']}, {', '.join(dict.fromkeys(versions))}"]
+        [*machine, f"{e['system']}, {python}, {', '.join(dict.fromkeys(versions))}"]
     )
     return (
         f"{sentence}; commit {commit}, {e['time'][:10]}; record: "

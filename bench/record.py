@@ -115,6 +115,7 @@ _SAME = (
     "cpus",
     "system",
     "python",
+    "python_build",
     "kernels",
     "commit",
     "versions",
