@@ -39,8 +39,8 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
         known = shape.views["select", dim] = Seen(_select_rule(shape, dim))
     elif known.short is not operators.select_int.table.short:
         rest, size, stride = known.value
-        found = short_view.part(rest, size - 1, size, stride)
-        short_view.leave(operators.select_int, select, (shape, dim), known, found)
+        found = short_view.part(rest, size - 1, size, stride, self._keys)
+        short_view.leave(operators.select_int, select, (shape, dim), known, self, found)
     wanted, size, stride = known.value
     if type(index) is not int:
         index = arguments.integer("select", "index", index)
@@ -87,8 +87,8 @@ def slice(
             shape.views.clear()
         known = shape.views["slice", d, length, step] = Seen(wanted)
     elif known.short is not operators.slice_Tensor.table.short:
-        found = short_view.stretch(shape, d, step)
-        short_view.leave(operators.slice_Tensor, slice, (shape, dim, step), known, found)
+        found = short_view.stretch(shape, d, step, self._keys)
+        short_view.leave(operators.slice_Tensor, slice, (shape, dim, step), known, self, found)
     return view_of(self, known.value, self._offset + first * shape.strides[d])
 
 
@@ -113,8 +113,8 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
         and type(made) is Tensor
         and known.short is not operators.narrow.table.short
     ):
-        found = short_view.part(made._geometry, size - length, size, shape.strides[d])
-        short_view.leave(operators.narrow, narrow, (shape, dim, length), known, found)
+        found = short_view.part(made._geometry, size - length, size, shape.strides[d], self._keys)
+        short_view.leave(operators.narrow, narrow, (shape, dim, length), known, self, found)
     return made
 
 

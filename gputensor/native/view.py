@@ -123,9 +123,9 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             memo["reshape", tuple(shape)] = Seen((sizes, strides))
     else:
         if strides is not None and known.short is not operators.reshape.table.short:
-            found = short_view.view(like(self._geometry, sizes, strides))
+            found = short_view.view(like(self._geometry, sizes, strides), self._keys)
             key = (self._geometry, shape)
-            short_view.leave(operators.reshape, reshape, key, known, found)
+            short_view.leave(operators.reshape, reshape, key, known, self, found)
     if strides is None:
         return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
     return calls._reshape_alias(self, sizes, strides)

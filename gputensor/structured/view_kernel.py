@@ -38,7 +38,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
         else:
             if seen.short is not operator.table.short:
-                short_view.learn(operator, kernel, (shape, *args) if args else shape, seen)
+                short_view.learn(operator, kernel, (shape, *args) if args else shape, seen, self)
         wanted = seen.value
         # `view_of` written out (bench/overhead.py)
         storage = self._storage

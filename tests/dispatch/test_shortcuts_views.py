@@ -191,6 +191,27 @@ def test_a_copy_of_what_has_a_history_is_recorded() -> None:
     assert leaf.grad.sum().item() == 12
 
 
+def test_views_on_a_device_leave_some() -> None:
+    x = gt.arange(24.0, device="cuda").reshape(2, 3, 4)
+    for name in ("view", "permute", "transpose", "an index", "a slice", "narrow", "flatten"):
+        call, at = LEAVES[name]
+        dispatcher.forget_plans()
+        assert learnt(lambda: call(x), at) >= 1
+        on_host = x.cpu()
+        for _ in range(3):
+            assert call(x).tolist() == call(on_host).tolist() and call(on_host).is_cpu
+        assert call(x).is_cuda and call(x)._base is x._base and call(on_host)._base is on_host
+    seen, lib = list[Any](), Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.OverrideWarning)
+        lib.impl("slice.Tensor", lambda self, *args: seen.append(args) or self, "CUDA")
+    for _ in range(3):
+        x.narrow(0, 0, 1)
+        on_host.narrow(0, 0, 1)
+    lib._destroy()
+    assert len(seen) == 3
+
+
 # --- what jumps over several tables ---------------------------------------------------------------
 
 # A call, where its short cut lies, and operators that it jumps over.
