@@ -106,7 +106,7 @@ def test_what_is_cut_off_leaves_its_record_and_goes_on_beside_it(
     assert len(whole["cases"]) == len(kept["cases"]) + len(rest["cases"])
 
 
-def test_a_call_of_more_than_a_second_is_said_and_a_sample_is_the_same_again(
+def test_a_call_that_takes_long_is_said_and_a_sample_is_the_same_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peers, "torch", lambda device: TORCH)
