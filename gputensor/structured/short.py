@@ -122,13 +122,14 @@ def learn_beside(
         for x, a in zip(args, operator.schema.arguments) if a.type.has_tensor
     ]  # fmt: skip
     key = shapes[0] if len(shapes) == 1 else tuple(shapes)
-    behind: Any = shortcuts.left(operator.table, key) or _long_way
-    depth = getattr(behind, "depth", 0) + 1
-    if depth > _LONGEST:
-        behind, depth = _long_way, 1
-    found = make(count, params, behind, _around(operator, params))
+    behind: Any = shortcuts.left(operator.table, key)
+    depth = 0 if behind is None else getattr(behind, "depth", 1)
+    if depth == _LONGEST:
+        behind, depth = None, 0
+    found = make(count, params, behind or _long_way, _around(operator, params))
     if found is not None:
-        found.depth = depth
+        if depth:
+            found.depth = depth + 1
         shortcuts.learn(operator, kernel, key, found)
 
 
