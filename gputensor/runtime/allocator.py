@@ -137,6 +137,8 @@ class Allocator:
             try:
                 block, blocks[-1:] = blocks[-1], ()
             except IndexError:
+                block = None  # and what follows fails, if it does, by itself
+            if block is None:
                 found = self._find(size, nbytes, stream)
                 if found is None:
                     rung = self._climb(rung, size)
@@ -519,6 +521,8 @@ def allocating(
         try:
             allocator = allocators[device_index]
         except IndexError:  # no such device, or the first call of the process
+            allocator = None
+        if allocator is None:
             allocator = allocators[allocators.checked("allocate", device_index)]
         of = current(device_index)
         seen, bins = allocator._last
