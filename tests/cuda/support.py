@@ -10,6 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from gputensor.dispatch import dispatcher
+from gputensor.layout import copying
 from gputensor.runtime.emulator import toolchain
 
 _REQUIRED = os.environ.get("GPUTENSOR_REQUIRE_EMULATOR") == "1"
@@ -19,6 +21,25 @@ _REASON = toolchain.unavailable_reason()
 requires_emulator = pytest.mark.skipif(
     _REASON is not None and not _REQUIRED, reason=_REASON or "the emulator is there"
 )
+
+
+class _Forgetting(dict):
+    """Whatever is set here, and put back, takes with it what was bound to the runtime before."""
+
+    def __setitem__(self, name: str, value: object) -> None:
+        super().__setitem__(name, value)
+        self._forget()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._forget()
+
+    def _forget(self) -> None:
+        dispatcher.forget_plans()
+        copying.launches.clear()
+
+
+_fresh = _Forgetting()
 
 
 def fresh_emulator(
@@ -34,6 +55,7 @@ def fresh_emulator(
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.start()
+    monkeypatch.setitem(_fresh, "emulator", module)
     return module
 
 
