@@ -26,6 +26,7 @@ ALLOWED = {
     "bench/emulator.py": "a folder for one measurement",
     "bench/house.py": "a folder for a fresh clone",
     "bench/import.py": "a folder for one measurement",
+    "bench/stub_driver.py": "a folder for one build, whose result the kernels' cache keeps",
     "bench/gpu_check/run.py": "logs that grow, which are packed as far as they are",
     "bench/gpu_check/lines.py": "lines that are appended as tests end; a half one is left out",
     "bench/gpu_check/fuzz.py": "logs that grow",
