@@ -141,11 +141,12 @@ def _reset() -> None:
 @pytest.fixture
 def same_settings(tmp_path: Any, monkeypatch: Any) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)  # a bad value may be the name of a file
-    threads = gt.get_num_threads()
+    threads, compiled = gt.get_num_threads(), gt.get_compiled_loops()
     with gt.device("cpu"):
         yield
         _reset()
     gt.set_num_threads(threads)
+    gt.set_compiled_loops(compiled)
 
 
 @pytest.mark.parametrize("name", ENTRANCES)
