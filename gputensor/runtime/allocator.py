@@ -14,7 +14,8 @@ inside the functions below and may allocate, drop, or raise KeyboardInterrupt. S
 - it is reentrant, and no collection and no wait for a device happens under it;
 - what moves a block from one owner to the next has no call but the last, since CPython looks for
   signals and for other threads only after calls and at jumps back; a block is taken out of its bin
-  by one statement, since a debugger looks between lines as well;
+  by one statement, since a debugger looks between lines as well, and without a new object, since
+  Python 3.11 collects wherever it makes one;
 - whoever holds the lock finds that bins lose and gain blocks at any call;
 - pools are changed under `_is_changing`: who finds it set has interrupted the change, and leaves
   them alone (an allocation gets a segment to itself). A change that did not come to its end leaves
@@ -43,7 +44,7 @@ from typing import Any
 
 from gputensor.core import errors
 
-from .segments import BINNED, PENDING, STEP, USED, Block, Counts, Pools, segment_size
+from .segments import BINNED, LAST, PENDING, STEP, USED, Block, Counts, Pools, segment_size
 
 _new = object.__new__
 _NO_BLOCKS: list[Block] = []
@@ -135,7 +136,7 @@ class Allocator:
         while True:
             # No call until the counters are right: Note [Finalisers and signals]
             try:
-                block, blocks[-1:] = blocks[-1], ()
+                block, blocks[LAST] = blocks[-1], ()
             except IndexError:
                 block = None  # and what follows fails, if it does, by itself
             if block is None:
@@ -532,7 +533,7 @@ def allocating(
             try:
                 blocks = bins[nbytes + STEP - 1 & -STEP]
                 # No call until the counters are right: Note [Finalisers and signals]
-                block, blocks[-1:] = blocks[-1], ()
+                block, blocks[LAST] = blocks[-1], ()
             except (KeyError, IndexError):
                 pass
             else:

@@ -21,6 +21,8 @@ OWN_STEP = 2 << 20
 _MOST_BINS = 256
 
 USED, PENDING, BINNED, POOLED, TORN = range(5)
+# `blocks[-1:]` makes a slice, and in Python 3.11 that may run finalisers, which drop blocks.
+LAST = slice(-1, None)
 
 
 class Counts:
@@ -113,7 +115,7 @@ class Pools:
         for blocks in bins:
             while True:
                 try:
-                    block, blocks[-1:] = blocks[-1], ()
+                    block, blocks[LAST] = blocks[-1], ()
                 except IndexError:  # not asked before: it may be taken between that and this
                     break
                 _merge(block)
@@ -169,7 +171,7 @@ class Pools:
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            if block.state not in (USED, PENDING):
+            if block.state > PENDING:  # no object is made between the question and the answer
                 block.state = TORN
         for old in bins:
             old.clear()

@@ -514,13 +514,17 @@ def test_a_random_program_on_the_emulator(monkeypatch, order):
 class Interruption:
     """Do something at the n-th place in the allocator where CPython looks for signals.
 
-    These are the ends of calls, the beginnings of functions and the jumps back.
+    These are the ends of calls, the beginnings of functions and the jumps back. collects: where
+    Python 3.11 may run finalisers too, which is where objects are made.
     """
 
     FILES = (allocators.__file__, segments.__file__)
 
-    def __init__(self, number, action):
+    PLACES = ("CALL", "RESUME", "JUMP_BACKWARD")
+
+    def __init__(self, number, action, collects=False):
         self.left, self.action = number, action
+        self.names = (*self.PLACES, "BUILD") if collects else self.PLACES
         self.after: dict[types.CodeType, set[int]] = {}
         self.previous: dict[int, int] = {}
         self.is_inside = False
@@ -530,7 +534,7 @@ class Interruption:
         if found is None:
             found = self.after[code] = {
                 i.offset for i in dis.get_instructions(code)
-                if i.opname.startswith(("CALL", "RESUME", "JUMP_BACKWARD"))
+                if i.opname.startswith(self.names)
             }  # fmt: skip
         return found
 
@@ -667,7 +671,7 @@ def test_a_finaliser_anywhere_may_allocate_drop_and_ask(way):
             world.live.append(world.allocate(3000, world.streams[2]))
             assert world.allocator.allocated > 0 and world.allocator.snapshot()
 
-        interruption = Interruption(number, finalise)
+        interruption = Interruption(number, finalise, collects=True)
         interruption.run(world.program)
         if interruption.left > 0:
             break
@@ -696,7 +700,7 @@ def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, asks_runtime, mo
             world.take(3000)
             dropped[0] = dropped[2] = None
 
-        interruption = Interruption(number, come_and_go)
+        interruption = Interruption(number, come_and_go, collects=True)
         world.allocator._is_torn = bins > 0
         interruption.run(lambda world=world: world.take(5000))
         if interruption.left > 0:
