@@ -117,9 +117,12 @@ def learn_beside(
     params = args[count:]
     if operator.table.learners.get("cpu") is not kernel or not all(map(_is_kept, params)):
         return
+    places = [a.type.has_tensor for a in operator.schema.arguments]
+    if not all(places[:count]):  # a 0-d tensor stands for a number
+        return
     shapes = [
         x._geometry if hasattr(x, "_keys") else type(x)
-        for x, a in zip(args, operator.schema.arguments) if a.type.has_tensor
+        for x, has_tensor in zip(args, places) if has_tensor
     ]  # fmt: skip
     key = shapes[0] if len(shapes) == 1 else tuple(shapes)
     behind: Any = shortcuts.left(operator.table, key)

@@ -278,6 +278,14 @@ def test_derivatives_leave_and_take_some(turned_on: None, call: Any, name: str) 
     assert learnt(lambda: call(w).sum().backward(), name)
 
 
+def test_a_tensor_in_the_place_of_a_number_leaves_none(turned_on: None) -> None:
+    a = gt.tensor([1.0, float("nan"), float("inf")])
+    for nan in (gt.tensor(3.0), 0.5, None):
+        for _ in range(3):
+            found = gt.nan_to_num(a, nan, posinf=7.0)
+        assert found.tolist() == [1.0, 0.0 if nan is None else float(nan), 7.0]
+
+
 def test_a_thread_is_plain_again_after_its_blocks(turned_on: None) -> None:
     a = gt.ones(4)
     with gt.inference_mode(), ExcludeDispatchKeys("Conjugate"), gt.autocast("cpu"), Mode([]):
