@@ -181,6 +181,9 @@ def test_explain_says_whose_loops_it_takes():
     assert gt.layout.explain(to, x).to_dict()["on_cpu"] == said
     wide = gt.zeros(2, 3, 64, 64, dtype=gt.float64)
     assert "pack with NumPy's loops" in str(gt.layout.explain(wide, x))
+    for sizes in ((1, 3, 4, 0), (0, 3, 4, 4), (2, 0, 4, 4)):
+        empty = gt.zeros(sizes), gt.zeros(sizes, dtype=gt.uint8)
+        assert gt.layout.explain(*empty).on_cpu.endswith("pack with NumPy's loops")
     large, half = gt.zeros(1 << 20), gt.zeros(1 << 20, dtype=gt.float16)
     assert "copy with compiled loops" in str(gt.layout.explain(large, half))
 

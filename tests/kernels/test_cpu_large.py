@@ -179,6 +179,25 @@ def test_extremes_of_many_float16(op, odd):
         assert np.array_equal(found, expected, equal_nan=True) and found.dtype == np.float16
 
 
+@pytest.mark.parametrize("op", ["maximum", "minimum", "fmax", "fmin"])
+def test_an_extreme_of_many_float16_and_a_tensor_without_dimensions(op):
+    x = np.random.default_rng(4).standard_normal((40, 60)).astype(float16.np)
+    many, one = gt.from_numpy(x), gt.tensor(0.5, dtype=gt.float16)
+    expected = getattr(np, op)(x, float16.np.type(0.5))
+    same_bits(getattr(gt, op)(many, one).numpy(), expected)
+    same_bits(getattr(gt, op)(one, many).numpy(), expected)
+    bound = {"maximum": "min", "minimum": "max"}.get(op)
+    if bound is not None:
+        same_bits(gt.clamp(many, **{bound: one}).numpy(), expected)
+
+
+@pytest.mark.parametrize("count", [4, 5000])
+@pytest.mark.parametrize("alpha", [1.0, 0.0, -1.0, math.inf])
+def test_elu_keeps_minus_zero(alpha, count):
+    zeros = gt.full((count,), -0.0)
+    same_bits(gt.nn.functional.elu(zeros, alpha).numpy(), np.full(count, -0.0, np.float32))
+
+
 @pytest.mark.parametrize("of", [np.float32, np.float64])
 @pytest.mark.parametrize("odd", [[], [0.0, 1e-30, 1e-200], [math.inf, math.nan, 1e30, 1e200]])
 def test_hypot_of_many(of, odd):

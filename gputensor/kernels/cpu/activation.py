@@ -99,8 +99,12 @@ def _gelu(x: Any) -> Any:
 def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     below = np.multiply(x, input_scale) if input_scale != 1 else x
     below = np.expm1(below)
-    np.multiply(below, alpha * scale, below)
-    return negative(x, below, x if scale == 1 else x * scale, below)
+    factor = alpha * scale
+    np.multiply(below, factor, below)
+    above = x if scale == 1 else x * scale
+    if 0 <= factor < math.inf and 0 < input_scale < math.inf:
+        return negative(x, below, above, below)
+    return where(x < 0, below, above, below)  # else -0.0 is not the same in both
 
 
 def _mish(x: Any) -> Any:

@@ -54,7 +54,7 @@ def pack(dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray) 
 
 def loops(dst: np.ndarray, src: np.ndarray) -> str:
     """Whose loops a call takes: "compiled" or "NumPy's"."""
-    if copy_compiled.of_pack(dst.dtype, src.dtype) is None or dst.ndim < 3:
+    if copy_compiled.of_pack(dst.dtype, src.dtype) is None or dst.ndim < 3 or not dst.size:
         return "NumPy's"
     if dst.ndim == 3:
         dst, src = dst[None], src[None]

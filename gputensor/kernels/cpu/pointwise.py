@@ -130,7 +130,7 @@ _INFINITE = 0x7C00
 
 def _in_order(bits: np.ndarray) -> np.ndarray:
     """Bits of f16 as integers in the order of their values; done twice, the bits again."""
-    keys: np.ndarray = np.right_shift(bits, 15)
+    keys: np.ndarray = np.right_shift(np.atleast_1d(bits), 15)
     np.bitwise_and(keys, 0x7FFF, keys)
     np.bitwise_xor(keys, bits, keys)
     return keys
