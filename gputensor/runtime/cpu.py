@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -222,22 +223,25 @@ class _Pool:
     __slots__ = ("_count", "_is_closed", "_tickets")
 
     def __init__(self) -> None:
-        from _queue import SimpleQueue
-
-        self._tickets: SimpleQueue[_Ticket | None] = SimpleQueue()
         self._count = 0
         self._is_closed = False
 
     def ask(self, tickets: list[_Ticket]) -> None:
         if self._count < len(tickets):
             self._start(len(tickets))
-        queue = self._tickets
         for ticket in tickets[: self._count]:
+            queue = self._tickets
             if queue.qsize() < self._count:  # else nobody will come soon
                 queue.put(ticket)
 
     def _start(self, count: int) -> None:
         with _lock:
+            if sys.is_finalizing():  # Python 3.11 would wait for a thread that never begins
+                return
+            if not hasattr(self, "_tickets"):
+                from _queue import SimpleQueue
+
+                self._tickets: SimpleQueue[_Ticket | None] = SimpleQueue()
             while self._count < count and not self._is_closed:
                 name = f"gputensor-cpu-{self._count}"
                 arguments = (self._tickets,)

@@ -342,3 +342,22 @@ print("now", int((x + 1).sum()) >> 22)
     command = [sys.executable, "-c", program]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert answer.returncode == 0 and answer.stdout.startswith("now 1\nexit 1\n"), answer.stderr
+
+
+def test_a_finaliser_may_calculate_first_when_the_interpreter_ends():
+    program = """
+import os
+from gputensor.runtime import cpu
+import gputensor as gt
+gt.set_num_threads(4)
+class Late:
+    share, write = cpu.share, os.write
+    def __del__(self):
+        done = []
+        Late.share(8, 4, lambda: done.append)
+        Late.write(1, repr(sorted(done)).encode())
+late = Late()
+"""
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 0 and answer.stdout == "[0, 1, 2, 3, 4, 5, 6, 7]", answer.stderr
