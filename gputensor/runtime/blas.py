@@ -20,7 +20,7 @@ from typing import Any
 # Rows and columns up to which a matrix is small.
 SMALL = 512
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may calculate, too
 _users = 0
 _kept: list[tuple[Callable[[int], object], int]] = []
 # package -> (how many threads, sets them) of its OpenBLAS; None where it has another BLAS.
@@ -31,20 +31,23 @@ _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 def one_thread() -> Iterator[None]:
     """BLAS takes one thread until all who are inside have left."""
     global _users
-    with _lock:
-        if not _users:
-            _kept[:] = [(to, count()) for count, to in _loaded()]
-            for to, _ in _kept:
-                to(1)
-        _users += 1
+    is_inside = False
     try:
+        with _lock:
+            _users += 1
+            is_inside = True
+            if _users == 1:
+                _kept[:] = [(to, count()) for count, to in _loaded()]
+                for to, _ in _kept:
+                    to(1)
         yield
     finally:
         with _lock:
-            _users -= 1
+            _users = max(_users - is_inside, 0)  # it was 0 in a child that was forked inside
             if not _users:
                 for to, count in _kept:
                     to(count)
+                _kept.clear()
 
 
 def _loaded() -> list[Any]:
@@ -73,7 +76,7 @@ def reset_after_fork() -> None:
     if _users:
         for to, count in _kept:
             to(count)
-    _lock, _users = threading.Lock(), 0
+    _lock, _users = threading.RLock(), 0
 
 
 os.register_at_fork(after_in_child=reset_after_fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import Any
@@ -51,6 +52,38 @@ def test_one_thread_until_the_last_has_left(pool: Pool) -> None:
     with pytest.raises(ValueError), blas.one_thread():
         raise ValueError
     assert pool.count == 4
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["asked", "set"])
+def test_a_signals_handler_may_calculate_or_raise_at_any_call(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """At each call of BLAS's functions, which are made with the lock held."""
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    for action in (lambda: gt.linalg.inv(gt.eye(3)), stopped):
+        left = [action]
+
+        def interrupted(left: list[Any] = left) -> None:
+            if left:
+                left.pop()()
+
+        def count() -> int:
+            if asked:
+                interrupted()
+            return pool.count
+
+        def to(count: int) -> None:
+            if not asked:
+                interrupted()
+            pool.set(count)
+
+        monkeypatch.setattr(blas, "_found", {"numpy": (count, to), "scipy": None})
+        with contextlib.suppress(KeyboardInterrupt):
+            gt.linalg.inv(gt.eye(3))
+        assert pool.count == 4 and not blas._users
 
 
 def test_of_small_matrices_alone(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
