@@ -22,6 +22,7 @@ thread that imports it would hold the module and wait for `lock`. A test walks t
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -32,6 +33,8 @@ from .._generated import index
 
 # Guards every change of what is defined and registered, and every load.
 lock = threading.RLock()
+# A fork waits for a load of another thread, which the child could never end.
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"

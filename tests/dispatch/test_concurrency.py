@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from gputensor import dispatch
 from gputensor.core import errors
-from gputensor.dispatch import dispatcher, keys
+from gputensor.dispatch import dispatcher, families, keys
 from gputensor.dispatch.keys import KeySet
 from gputensor.dispatch.operator import Operator, Table
 from gputensor.library import Library
@@ -155,3 +156,21 @@ def test_registrations_from_many_threads_are_all_kept(lib: Library, eager_switch
     assert set(operator.kernels) == set(chosen) and len(chosen) == 14
     operator.kernels = {}
     dispatcher._commit(operator)
+
+
+def test_a_fork_waits_for_a_load_of_another_thread() -> None:
+    loads = threading.Event()
+
+    def load() -> None:
+        with families.lock:
+            loads.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    loads.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if families.lock.acquire(timeout=5) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
