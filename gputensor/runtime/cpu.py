@@ -141,11 +141,14 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
             raise
 
     tickets = [_Ticket(take) for _ in range(threads - 1)]
-    interruption = None
+    failure: BaseException | None = None
+    interruption: BaseException | None = None
     try:
         _the_pool().ask(tickets)
         _inside.part = True
         take()
+    except BaseException as error:
+        failure = error
     finally:
         while True:  # a second Ctrl-C does not leave a piece behind either
             try:
@@ -155,12 +158,16 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
                 break
             except BaseException as error:
                 count, interruption = 0, error
-    failure = interruption or next((t.failure for t in tickets if t.failure is not None), None)
+    if interruption is not None:
+        failure = interruption
+    for ticket in tickets:
+        if failure is None:
+            failure = ticket.failure
     if failure is not None:
         try:
             raise failure
         finally:
-            del failure, interruption, tickets  # its traceback has this frame
+            del failure, interruption, ticket, tickets  # its traceback has this frame
 
 
 def share_rows(

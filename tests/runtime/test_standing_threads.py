@@ -246,6 +246,23 @@ def test_ctrl_c_while_waiting_leaves_nothing_running(times):
     both(lambda index: None)
 
 
+def test_ctrl_c_while_waiting_comes_before_what_a_piece_raised():
+    begun = threading.Event()
+
+    def piece(index):
+        if not in_helper():
+            assert begun.wait(10)
+            raise MemoryError
+        begun.set()
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.03)
+
+    with pytest.raises(KeyboardInterrupt):
+        both(piece, 2)
+    both(lambda index: None)
+
+
 def test_ctrl_c_at_any_moment_leaves_the_pool_as_it_was():
     """Signals rain on a thread that shares small pieces; each call ends, by itself or by one."""
     program = r"""
