@@ -2,9 +2,8 @@
 
 Types    casts follow Note [Numeric casts] in cast.py.
 Order    `dst` may overlap `src` only if they are the same elements.
-Launch   from 256 KiB up the layout is changed by `copy_walk.py`, on several threads, and a cast is
-a
-         pass of its own, over whichever side has the smaller elements moved.
+Launch   from 256 KiB up the layout is changed by `copy_walk.py`, on several threads; from 1 MiB
+         up a cast is a pass of its own, over whichever side has the smaller elements moved.
 """
 
 from __future__ import annotations

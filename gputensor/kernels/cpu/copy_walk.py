@@ -21,7 +21,8 @@ from ...core.geometry import Sizes
 # Below the first, planning costs more than any walk saves; below the second, than one saves that
 # goes through both sides in one order (a transpose of 512 KiB 0.5 of np.copyto, rows 1.6).
 FROM_NBYTES, LARGE_NBYTES = 1 << 18, 1 << 20
-# From here a second thread pays: waking it costs 60 us, about what 2 MiB of a plain copy take.
+# From here a second thread pays. Handing work over takes 9 us at most (runtime/cpu.py); of less,
+# what is won is lost in waiting for the GIL and for memory.
 _PARALLEL_FROM = {ROWS: 1 << 22, LANES: 1 << 21, TILES: 1 << 21, GATHER: 1 << 20}
 
 # Bytes that a thread takes at a time where NumPy's own order is right.
