@@ -51,13 +51,13 @@ def addmm(
     return out
 
 
-# Products from which on those of integers are worth two casts.
-_MANY = 1 << 13
+# Products of integers to an element of an operand, from which on two casts of each are worth it.
+_MANY = 16
 
 
 def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """By BLAS in f64, which is exact where no sum reaches 2**53; else NumPy's loops."""
-    if a.dtype.kind == "b" or a.size * b.shape[-1] < _MANY:
+    if a.dtype.kind == "b" or a.size * b.shape[-1] <= _MANY * (a.size + b.size):
         return np.matmul(a, b, out)
     if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
         return np.matmul(a, b, out)
