@@ -19,6 +19,8 @@ from ..dispatch.tls import AD_INPLACE_OR_VIEW
 from ..runtime.current import stream_given
 from .storage import Storage, storage_of_array
 
+_ndarray = np.ndarray
+
 if TYPE_CHECKING:
     from .tensor import Tensor
 
@@ -173,8 +175,8 @@ class TensorBase:
             geometry, storage = self._geometry, self._storage
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
-            data = storage.data
-            if data is None:
+            data = storage._data  # read here, as a property costs a frame
+            if data is None and (data := storage.data) is None:
                 raise errors.no_storage("array", self)
             if geometry.numel == 0:  # may begin past the end of its storage
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
@@ -182,7 +184,7 @@ class TensorBase:
             begin = self._offset * geometry.dtype.itemsize
             strides = geometry.stride_bytes
             try:
-                array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
+                array = _ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             except ValueError:  # of sizes 1 they may be beyond 64 bits
                 strides = tuple([s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)])
                 array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
