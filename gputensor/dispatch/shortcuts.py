@@ -49,7 +49,7 @@ is_on = os.environ.get(VARIABLE) != "0"
 # Where a table keeps none. Nothing is ever written into it.
 NONE: dict[Any, ShortCut] = {}
 NOBODY: dict[str, Callable[..., Any]] = {}  # the same of learners
-BOUND = 1 << 14
+BOUND = 1 << 12
 
 
 def plain(tensor_keys: int) -> int:

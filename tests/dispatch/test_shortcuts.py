@@ -562,7 +562,7 @@ def outcome(seed: int, kind: type[Program] = Program) -> list[Any]:
         inference_blocks.clear()
 
 
-@pytest.mark.parametrize("first", range(0, 100 if tier.is_full() else 25, 5))
+@pytest.mark.parametrize("first", range(0, 50 if tier.is_full() else 25, 5))
 def test_no_call_differs_for_them(first: int) -> None:
     for seed in range(first, first + 5):
         with turned(False):

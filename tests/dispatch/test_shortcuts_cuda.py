@@ -248,7 +248,7 @@ def outcome(seed: int) -> list[Any]:
     return contextvars.Context().run(lambda: OnCuda(seed, 60).run())
 
 
-@pytest.mark.parametrize("first", range(0, 50 if tier.is_full() else 10, 5))
+@pytest.mark.parametrize("first", range(0, 25 if tier.is_full() else 10, 5))
 def test_no_call_differs_for_them(first: int) -> None:
     for seed in range(first, first + 5):
         with turned(False):
