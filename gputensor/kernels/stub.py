@@ -14,6 +14,7 @@ A family of somebody's own is declared first, so that a misspelt one is noticed:
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Callable
@@ -121,10 +122,15 @@ def declare_stub(family: str) -> Stub:
 
 def families() -> list[str]:
     """The families of our operators, with a file for the CPU and one for CUDA; the declared."""
+    return sorted({*_ours(), *_declared})
+
+
+@functools.cache
+def _ours() -> frozenset[str]:
     here = os.path.dirname(__file__)  # not pathlib, which costs an import of gputensor 2 ms
     loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
-    ours = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))} & loops
-    return sorted({*ours, *_declared} - {"__init__", "__pycache__"})
+    kernels = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))}
+    return frozenset(loops & kernels - {"__init__", "__pycache__"})
 
 
 def ops_of(family: str) -> frozenset[str]:
