@@ -10,6 +10,7 @@ This module re-exports; `docs/architecture.md` tells where everything is.
 
 from __future__ import annotations
 
+import sys as _sys
 import typing as _typing
 from os import environ as _environ
 
@@ -153,6 +154,27 @@ def _load_device(name: str) -> _typing.Any:
 
 
 _unknown_type_hooks.append(_load_device)
+
+
+class _ClientFinder:
+    """Waits for the modules of _CLIENTS: see Note [Clients] in gputensor/interop/__init__.py."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: _typing.Any = None, target: _typing.Any = None
+    ) -> _typing.Any:
+        if name in _CLIENTS:
+            from . import interop
+
+            return interop.find_spec(cls, name, path, target)
+
+
+_CLIENTS = {"einops._backends", "opt_einsum.backends.dispatch", "torch.utils.data._utils.collate"}
+_sys.meta_path.insert(0, _ClientFinder)
+for _name in _CLIENTS & _sys.modules.keys():
+    from . import interop as _interop
+
+    _interop.register(_sys.modules[_name])
 if _environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
     from .dispatch.trace import start_from_environment as _start_trace
 

@@ -49,6 +49,7 @@ FLOORS = [
     (13, "random"),
     (14, "layout"),
     (14, "library"),
+    (14, "interop"),
     (15, "__init__ __main__ cli pytest_plugin"),
 ]
 

@@ -1,0 +1,51 @@
+"""Makes tensors known to libraries that know arrays by a list of their own: one module for each.
+
+Note [Clients]: most libraries take what has `__array_namespace__`, `__array__` or DLPack, and need
+nothing of this. einops, opt_einsum and torch.utils.data look a tensor's type up in a table of
+theirs, which somebody has to fill, and they call nothing of a type that is not on it. So their
+module that holds the table is waited for: `gputensor.__init__` has a finder on `sys.meta_path`,
+which says None to all names but these three, and else asks here. The client's own loader runs,
+then `register(module)` of the shim that is named like the client. What was imported before
+gputensor is registered at once. A shim imports nothing of its client, and is not loaded without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
+    """The spec of a client's module as the other finders have it, whose loader registers too."""
+    others = (f.find_spec(name, *where) for f in sys.meta_path if f is not finder)
+    spec = next(filter(None, others), None)
+    loader: Any = spec and spec.loader
+    if loader is None:
+        return spec
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        register(module)
+
+    # Of this one module's loader, which stays what inspect and importlib.resources know.
+    loader.exec_module = exec_module
+    return spec
+
+
+def register(client: ModuleType) -> None:
+    """Puts tensors on the table of a client's module. A client that keeps its table in another way
+    in some later version is warned of, and works on for others."""
+    shim = import_module(f"{__name__}.{client.__name__.partition('.')[0]}")
+    try:
+        shim.register(client)
+    except Exception as problem:
+        import warnings
+
+        what = f"{client.__name__} does not take gputensor's tensors ({problem!r})"
+        warnings.warn(what, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,70 @@
+"""einops takes tensors: it has no register, and finds what was derived from its AbstractBackend."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+
+def register(backends: ModuleType) -> None:
+    """backends: the module `einops._backends`."""
+
+    class GputensorBackend(backends.AbstractBackend):  # type: ignore[name-defined, misc]
+        # Public names alone, and PyTorch's meaning: `repeat` expands without a copy, and `mean` of
+        # integers is refused by einops itself.
+        framework_name = "gputensor"
+
+        def __init__(self) -> None:
+            from .. import functional
+            from .._generated import functions
+            from ..tensor.tensor import Tensor
+
+            self.functional, self.functions, self.Tensor = functional, functions, Tensor
+
+        def is_appropriate_type(self, tensor: Any) -> bool:
+            return isinstance(tensor, self.Tensor)
+
+        def from_numpy(self, x: Any) -> Any:
+            from ..exchange.numpy_bridge import from_numpy
+
+            return from_numpy(x)
+
+        def to_numpy(self, x: Any) -> Any:
+            return x.detach().cpu().numpy()
+
+        def arange(self, start: int, stop: int) -> Any:
+            return self.functions.arange(start, stop)
+
+        def reduce(self, x: Any, operation: str, axes: tuple[int, ...]) -> Any:
+            if operation == "prod":  # of one dimension at a time, the last first
+                for dim in sorted(axes, reverse=True):
+                    x = x.prod(dim)
+                return x
+            name = {"min": "amin", "max": "amax"}.get(operation, operation)
+            return getattr(x, name)(dim=tuple(axes))
+
+        def transpose(self, x: Any, axes: tuple[int, ...]) -> Any:
+            return x.permute(axes)
+
+        def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Any:
+            return self.functions.stack(tensors)
+
+        def add_axis(self, x: Any, new_position: int) -> Any:
+            return x.unsqueeze(new_position)
+
+        def add_axes(self, x: Any, n_axes: int, pos2len: dict[int, int]) -> Any:
+            for position in pos2len:
+                x = x.unsqueeze(position)
+            return x.expand([pos2len.get(k, -1) for k in range(n_axes)])
+
+        def concat(self, tensors: list[Any], axis: int) -> Any:
+            return self.functions.cat(tensors, axis)
+
+        def is_float_type(self, x: Any) -> bool:
+            return bool(x.is_floating_point())
+
+        def einsum(self, pattern: str, *x: Any) -> Any:
+            return self.functional.einsum(pattern, *x)
+
+    # The list of what was derived holds nothing alive.
+    backends.GputensorBackend = GputensorBackend  # type: ignore[attr-defined]

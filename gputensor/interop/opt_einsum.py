@@ -1,0 +1,33 @@
+"""opt_einsum takes tensors: it asks the package that a type's `__module__` begins with for
+tensordot, transpose and einsum in NumPy's form, or the module that its list of aliases names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .. import Tensor
+
+
+def register(dispatch: ModuleType) -> None:
+    """dispatch: the module `opt_einsum.backends.dispatch`."""
+    dispatch._aliases["gputensor"] = __name__
+
+
+def tensordot(x: Tensor, y: Tensor, axes: int | tuple[Sequence[int], Sequence[int]]) -> Tensor:
+    from ..functional import tensordot
+
+    return tensordot(x, y, axes)
+
+
+def transpose(x: Tensor, axes: Sequence[int]) -> Tensor:
+    return x.permute(tuple(axes))
+
+
+def einsum(equation: str, *operands: Any, out: None = None) -> Tensor:
+    from ..functional import einsum
+
+    return einsum(equation, *operands)

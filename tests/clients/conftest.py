@@ -1,0 +1,15 @@
+"""The devices on which clients are tried."""
+
+from __future__ import annotations
+
+import pytest
+
+import gputensor as gt
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def place(request: pytest.FixtureRequest) -> str:
+    """The devices: CUDA is the emulator's where no GPU is."""
+    if request.param == "cuda" and not gt.cuda.is_available():
+        pytest.skip("needs CUDA devices, real or emulated")
+    return str(request.param)
