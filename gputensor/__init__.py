@@ -42,9 +42,10 @@ from .tensor.tensor import Tensor as Tensor
 # tells `__getattr__` where each name is. The operators are there in the same way.
 if _typing.TYPE_CHECKING:
     from . import (
-        amp as amp, autograd as autograd, cuda as cuda, dispatch as dispatch, fft as fft,
-        layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
-        optim as optim, random as random, special as special, testing as testing,
+        amp as amp, array_api as array_api, autograd as autograd, cuda as cuda,
+        dispatch as dispatch, fft as fft, layout as layout, library as library, linalg as linalg,
+        nn as nn, ops as ops, optim as optim, random as random, special as special,
+        testing as testing,
     )  # fmt: skip
     from ._generated.functions import *  # noqa: F403
     from .amp.autocast_mode import (

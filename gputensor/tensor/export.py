@@ -6,6 +6,7 @@ Sharing goes both ways for CPU tensors; that of other devices is never fetched u
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .. import runtime
 from .._generated import calls
 from ..core import errors
 from ..core.arguments import flag
-from ..core.device import CPU
+from ..core.device import CPU, device
 from ..core.dtype import complex32
 from ..dispatch.keys import LAZY
 from .base import materialised
@@ -95,3 +96,26 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
         "stream": stream or 1,  # 1 is the legacy default stream; 0 is not allowed
         "version": 3,
     }
+
+
+# Each revision holds the one before it.
+REVISIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+def array_namespace(api_version: str | None) -> Any:
+    """`Tensor.__array_namespace__`; loads `gputensor.array_api` when first asked for."""
+    if api_version is not None and api_version not in REVISIONS:
+        rule = f"be None or one of {', '.join(REVISIONS)}"
+        raise errors.wrong_value("__array_namespace__", "api_version", rule, api_version)
+    return import_module("gputensor.array_api")
+
+
+def to_device(tensor: Tensor, place: device, stream: Any) -> Tensor:
+    """`Tensor.to_device`; a stream is one of CUDA, and orders what is queued for the copy."""
+    element = tensor._geometry.dtype
+    if stream is None:
+        return calls.to_device(tensor, place, element)
+    if "cuda" not in (place.type, tensor._device.type):
+        raise errors.wrong_value("to_device", "stream", "be None unless a device is CUDA", stream)
+    with import_module("gputensor.cuda").stream(stream):
+        return calls.to_device(tensor, place, element)

@@ -250,6 +250,12 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
         return dlpack.device_of(self)
 
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The functions of the Python array API standard: `gputensor.array_api`."""
+        from . import export
+
+        return export.array_namespace(api_version)
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         from . import export
@@ -276,6 +282,15 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         """A copy on a CUDA device, the current one by default; the tensor itself if it is there."""
         target = _device("cuda" if device is None else device)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """A copy on a device, as the array API standard has it; the tensor itself if it is there.
+
+        stream: of the target's backend, on which the copy is queued; None for the current one.
+        """
+        from . import export
+
+        return export.to_device(self, _device(device), stream)
 
     unique, unique_consecutive = distinct.unique, distinct.unique_consecutive
     norm = norms.norm

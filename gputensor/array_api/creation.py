@@ -1,0 +1,130 @@
+"""New tensors: of numbers, ranges and grids, and over other libraries' memory."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gputensor as gt
+from gputensor import Tensor, device, dtype
+
+Device = device | str | None
+
+
+def _sizes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def arange(
+    start: int | float, /, stop: int | float | None = None, step: int | float = 1, *,
+    dtype: dtype | None = None, device: Device = None,
+) -> Tensor:  # fmt: skip
+    """Numbers from `start` on, `step` apart, before `stop`; none where the step leads away."""
+    if stop is None:
+        start, stop = 0, start
+    if (stop - start) * step < 0:
+        stop = start
+    return gt.arange(start, stop, step, dtype=dtype, device=device)
+
+
+def asarray(
+    obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor of numbers, nested sequences of them, or an array; shares memory where it can."""
+    return gt.asarray(obj, dtype=dtype, device=device, copy=copy)
+
+
+def empty(
+    shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
+) -> Tensor:
+    """Memory that nothing is written to."""
+    return gt.empty(_sizes(shape), dtype=dtype, device=device)
+
+
+def empty_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
+    """Memory of the sizes of x that nothing is written to."""
+    return gt.empty_like(x, dtype=dtype, device=device)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: dtype | None = None,
+    device: Device = None,
+) -> Tensor:  # fmt: skip
+    """Ones on a diagonal, zeros elsewhere; `k` counts diagonals above the main one."""
+    columns = n_rows if n_cols is None else n_cols
+    if k == 0:
+        return gt.eye(n_rows, columns, dtype=dtype, device=device)
+    made = gt.zeros((n_rows, columns), dtype=dtype, device=device)
+    if -n_rows < k < columns:
+        gt.diagonal(made, k).fill_(1)
+    return made
+
+
+def from_dlpack(x: Any, /, *, device: Device = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of an object that speaks DLPack."""
+    return gt.from_dlpack(x, device=device, copy=copy)
+
+
+def full(
+    shape: int | tuple[int, ...], fill_value: bool | int | float | complex, *,
+    dtype: dtype | None = None, device: Device = None,
+) -> Tensor:  # fmt: skip
+    """The same number everywhere; without a dtype, in that of the number."""
+    return gt.full(_sizes(shape), fill_value, dtype=dtype, device=device)
+
+
+def full_like(
+    x: Tensor, /, fill_value: bool | int | float | complex, *, dtype: dtype | None = None,
+    device: Device = None,
+) -> Tensor:  # fmt: skip
+    """The same number everywhere, in the sizes and the dtype of x."""
+    return gt.full_like(x, fill_value, dtype=dtype, device=device)
+
+
+def linspace(
+    start: int | float | complex, stop: int | float | complex, /, num: int, *,
+    dtype: dtype | None = None, device: Device = None, endpoint: bool = True,
+) -> Tensor:  # fmt: skip
+    """`num` numbers from start to stop, equally far apart; without the endpoint, before stop."""
+    if endpoint:
+        return gt.linspace(start, stop, num, dtype=dtype, device=device)
+    longer: Tensor = gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
+    return longer
+
+
+def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: each vector along a dimension of its own."""
+    return gt.meshgrid(*arrays, indexing=indexing) if arrays else ()
+
+
+def ones(
+    shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
+) -> Tensor:
+    """Ones everywhere."""
+    return gt.ones(_sizes(shape), dtype=dtype, device=device)
+
+
+def ones_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
+    """Ones in the sizes of x."""
+    return gt.ones_like(x, dtype=dtype, device=device)
+
+
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """Matrices with zeros above diagonal `k`."""
+    return gt.tril(x, k)
+
+
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """Matrices with zeros below diagonal `k`."""
+    return gt.triu(x, k)
+
+
+def zeros(
+    shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
+) -> Tensor:
+    """Zeros everywhere."""
+    return gt.zeros(_sizes(shape), dtype=dtype, device=device)
+
+
+def zeros_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
+    """Zeros in the sizes of x."""
+    return gt.zeros_like(x, dtype=dtype, device=device)

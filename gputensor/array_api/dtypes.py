@@ -1,0 +1,160 @@
+"""Data types: what they are, in which of them operands meet, and casts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import gputensor as gt
+from gputensor import Tensor, device, dtype
+
+from ..core import errors
+from ..core.promotion import number_dtype, promote_types
+
+Number: TypeAlias = bool | int | float | complex
+
+_KINDS = {
+    "bool": (gt.bool,),
+    "signed integer": (gt.int8, gt.int16, gt.int32, gt.int64),
+    "unsigned integer": (gt.uint8, gt.uint16, gt.uint32, gt.uint64),
+    "real floating": (gt.float32, gt.float64),
+    "complex floating": (gt.complex64, gt.complex128),
+}
+_KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
+_KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["complex floating"]
+
+
+def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
+    """The standard's dtypes of a kind, by name; all of them for None."""
+    kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
+    for each in kinds:
+        if each not in _KINDS:
+            raise errors.wrong_value(op, "kind", f"be one of {', '.join(_KINDS)}", each)
+    return {d.name: d for each in kinds for d in _KINDS[each]}
+
+
+def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
+    """Whether a dtype is of a kind, as "integral", or is that dtype; of a tuple, one of them."""
+    if not isinstance(dtype, gt.dtype):
+        raise errors.not_a_dtype("isdtype", dtype)
+    given = kind if isinstance(kind, tuple) else (kind,)
+    return any([dtype is k if isinstance(k, gt.dtype) else _is(dtype, k) for k in given])
+
+
+def _is(element: dtype, kind: str) -> bool:
+    if element in (gt.float16, gt.bfloat16):  # not of the standard, but of its kind
+        element = gt.float32
+    return element in of_kinds("isdtype", kind).values()
+
+
+def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
+    """The dtype in which tensors, dtypes and numbers meet; a tensor's size does not matter."""
+    found, numbers = None, []
+    for x in arrays_and_dtypes:
+        element = x if isinstance(x, gt.dtype) else x.dtype if isinstance(x, Tensor) else None
+        if element is None:
+            numbers.append(x)
+        else:
+            found = element if found is None else promote_types(found, element, "result_type")
+    if found is None:
+        raise errors.no_operands("result_type")
+    for value in numbers:
+        found = beside(found, value)
+    return found
+
+
+def beside(element: dtype, value: Any) -> dtype:
+    """The dtype of a number beside a tensor of dtype `element`; its kind may be a wider one."""
+    if type(value) not in (bool, int, float, complex):
+        raise errors.wrong_type("result_type", "x", "be a tensor or a number", value)
+    own = number_dtype(type(value), gt.get_default_dtype())
+    if own.category <= element.category:
+        return element
+    return element.to_complex if own.is_complex and element.is_floating_point else own
+
+
+def like(x: Tensor, other: Tensor | Number) -> Tensor:
+    """A number as a tensor that promotes `x` by its kind alone; a tensor as it is."""
+    if isinstance(other, Tensor):
+        return other
+    return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)
+
+
+def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors that meet in the dtype which the standard says."""
+    if isinstance(x1, Tensor):
+        if not isinstance(x2, Tensor):
+            return x1, like(x1, x2)
+        if x1.dtype is not x2.dtype and 0 in (x1.ndim, x2.ndim):
+            found = promote_types(x1.dtype, x2.dtype, op)
+            return x1.to(found), x2.to(found)
+        return x1, x2
+    if not isinstance(x2, Tensor):
+        raise errors.wrong_type(op, "x1 or x2", "be a tensor", x1)
+    return like(x2, x1), x2
+
+
+def astype(
+    x: Tensor, dtype: dtype, /, *, copy: bool = True, device: device | str | None = None
+) -> Tensor:
+    """x in another dtype, and on another device; a copy unless `copy` is False and x fits."""
+    return x.to(x.device if device is None else device, dtype, copy=copy)
+
+
+def can_cast(from_: dtype | Tensor, to: dtype, /) -> bool:
+    """Whether promotion may lead from one dtype to another."""
+    element = from_.dtype if isinstance(from_, Tensor) else from_
+    if element is to:
+        return True
+    is_within = element.category == to.category or element.is_floating_point and to.is_complex
+    try:
+        return is_within and promote_types(element, to, "can_cast") is to
+    except errors.DtypeError:
+        return False
+
+
+@dataclass(frozen=True)
+class finfo_object:
+    """Limits of a floating dtype; of a complex one, those of its parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: dtype
+
+
+@dataclass(frozen=True)
+class iinfo_object:
+    """Limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: dtype
+
+
+def finfo(type: dtype | Tensor, /) -> finfo_object:
+    """The limits of a floating or complex dtype, or of a tensor's."""
+    element = type.dtype if isinstance(type, Tensor) else type
+    found = gt.finfo(element)
+    return finfo_object(
+        found.bits, found.eps, found.max, found.min, found.smallest_normal, element.to_real
+    )
+
+
+def iinfo(type: dtype | Tensor, /) -> iinfo_object:
+    """The limits of an integer dtype, or of a tensor's."""
+    element = type.dtype if isinstance(type, Tensor) else type
+    found = gt.iinfo(element)
+    return iinfo_object(found.bits, found.max, found.min, element)
+
+
+def promoted(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors in the dtype in which all meet."""
+    if not arrays:
+        raise errors.must(op, "arrays", "hold a tensor at least", errors.Got("none"))
+    found = result_type(*arrays)
+    return [x.to(found) for x in arrays]

@@ -1,0 +1,99 @@
+"""The extension of Fourier transforms: `xp.fft`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import gputensor as gt
+from gputensor import Tensor, device, dtype
+
+Norm: TypeAlias = Literal["backward", "ortho", "forward"]
+
+
+def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The transform of one axis."""
+    return gt.fft.fft(x, n, axis, norm)
+
+
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: dtype | None = None,
+    device: device | str | None = None,
+) -> Tensor:  # fmt: skip
+    """The frequencies of fft, of samples `d` apart."""
+    return gt.fft.fftfreq(n, d, dtype=dtype, device=device)
+
+
+def fftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:  # fmt: skip
+    """The transform of several axes, all for None."""
+    return gt.fft.fftn(x, s, axes, norm)
+
+
+def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The frequency 0 moved to the middle."""
+    return gt.fft.fftshift(x, axes)
+
+
+def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The real transform of a signal that is Hermitian in time."""
+    return gt.fft.hfft(x, n, axis, norm)
+
+
+def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of fft."""
+    return gt.fft.ifft(x, n, axis, norm)
+
+
+def ifftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:  # fmt: skip
+    """The inverse of fftn."""
+    return gt.fft.ifftn(x, s, axes, norm)
+
+
+def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of fftshift."""
+    return gt.fft.ifftshift(x, axes)
+
+
+def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of hfft."""
+    return gt.fft.ihfft(x, n, axis, norm)
+
+
+def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The inverse of rfft; its result is real."""
+    return gt.fft.irfft(x, n, axis, norm)
+
+
+def irfftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:  # fmt: skip
+    """The inverse of rfftn; its result is real."""
+    return gt.fft.irfftn(x, s, axes, norm)
+
+
+def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
+    """The transform of real numbers; the half that says all."""
+    return gt.fft.rfft(x, n, axis, norm)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: dtype | None = None,
+    device: device | str | None = None,
+) -> Tensor:  # fmt: skip
+    """The frequencies of rfft, of samples `d` apart."""
+    return gt.fft.rfftfreq(n, d, dtype=dtype, device=device)
+
+
+def rfftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    norm: Norm = "backward",
+) -> Tensor:  # fmt: skip
+    """The transform of real numbers over several axes; the half that says all."""
+    return gt.fft.rfftn(x, s, axes, norm)

@@ -1,0 +1,131 @@
+"""The extension of linear algebra: `xp.linalg`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import gputensor as gt
+from gputensor import Tensor, dtype
+
+from .dtypes import promoted
+from .linear_algebra import (
+    matmul as matmul, matrix_transpose as matrix_transpose, tensordot as tensordot,
+    vecdot as vecdot,
+)  # fmt: skip
+from .statistical import Axes, sum
+
+
+def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
+    """The triangular factor of positive definite matrices."""
+    return gt.linalg.cholesky(x, upper=upper)
+
+
+def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+    """The cross product of vectors of three elements along an axis."""
+    first, second = promoted("cross", (x1, x2))
+    return gt.linalg.cross(first, second, dim=axis)
+
+
+def det(x: Tensor, /) -> Tensor:
+    """The determinant."""
+    return gt.linalg.det(x)
+
+
+def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
+    """A view of a diagonal of matrices."""
+    return gt.diagonal(x, offset, -2, -1)
+
+
+def eig(x: Tensor, /) -> tuple[Tensor, Tensor]:
+    """The eigenvalues and eigenvectors, both complex, in a named tuple."""
+    return gt.linalg.eig(x)
+
+
+def eigh(x: Tensor, /) -> tuple[Tensor, Tensor]:
+    """The eigenvalues and eigenvectors of Hermitian matrices, in a named tuple."""
+    return gt.linalg.eigh(x)
+
+
+def eigvals(x: Tensor, /) -> Tensor:
+    """The eigenvalues, complex."""
+    return gt.linalg.eigvals(x)
+
+
+def eigvalsh(x: Tensor, /) -> Tensor:
+    """The eigenvalues of Hermitian matrices."""
+    return gt.linalg.eigvalsh(x)
+
+
+def inv(x: Tensor, /) -> Tensor:
+    """The inverse."""
+    return gt.linalg.inv(x)
+
+
+def matrix_norm(
+    x: Tensor, /, *, keepdims: bool = False,
+    ord: int | float | Literal["fro", "nuc"] | None = "fro",
+) -> Tensor:  # fmt: skip
+    """A norm of matrices."""
+    return gt.linalg.matrix_norm(x, "fro" if ord is None else ord, (-2, -1), keepdims)
+
+
+def matrix_power(x: Tensor, n: int, /) -> Tensor:
+    """A matrix times itself, n times; the inverse for negative n."""
+    return gt.linalg.matrix_power(x, n)
+
+
+def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
+    """How many singular values are larger than rtol times the largest."""
+    return gt.linalg.matrix_rank(x, rtol=rtol)
+
+
+def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The products of each element of a vector with each of another."""
+    return gt.outer(*promoted("outer", (x1, x2)))
+
+
+def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
+    """The pseudo-inverse; singular values below rtol times the largest count as zero."""
+    return gt.linalg.pinv(x, rtol=rtol)
+
+
+def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> tuple[Tensor, Tensor]:
+    """A factor with orthonormal columns and a triangular one, in a named tuple."""
+    return gt.linalg.qr(x, mode)
+
+
+def slogdet(x: Tensor, /) -> tuple[Tensor, Tensor]:
+    """The sign of the determinant and the logarithm of its size, in a named tuple."""
+    return gt.linalg.slogdet(x)
+
+
+def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The solution of x1 @ x = x2, where x2 is one vector, or matrices."""
+    first, second = promoted("solve", (x1, x2))
+    if second.ndim > 1 and second.ndim < first.ndim:
+        second = second.unsqueeze(0)  # PyTorch takes what lacks a dimension for vectors
+    return gt.linalg.solve(first, second)
+
+
+def svd(x: Tensor, /, *, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """The singular value decomposition U, S, Vh, in a named tuple."""
+    return gt.linalg.svd(x, full_matrices)
+
+
+def svdvals(x: Tensor, /) -> Tensor:
+    """The singular values, the largest first."""
+    return gt.linalg.svdvals(x)
+
+
+def trace(x: Tensor, /, *, offset: int = 0, dtype: dtype | None = None) -> Tensor:
+    """The sum of a diagonal of matrices."""
+    return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def vector_norm(
+    x: Tensor, /, *, axis: Axes = None, keepdims: bool = False, ord: int | float = 2
+) -> Tensor:
+    """A norm of vectors; of the flattened tensor without an axis."""
+    if axis == ():
+        return gt.linalg.vector_norm(x.unsqueeze(-1), ord, -1)
+    return gt.linalg.vector_norm(x, ord, axis, keepdims)

@@ -1,0 +1,37 @@
+"""Products of matrices and vectors that stand in the main namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gputensor as gt
+from gputensor import Tensor
+
+from ..core import errors
+from .dtypes import promoted
+
+
+def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The product of matrices, or of a matrix and a vector."""
+    return gt.matmul(*promoted("matmul", (x1, x2)))
+
+
+def matrix_transpose(x: Tensor, /) -> Tensor:
+    """A view of matrices with rows and columns exchanged."""
+    return x.mT
+
+
+def tensordot(
+    x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Tensor:
+    """Sums of products over the last `axes` of x1 and the first of x2, or over two lists."""
+    return gt.tensordot(*promoted("tensordot", (x1, x2)), axes)
+
+
+def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+    """The inner product along an axis, x1 conjugated."""
+    if not -min(x1.ndim, x2.ndim) <= axis < 0:
+        rule = f"be in [{-min(x1.ndim, x2.ndim)}, -1]"
+        raise errors.must("vecdot", "axis", rule, axis, kind=errors.IndexRangeError)
+    first, second = promoted("vecdot", (x1, x2))
+    return gt.sum(gt.conj(first) * second, axis, dtype=first.dtype)

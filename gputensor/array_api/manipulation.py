@@ -1,0 +1,111 @@
+"""Shapes and order: the same elements in other places."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import gputensor as gt
+from gputensor import Tensor
+
+from ..core import errors
+from .dtypes import promoted
+
+Axes: TypeAlias = int | tuple[int, ...]
+
+
+def _tuple(axis: Axes) -> tuple[int, ...]:
+    return (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+    """Views of the tensors in the sizes to which all broadcast."""
+    return gt.broadcast_tensors(*arrays) if arrays else ()
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes to which all broadcast."""
+    return tuple(gt.broadcast_shapes(*shapes))
+
+
+def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
+    """A view of x in larger sizes."""
+    return gt.broadcast_to(x, shape)
+
+
+def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
+    """Tensors behind each other along an axis they have; flattened first for None."""
+    found = promoted("concat", arrays)
+    if axis is None:
+        return gt.concat([x.reshape(-1) for x in found])
+    return gt.concat(found, axis)
+
+
+def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
+    """A view with new axes of one element, at these places of the result."""
+    axes = _tuple(axis)
+    ndim = x.ndim + len(axes)
+    places = {a + ndim if a < 0 else a for a in axes}
+    if len(places) < len(axes) or not places <= set(range(ndim)):
+        rule = f"hold different axes in [{-ndim}, {ndim - 1}]"
+        raise errors.must("expand_dims", "axis", rule, axis, kind=errors.IndexRangeError)
+    for place in sorted(places):
+        x = gt.unsqueeze(x, place)
+    return x
+
+
+def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
+    """The order of the elements turned round, along all axes for None."""
+    return gt.flip(x, tuple(range(x.ndim)) if axis is None else _tuple(axis))
+
+
+def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
+    """A view with axes moved to other places; the others keep their order."""
+    return gt.moveaxis(x, _tuple(source), _tuple(destination))
+
+
+def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
+    """A view with its axes in another order."""
+    return gt.permute(x, axes)
+
+
+def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
+    """Each element several times, along an axis; flattened first for None."""
+    return gt.repeat_interleave(x, repeats, axis)
+
+
+def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+    """The elements in other sizes; `copy` False raises where that needs a copy, True copies."""
+    if copy is False:
+        return x.view(shape)
+    return gt.reshape(gt.clone(x) if copy else x, shape)
+
+
+def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
+    """The elements moved on by `shift` places, round the end; flattened meanwhile for None."""
+    if axis is not None and isinstance(axis, tuple) and isinstance(shift, int):
+        shift = (shift,) * len(axis)
+    return gt.roll(x, shift, () if axis is None else axis)
+
+
+def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
+    """A view without these axes, which must have one element."""
+    axes = _tuple(axis)
+    for each in axes:
+        if x.shape[each] != 1:
+            raise errors.wrong_value("squeeze", "axis", "name axes of one element", x)
+    return gt.squeeze(x, axes)
+
+
+def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
+    """Tensors of the same sizes along a new axis."""
+    return gt.stack(promoted("stack", arrays), axis)
+
+
+def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
+    """The whole tensor several times, along each axis."""
+    return gt.tile(x, repetitions)
+
+
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Views of the parts along an axis."""
+    return tuple(gt.unbind(x, axis))

@@ -1,0 +1,131 @@
+"""Indexing, searching, sets and sorting."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import gputensor as gt
+from gputensor import Tensor
+
+from ..core import errors
+from .dtypes import Number, together
+from .statistical import Axes, sum
+
+
+def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
+    """The elements at `indices` of an axis; x has one axis where none is named."""
+    if axis is None and x.ndim != 1:
+        raise errors.must("take", "axis", "be given unless x has one dimension", x)
+    return gt.index_select(x, axis or 0, indices)
+
+
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
+    """For each place of `indices` the element there along the axis."""
+    return gt.take_along_dim(x, indices.to(gt.int64), axis)
+
+
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the largest element is, the first of several; in the flattened tensor for None."""
+    return gt.argmax(x, axis, keepdims)
+
+
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the smallest element is, the first of several; in the flattened tensor for None."""
+    return gt.argmin(x, axis, keepdims)
+
+
+def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """How many elements are not zero."""
+    return sum(gt.ne(x, 0), axis=axis, dtype=gt.int64, keepdims=keepdims)
+
+
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
+    """The indices of the elements that are not zero, a tensor for each axis."""
+    found: tuple[Tensor, ...] = gt.nonzero(x, as_tuple=True)
+    return found
+
+
+def searchsorted(
+    x1: Tensor, x2: Tensor | int | float, /, *, side: Literal["left", "right"] = "left",
+    sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where each element of x2 has its place in x1, which is sorted, or is once by `sorter`."""
+    if sorter is not None:
+        sorter = sorter.to(gt.int64)
+    first, second = together("searchsorted", x1, x2)
+    return gt.searchsorted(first, second, side=side, sorter=sorter)
+
+
+def where(condition: Tensor, x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
+    """x1 where the condition holds, x2 elsewhere."""
+    if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
+        x1 = gt.full((), x1, device=condition.device)
+    return gt.where(condition, *together("where", x1, x2))
+
+
+# --- sets -----------------------------------------------------------------------------------------
+
+
+class UniqueAll(NamedTuple):
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    values: Tensor
+    inverse_indices: Tensor
+
+
+def isin(x1: Tensor | int, x2: Tensor | int, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of x1 is somewhere in x2."""
+    first, second = together("isin", x1, x2)
+    return gt.isin(first, second, invert=invert)
+
+
+def unique_all(x: Tensor, /) -> UniqueAll:
+    """The different elements, where each is first, where all are among them, and how often."""
+    values, inverse, counts = gt.unique(x, return_inverse=True, return_counts=True)
+    places = gt.arange(x.numel(), device=x.device)
+    first = gt.full(values.shape, x.numel(), dtype=gt.int64, device=x.device)
+    first = first.scatter_reduce(0, inverse.reshape(-1), places, "amin")
+    return UniqueAll(values, first, inverse.reshape(x.shape), counts)
+
+
+def unique_counts(x: Tensor, /) -> UniqueCounts:
+    """The different elements, and how often each is there."""
+    values, counts = gt.unique(x, return_counts=True)
+    return UniqueCounts(values, counts)
+
+
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
+    """The different elements, and where each element of x is among them."""
+    values, inverse = gt.unique(x, return_inverse=True)
+    return UniqueInverse(values, inverse.reshape(x.shape))
+
+
+def unique_values(x: Tensor, /) -> Tensor:
+    """The different elements."""
+    values: Tensor = gt.unique(x)
+    return values
+
+
+# --- sorting --------------------------------------------------------------------------------------
+
+
+def argsort(
+    x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """The indices that sort x along an axis; equal elements keep their order where stable."""
+    return gt.argsort(x, dim=axis, descending=descending, stable=stable)
+
+
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in order along an axis."""
+    return gt.sort(x, dim=axis, descending=descending, stable=stable).values

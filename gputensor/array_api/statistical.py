@@ -1,0 +1,149 @@
+"""Statistics over axes, and the utilities `all`, `any` and `diff`.
+
+PyTorch takes an empty tuple of axes for all of them, the standard for none: `over` has the rule.
+Sums and products of small integers are int64 or uint64, of which PyTorch has the first alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gputensor as gt
+from gputensor import Tensor, dtype
+
+from .dtypes import promoted
+
+Axes = int | tuple[int, ...] | None
+
+
+def over(
+    op: Callable[..., Tensor], x: Tensor, axis: Axes, keepdims: bool, **more: object
+) -> Tensor:
+    """An operator over axes: None for all of them, () for none."""
+    if axis == ():
+        # each element is a slice of its own
+        return op(x.unsqueeze(-1), (-1,), False, **more)
+    return op(x, tuple(range(x.ndim)) if axis is None else axis, keepdims, **more)
+
+
+def _sum_dtype(x: Tensor, given: dtype | None) -> dtype | None:
+    if given is not None or x.dtype.category != 1 or x.dtype.is_signed:
+        return given
+    return gt.uint64
+
+
+def cumulative_prod(
+    x: Tensor, /, *, axis: int | None = None, dtype: dtype | None = None,
+    include_initial: bool = False,
+) -> Tensor:  # fmt: skip
+    """The product of the elements so far; with the initial one, from 1 on."""
+    return _running(gt.cumprod, 1, x, axis, dtype, include_initial)
+
+
+def cumulative_sum(
+    x: Tensor, /, *, axis: int | None = None, dtype: dtype | None = None,
+    include_initial: bool = False,
+) -> Tensor:  # fmt: skip
+    """The sum of the elements so far; with the initial one, from 0 on."""
+    return _running(gt.cumsum, 0, x, axis, dtype, include_initial)
+
+
+def _running(
+    op: Callable[..., Tensor], initial: int, x: Tensor, axis: int | None, given: dtype | None,
+    include_initial: bool,
+) -> Tensor:  # fmt: skip
+    if axis is None:
+        x, axis = x.reshape(-1) if x.ndim != 1 else x, 0
+    found = op(x, axis, dtype=_sum_dtype(x, given))
+    if not include_initial:
+        return found
+    sizes = list(x.shape)
+    sizes[axis] = 1
+    return gt.concat([gt.full(sizes, initial, dtype=found.dtype, device=x.device), found], axis)
+
+
+def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The largest element; NaN where there is one."""
+    return over(gt.amax, x, axis, keepdims)
+
+
+def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean."""
+    return over(gt.mean, x, axis, keepdims)
+
+
+def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The smallest element; NaN where there is one."""
+    return over(gt.amin, x, axis, keepdims)
+
+
+def prod(
+    x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: bool = False
+) -> Tensor:
+    """The product."""
+    element = _sum_dtype(x, dtype)
+    if isinstance(axis, int):
+        return gt.prod(x, axis, keepdims, dtype=element)
+    # the operator takes one axis: those that go are made one
+    axes = range(x.ndim) if axis is None else [a % x.ndim for a in axis]
+    kept = [a for a in range(x.ndim) if a not in axes]
+    sizes = [1 if a in axes else n for a, n in enumerate(x.shape)]
+    flat = x.permute(*kept, *axes).reshape(*[x.shape[a] for a in kept], _count(x, axes))
+    found = gt.prod(flat, -1, dtype=element)
+    return found.reshape(sizes) if keepdims else found
+
+
+def _count(x: Tensor, axes: range | list[int]) -> int:
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    return count
+
+
+def std(
+    x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The standard deviation; the divisor is the count less the correction."""
+    return over(_std, x, axis, keepdims, correction=correction)
+
+
+def _std(x: Tensor, dims: Axes, keepdim: bool, correction: float) -> Tensor:
+    return gt.std(x, dims, keepdim=keepdim, correction=correction)
+
+
+def sum(
+    x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: bool = False
+) -> Tensor:
+    """The sum."""
+    return over(gt.sum, x, axis, keepdims, dtype=_sum_dtype(x, dtype))
+
+
+def var(
+    x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The variance; the divisor is the count less the correction."""
+    return over(_var, x, axis, keepdims, correction=correction)
+
+
+def _var(x: Tensor, dims: Axes, keepdim: bool, correction: float) -> Tensor:
+    return gt.var(x, dims, keepdim=keepdim, correction=correction)
+
+
+def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements are true."""
+    return over(gt.all, x.to(gt.bool), axis, keepdims)
+
+
+def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether one element is true at least."""
+    return over(gt.any, x.to(gt.bool), axis, keepdims)
+
+
+def diff(
+    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The n-th differences of neighbours along an axis."""
+    given = [part for part in (prepend, x, append) if part is not None]
+    whole = gt.concat(promoted("diff", given), axis) if len(given) > 1 else x
+    return gt.diff(whole, n, axis)
