@@ -6,6 +6,8 @@ others) `together` has the rule; all else is the operator's.
 
 from __future__ import annotations
 
+from typing import Any
+
 import gputensor as gt
 from gputensor import Tensor
 
@@ -98,9 +100,8 @@ def clip(
     """x, but not below `min` and not above `max`; the dtype stays that of x."""
     if min is None and max is None:
         return gt.clone(x)
-    low = None if min is None else like(x, min)
-    high = None if max is None else like(x, max)
-    return gt.clamp(x, low, high)
+    bounds: Any = [None if bound is None else like(x, bound) for bound in (min, max)]
+    return gt.clamp(x, *bounds)
 
 
 def conj(x: Tensor, /) -> Tensor:
@@ -300,12 +301,15 @@ def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 def round(x: Tensor, /) -> Tensor:
     """The nearest integer, the even one of two."""
+    if x.is_complex():
+        return gt.complex(gt.round(gt.real(x)), gt.round(gt.imag(x)))
     return gt.round(x)
 
 
 def sign(x: Tensor, /) -> Tensor:
     """-1, 0 or 1; of complex numbers, x / abs(x)."""
-    return gt.sgn(x)
+    # PyTorch's sign of NaN is 0
+    return gt.where(gt.isnan(x), x, gt.sgn(x)) if x.is_floating_point() else gt.sgn(x)
 
 
 def signbit(x: Tensor, /) -> Tensor:

@@ -23,6 +23,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three elements along an axis."""
     first, second = promoted("cross", (x1, x2))
+    first, second = gt.broadcast_tensors(first, second)
     return gt.linalg.cross(first, second, dim=axis)
 
 

@@ -13,7 +13,8 @@ from .dtypes import promoted
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The product of matrices, or of a matrix and a vector."""
-    return gt.matmul(*promoted("matmul", (x1, x2)))
+    first, second = promoted("matmul", (x1, x2))
+    return gt.matmul(first, second)
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
@@ -25,7 +26,8 @@ def tensordot(
     x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
     """Sums of products over the last `axes` of x1 and the first of x2, or over two lists."""
-    return gt.tensordot(*promoted("tensordot", (x1, x2)), axes)
+    first, second = promoted("tensordot", (x1, x2))
+    return gt.tensordot(first, second, axes)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:

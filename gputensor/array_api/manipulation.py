@@ -70,6 +70,8 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
     """Each element several times, along an axis; flattened first for None."""
+    if isinstance(repeats, Tensor):
+        repeats = repeats.to(gt.int64)
     return gt.repeat_interleave(x, repeats, axis)
 
 

@@ -16,7 +16,9 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """The elements at `indices` of an axis; x has one axis where none is named."""
     if axis is None and x.ndim != 1:
         raise errors.must("take", "axis", "be given unless x has one dimension", x)
-    return gt.index_select(x, axis or 0, indices)
+    axis = 0 if axis is None else axis + x.ndim if axis < 0 else axis
+    found: Tensor = x[(*[slice(None)] * axis, indices.to(gt.int64))]
+    return found
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -41,6 +43,8 @@ def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) ->
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not zero, a tensor for each axis."""
+    if not x.ndim:
+        raise errors.must("nonzero", "x", "have a dimension", x)
     found: tuple[Tensor, ...] = gt.nonzero(x, as_tuple=True)
     return found
 

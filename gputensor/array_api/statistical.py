@@ -88,7 +88,7 @@ def prod(
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in axis]
     kept = [a for a in range(x.ndim) if a not in axes]
     sizes = [1 if a in axes else n for a, n in enumerate(x.shape)]
-    flat = x.permute(*kept, *axes).reshape(*[x.shape[a] for a in kept], _count(x, axes))
+    flat = x.permute((*kept, *axes)).reshape((*[x.shape[a] for a in kept], _count(x, axes)))
     found = gt.prod(flat, -1, dtype=element)
     return found.reshape(sizes) if keepdims else found
 

@@ -16,8 +16,8 @@ from .dtype import (
     int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
-# The unsigned types that meet floating types and themselves only: no signed type of the same
-# category holds all their values, and PyTorch leaves the choice to the user.
+# The unsigned types that PyTorch lets meet floating types and themselves only. Here they meet as
+# the array API standard has it, in the smallest type that holds both; none holds uint64 and signs.
 _BAREBONES = (uint16, uint32, uint64)
 _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
@@ -31,6 +31,13 @@ def _integers(a: dtype, b: dtype) -> dtype:
     return _BY_ITEMSIZE[max(a.itemsize, b.itemsize)]
 
 
+def _beside_unsigned(a: dtype, b: dtype) -> dtype | None:
+    if a.is_signed == b.is_signed:
+        return a if a.itemsize > b.itemsize else b
+    signed, unsigned = (a, b) if a.is_signed else (b, a)
+    return _BY_ITEMSIZE.get(max(signed.itemsize, 2 * unsigned.itemsize))
+
+
 def _floats(a: dtype, b: dtype) -> dtype:
     if a.itemsize == b.itemsize:
         return float32  # float16 with bfloat16: neither holds the other
@@ -42,7 +49,7 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
         return a
     low, high = (a, b) if a.category <= b.category else (b, a)
     if low in _BAREBONES or high in _BAREBONES:
-        return high if high.category == FLOATING else None
+        return high if low.category != high.category else _beside_unsigned(low, high)
     if high.category == COMPLEX and low.category >= FLOATING:
         low = low.to_complex
         return low if low.itemsize > high.itemsize else high
@@ -61,7 +68,7 @@ _NUMBER = {bool: bool_, int: int64}
 def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """The smallest dtype to which both may be cast.
 
-    Raises: DtypeError for uint16, uint32 and uint64 beside bool, another integer or complex.
+    Raises: DtypeError for uint64 beside a signed integer.
     """
     try:
         promoted = _TABLE[a.code][b.code]

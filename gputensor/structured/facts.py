@@ -93,7 +93,9 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
         both = broadcast_sizes(found, sizes)
         if both is None:
             rule = f"broadcast with {errors.describe(tuple(found))}"
-            raise errors.must("broadcast_shapes", "shapes", rule, tuple(sizes))
+            raise errors.must(
+                "broadcast_shapes", "shapes", rule, tuple(sizes), kind=errors.BroadcastError
+            )
         found = both
     return Size(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gputensor.core import dtype as dt
@@ -23,8 +24,21 @@ def found(op, *args):
     try:
         return op(*args).short
     except errors.DtypeError as error:
-        assert "uint16, uint32, uint64" in str(error)
+        assert "uint64" in str(error)
         return "-"
+
+
+def by_numpy(short, *pair):
+    """PyTorch refuses most pairs with uint16, uint32 and uint64; NumPy has no integer for one."""
+    if short != "-":
+        return short
+    a, b = [
+        x[0].dtype if isinstance(x, tuple) else promotion.number_dtype(x, dt.float32) for x in pair
+    ]
+    if dt.COMPLEX in (a.category, b.category):
+        return a.short if a.is_complex else b.short
+    promoted = np.promote_types(a.np, b.np)
+    return "-" if promoted.kind == "f" else dt.from_numpy(promoted).short
 
 
 @pytest.mark.parametrize("default", DEFAULTS)
@@ -35,6 +49,7 @@ def test_result_type_of_every_pair(default):
     for text, expected in table.items():
         for column, short in zip(columns, expected):
             pair = (operand(text), operand(column))
+            short = by_numpy(short, *pair)
             assert found(promotion.result_type, "add", pair, DTYPES[default]) == short, (
                 text,
                 column,
@@ -51,7 +66,8 @@ def test_promote_types_is_the_result_type_of_tensors_with_dimensions():
         for column, short in zip(columns, expected):
             if text.endswith("(2)") and column.endswith("(2)"):
                 a, b = operand(text)[0].dtype, operand(column)[0].dtype
-                assert found(promotion.promote_types, a, b) == short, (a, b)
+                expected = by_numpy(short, operand(text), operand(column))
+                assert found(promotion.promote_types, a, b) == expected, (a, b)
 
 
 def test_can_cast():
@@ -71,8 +87,8 @@ def test_three_classes_at_once():
 
 def test_messages():
     with pytest.raises(
-        errors.DtypeError, match=r"^add: promotion .* \(got uint16 and int8\); cast one of them$"
+        errors.DtypeError, match=r"^add: no dtype .* \(got uint64 and int8\); cast one of them$"
     ):
-        promotion.promote_types(dt.uint16, dt.int8, "add")
+        promotion.promote_types(dt.uint64, dt.int8, "add")
     with pytest.raises(errors.ArgumentValueError, match="result_type: 'tensors' must hold"):
         promotion.result_type("result_type", (), dt.float32)

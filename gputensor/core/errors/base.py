@@ -37,6 +37,10 @@ class IndexRangeError(GpuTensorError, IndexError):
     """A dimension or an index outside its range."""
 
 
+class BroadcastError(ArgumentError, ValueError):
+    """Sizes that do not broadcast; PyTorch raises the first, NumPy the second."""
+
+
 class DtypeError(GpuTensorError, RuntimeError):
     """A dtype that the operator cannot take or produce."""
 

@@ -188,9 +188,8 @@ def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
 
 
 def no_promotion(op: str, a: Any, b: Any) -> DtypeError:
-    """PyTorch's sentence about uint16, uint32, uint64, in the house's frame."""
     return DtypeError(
-        f"{op}: promotion for uint16, uint32, uint64 types is not supported "
+        f"{op}: no dtype holds uint64 and negative integers "
         f"(got {a.name} and {b.name}); cast one of them"
     )
 

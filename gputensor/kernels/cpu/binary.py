@@ -168,6 +168,13 @@ def _floating_fmod(a: Any, b: Any) -> Any:
 
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
+    """With an infinite operand the quotient, as the array API has it, and not NaN or -1."""
+    is_infinite = np.logical_or(np.isinf(a), np.isinf(b))
+    found = _finite_floor_divide(a, b)
+    return where(is_infinite, np.divide(a, b), found) if is_infinite.any() else found
+
+
+def _finite_floor_divide(a: Any, b: Any) -> Any:
     """NumPy's, step by step, with a quicker remainder. Source: numpy's npymath, npy_divmod."""
     if np.size(a) + np.size(b) < _MANY_QUOTIENTS or np.result_type(a, b) != np.float32:
         return np.floor_divide(a, b)
@@ -189,7 +196,7 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
 def _remainder(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Floats as PyTorch, whose zeros have the sign of self."""
+    """Floats as Python has them: zeros too have the sign of other."""
     if common.category == FLOATING:
         return _function(op, _floating_remainder, inputs, common, out)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
@@ -197,7 +204,7 @@ def _remainder(
 
 def _floating_remainder(a: Any, b: Any) -> Any:
     rest = _floating_fmod(a, b)
-    return where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    return np.copysign(where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest), b)
 
 
 # --- functions of arrays --------------------------------------------------------------------------

@@ -75,6 +75,17 @@ def _is_positive_infinity(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return np.equal(x, math.inf, out)
 
 
+def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
+    """NumPy's of complex numbers loses what exp has of infinities, NaN and zeros."""
+    found = np.expm1(x, out)
+    if x.dtype.kind == "c":
+        is_special = ~np.isfinite(x) | (x == 0)
+        if is_special.any():
+            found = where(is_special, np.exp(x) - x.dtype.type(1), found)
+            return _into(found, out)
+    return found
+
+
 def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     """NumPy's of complex numbers cancels where they are small."""
     if x.dtype.kind != "c":
@@ -100,7 +111,7 @@ def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind != "c":
         return _sign(x, out)
     size = np.abs(x)
-    return _into(x / where(size == 0, 1, size), out)
+    return _into(where(size == 0, 0, x / where(size == 0, 1, size)), out)
 
 
 def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -207,7 +218,7 @@ LOOPS: dict[str, Any] = {
     "erfc": _erfc,
     "exp": np.exp,
     "exp2": np.exp2,
-    "expm1": np.expm1,
+    "expm1": _expm1,
     "floor": np.floor,
     "frac": _frac,
     "isfinite": np.isfinite,

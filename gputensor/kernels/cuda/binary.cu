@@ -88,7 +88,8 @@ struct div_floor {
   template <class T> static DEVICE T of(T a, T b, T) {
     if constexpr (is_real<T>) {
       // Source: ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_floating; NumPy's npy_divmod.
-      if (b == 0) return a / b;
+      // With an infinite operand it is the quotient: inf // 1 is inf, as the array API has it.
+      if (b == 0 || a - a != 0 || b - b != 0) return a / b;
       const T rest = math_fmod(a, b);
       T whole = (a - rest) / b;
       if (rest != 0 && (b < 0) != (rest < 0)) whole -= 1;
@@ -293,7 +294,7 @@ struct remainder {
   template <class T> static DEVICE T of(T a, T b, T) {
     if constexpr (is_real<T>) {
       const T rest = math_fmod(a, b);
-      return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+      return math_copysign(rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest, b);
     } else if constexpr (is_signed_integer<T>) {
       if (b == 0 || b == -1) return 0;
       const T rest = a % b;

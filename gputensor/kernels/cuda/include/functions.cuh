@@ -81,6 +81,11 @@ template <class T> DEVICE complex_of<T> complex_log1p(complex_of<T> z) {
 }
 
 template <class T> DEVICE complex_of<T> complex_expm1(complex_of<T> z) {
+  if (z.re == 0 && z.im == 0) return complex_of<T>{0, z.im};
+  if (!is_finite(z.re) || !is_finite(z.im)) {
+    const complex_of<T> e = complex_exp(z);
+    return complex_of<T>{e.re - 1, e.im};
+  }
   const T half = math_sin(z.im / 2);
   return complex_of<T>{math_expm1(z.re) * math_cos(z.im) - 2 * half * half,
                        math_exp(z.re) * math_sin(z.im)};
