@@ -22,7 +22,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step < 0:
-        stop = start
+        stop = start + 0 * stop  # a float where one of them is
     return gt.arange(start, stop, step, dtype=dtype, device=device)
 
 

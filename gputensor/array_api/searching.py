@@ -93,31 +93,39 @@ def isin(x1: Tensor | int, x2: Tensor | int, /, *, invert: bool = False) -> Tens
     return gt.isin(first, second, invert=invert)
 
 
+def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    flat = x.reshape(-1)
+    # PyTorch's `unique` has no order of complex numbers: theirs is that of real and imaginary part
+    rows, dim = (gt.view_as_real(flat), 0) if x.is_complex() else (flat, None)
+    values, inverse, counts = gt.unique(rows, return_inverse=True, return_counts=True, dim=dim)
+    values = gt.view_as_complex(values) if x.is_complex() else values
+    return values, inverse.reshape(x.shape), counts
+
+
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The different elements, where each is first, where all are among them, and how often."""
-    values, inverse, counts = gt.unique(x, return_inverse=True, return_counts=True)
+    values, inverse, counts = _unique(x)
     places = gt.arange(x.numel(), device=x.device)
     first = gt.full(values.shape, x.numel(), dtype=gt.int64, device=x.device)
     first = first.scatter_reduce(0, inverse.reshape(-1), places, "amin")
-    return UniqueAll(values, first, inverse.reshape(x.shape), counts)
+    return UniqueAll(values, first, inverse, counts)
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The different elements, and how often each is there."""
-    values, counts = gt.unique(x, return_counts=True)
+    values, _, counts = _unique(x)
     return UniqueCounts(values, counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The different elements, and where each element of x is among them."""
-    values, inverse = gt.unique(x, return_inverse=True)
-    return UniqueInverse(values, inverse.reshape(x.shape))
+    values, inverse, _ = _unique(x)
+    return UniqueInverse(values, inverse)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
     """The different elements."""
-    values: Tensor = gt.unique(x)
-    return values
+    return _unique(x)[0]
 
 
 # --- sorting --------------------------------------------------------------------------------------
