@@ -170,7 +170,10 @@ class _ClientFinder:
             return interop.find_spec(cls, name, path, target)
 
 
-_CLIENTS = {"einops._backends", "opt_einsum.backends.dispatch", "torch.utils.data._utils.collate"}
+_CLIENTS = {
+    "einops._backends", "opt_einsum.backends.dispatch", "torch.utils.data._utils.collate",
+    "xarray.namedarray.core",
+}  # fmt: skip
 _sys.meta_path.insert(0, _ClientFinder)
 for _name in _CLIENTS & _sys.modules.keys():
     from . import interop as _interop

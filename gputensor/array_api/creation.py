@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 import gputensor as gt
 from gputensor import Tensor, device, dtype
 
@@ -30,6 +32,8 @@ def asarray(
     obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: bool | None = None
 ) -> Tensor:
     """A tensor of numbers, nested sequences of them, or an array; shares memory where it can."""
+    if copy is None and isinstance(obj, np.ndarray) and min(obj.strides, default=0) < 0:
+        obj = obj.copy()  # a tensor's strides are not negative
     return gt.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 

@@ -22,3 +22,20 @@ def close(found: Any, expected: Any, place: str = "cpu", rtol: float = 1e-5) -> 
     assert tuple(found.shape) == np.shape(expected)
     values = found.detach().cpu().numpy()
     np.testing.assert_allclose(values, np.asarray(expected), rtol=rtol, atol=rtol)
+
+
+def all_close(found: Any, expected: Any, place: str | None, rtol: float = 1e-5) -> None:
+    """close() in tuples and lists too. Numbers are equal as numbers; where NumPy gives a scalar the
+    client may give a number. place: None for what the client gives as NumPy's arrays anyway."""
+    if isinstance(expected, (tuple, list)):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected):
+            all_close(one, other, place, rtol)
+    elif isinstance(expected, np.ndarray) or not isinstance(found, (int, float, np.ndarray)):
+        if place is None:
+            assert isinstance(found, (np.ndarray, np.generic))
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+        else:
+            close(found, expected, place, rtol)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)

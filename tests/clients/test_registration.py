@@ -33,11 +33,13 @@ TABLES = {
     "einops._backends": "class AbstractBackend: pass",
     "opt_einsum.backends.dispatch": "_aliases = {}",
     "torch.utils.data._utils.collate": "default_collate_fn_map = {}",
+    "xarray.namedarray.core": "_arrayfunction_or_api = ()",
 }
 SEEN = {
     "einops._backends": "client.AbstractBackend.__subclasses__()",
     "opt_einsum.backends.dispatch": "client._aliases",
     "torch.utils.data._utils.collate": "client.default_collate_fn_map",
+    "xarray.namedarray.core": "client._arrayfunction_or_api",
 }
 
 
@@ -61,8 +63,9 @@ def test_without_clients_nothing_is_loaded():
     code = """
         import gputensor
         print(*[m for m in sys.modules if m.startswith("gputensor.interop")])
-        import gputensor.interop.einops, gputensor.interop.opt_einsum, gputensor.interop.torch
-        print(*{"einops", "opt_einsum", "torch"} & set(sys.modules))
+        import gputensor.interop.einops, gputensor.interop.opt_einsum
+        import gputensor.interop.torch, gputensor.interop.xarray
+        print(*{"einops", "opt_einsum", "torch", "xarray"} & set(sys.modules))
         """
     assert run(code).split() == []
 
