@@ -321,12 +321,12 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     keys = "self._keys | other._keys"
     if op.numbers:
         keys = f"self._keys if type(other) in NUMBERS else {keys}"
-        # Arrays are compared element by element, as PyTorch's == does.
-        is_comparison = name in ("__eq__", "__ne__")
+        # NumPy's arrays too; a comparison has no gradient that could be lost to them.
+        is_comparison = name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
         foreign = [
-            f"if (other := {'self._comparable' if is_comparison else '_number'}(other)) is None:",
+            f"if (other := self._operand({op.base!r}, other, {is_comparison})) is None:",
             "    return NotImplemented",
-            f"key_set = {keys if is_comparison else 'self._keys'}",
+            f"key_set = {keys}",
         ]
     else:
         foreign = ["return NotImplemented"]

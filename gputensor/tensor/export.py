@@ -17,12 +17,27 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU, device
-from ..core.dtype import complex32
+from ..core.dtype import bfloat16, complex32, from_numpy
+from ..core.geometry import contiguous_geometry
+from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY
-from .base import materialised
+from .base import TensorBase, materialised
+from .storage import storage_of_array
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
+
+def operand(array: np.ndarray[Any, Any]) -> Tensor | None:
+    """An array as an operand: over its memory where that can be; None where no tensor can be it."""
+    native = array.dtype.newbyteorder("=")
+    element = from_numpy(native)
+    if element is None:
+        return None
+    dense = np.asarray(array, native, order="C")
+    shape = contiguous_geometry(dense.shape, element)
+    found: Tensor = TensorBase._kind._over(storage_of_array(dense), 0, shape, TENSOR_KEYS["cpu"])
+    return found
 
 
 def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
@@ -39,13 +54,21 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     return tensor._get_array().view()
 
 
-def _check_readable(op: str, tensor: Tensor) -> None:
+def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
+    """Raise for a tensor that is not NumPy's to compute with: see numpy_protocol.py.
+
+    is_boolean: the result has no gradient that could be lost.
+    """
     # The mode is False where operations are recorded.
-    if tensor.requires_grad and not differentiable.variable.grad_mode.get():
+    if tensor.requires_grad and not (is_boolean or differentiable.variable.grad_mode.get()):
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
     if tensor._device is not CPU:
         remedy = "" if tensor.is_meta else "use .cpu() to copy it there"
         raise errors.wrong_type(op, "self", "be on the CPU", tensor, remedy=remedy)
+
+
+def _check_readable(op: str, tensor: Tensor) -> None:
+    check_shareable(op, tensor)
     if tensor._keys & LAZY:
         raise errors.not_in_memory(op, tensor)
     if tensor._geometry.dtype is complex32:
@@ -72,6 +95,22 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
     if copy:
         return np.array(shared, dtype=dtype, copy=True)
     return shared if dtype is None else shared.astype(dtype, copy=False)
+
+
+def array_attribute(tensor: Tensor, name: str) -> Any:
+    """`Tensor.__array_interface__` and `__array_struct__`, which NumPy keeps the memory alive by.
+
+    Raises: AttributeError where `__array__` raises, so that hasattr() is False, and NumPy goes on
+    to its sentence; and for bfloat16, which neither can name.
+    """
+    try:
+        _check_readable(name, tensor)
+    except errors.GpuTensorError as error:
+        raise errors.no_array_attribute(error) from None
+    if tensor._geometry.dtype is bfloat16:
+        rule = "have a dtype that has a typestr"
+        raise errors.no_array_attribute(errors.wrong_dtype(name, "self", rule, tensor))
+    return getattr(tensor._get_array(), name)
 
 
 def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:

@@ -7,6 +7,7 @@ asks of an object and what other libraries do. What makes tensors is in make.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from .._generated.methods import GeneratedMethods
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import flag, number
 from ..core.device import CPU, device
-from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
 from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
@@ -27,7 +28,7 @@ from ..dispatch.tls import ExcludeDispatchKeys
 from . import distinct, norms
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
-from .storage import Storage, storage_of_array
+from .storage import Storage
 
 
 def _convert_to(name: str, target: dtypes.dtype) -> Callable[..., Tensor]:
@@ -73,8 +74,6 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     __slots__ = ()
 
-    # NumPy and CuPy must hand `their_array + tensor` to our reflected operator.
-    __array_ufunc__ = None
     __array_priority__ = 1000
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
@@ -183,19 +182,19 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     def _scalar(self, op: str) -> Any:
         if self._geometry.numel != 1:
-            raise errors.must(op, "self", "hold one element", self)
+            raise errors.not_one_element(op, self)
         return calls.item(self)
 
-    def _comparable(self, other: Any) -> Any:
-        """A foreign operand of == and != as a number or a tensor; None for what is neither."""
+    def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
+        """A foreign operand as a number or a tensor; None for what is neither.
+
+        is_boolean: of an operator without a gradient. docs/interop.md has the rule.
+        """
         if isinstance(other, np.ndarray):
-            native = other.dtype.newbyteorder("=")
-            element = dtypes.from_numpy(native)
-            if element is None:
-                return None
-            array = np.asarray(other, native, order="C")
-            shape = contiguous_geometry(array.shape, element)
-            return Tensor._over(storage_of_array(array), 0, shape, TENSOR_KEYS["cpu"])
+            from . import export
+
+            export.check_shareable(op, self, is_boolean)
+            return export.operand(other)
         return number(other)
 
     def __contains__(self, value: Any) -> bool:
@@ -236,6 +235,36 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         from . import export
 
         return export.array(self, dtype, copy)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """What `np.sin(x)` and `ndarray + x` do: see docs/interop.md."""
+        protocol = import_module("gputensor.exchange.numpy_protocol")
+        return protocol.array_ufunc(self, ufunc, method, inputs, options)
+
+    def __array_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What `np.concatenate([x, y])` does: see docs/interop.md."""
+        return import_module("gputensor.exchange.numpy_protocol").array_function(func, args, kwargs)
+
+    @property
+    def __array_struct__(self) -> Any:
+        from . import export
+
+        return export.array_attribute(self, "__array_struct__")
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        from . import export
+
+        found: dict[str, Any] = export.array_attribute(self, "__array_interface__")
+        return found
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The memory of a CPU tensor, from Python 3.12 on: `memoryview(x)`."""
+        from . import export
+
+        return export.array(self).data
 
     def __dlpack__(
         self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,

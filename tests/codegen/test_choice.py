@@ -34,7 +34,7 @@ class Fake(GeneratedMethods):
     def __repr__(self) -> str:
         return self.name
 
-    def _comparable(self, other: Any) -> Any:
+    def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
         return number(other)
 
 

@@ -7,7 +7,6 @@ from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import coerced as _coerced
 from ...core.arguments import coerced_either as _coerced_either
 from ...core.arguments import coerced_swapped as _coerced_swapped
-from ...core.arguments import number as _number
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -82,9 +81,9 @@ def Tensor___add__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('add', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add_Tensor.table[key_set](key_set, self, other, 1)
@@ -134,9 +133,9 @@ def Tensor___iadd__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('add_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add__Tensor.table[key_set](key_set, self, other, 1)
@@ -219,9 +218,9 @@ def Tensor___sub__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('sub', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, self, other, 1)
@@ -232,9 +231,9 @@ def Tensor___rsub__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('sub', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, other, self, 1)
@@ -283,9 +282,9 @@ def Tensor___isub__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('sub_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub__Tensor.table[key_set](key_set, self, other, 1)
@@ -409,9 +408,9 @@ def Tensor___mul__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('mul', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul_Tensor.table[key_set](key_set, self, other)
@@ -459,9 +458,9 @@ def Tensor___imul__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('mul_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul__Tensor.table[key_set](key_set, self, other)
@@ -621,9 +620,9 @@ def Tensor___truediv__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('div', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor.table[key_set](key_set, self, other)
@@ -634,9 +633,9 @@ def Tensor___rtruediv__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('div', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor.table[key_set](key_set, other, self)
@@ -647,9 +646,9 @@ def Tensor___floordiv__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('div', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor_mode.table[key_set](key_set, self, other, "floor")
@@ -660,9 +659,9 @@ def Tensor___rfloordiv__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('div', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor_mode.table[key_set](key_set, other, self, "floor")
@@ -728,9 +727,9 @@ def Tensor___itruediv__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('div_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div__Tensor.table[key_set](key_set, self, other)
@@ -741,9 +740,9 @@ def Tensor___ifloordiv__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('div_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div__Tensor_mode.table[key_set](key_set, self, other, "floor")
@@ -1022,9 +1021,9 @@ def Tensor___pow__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('pow', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow_Tensor_Tensor.table[key_set](key_set, self, other)
@@ -1035,9 +1034,9 @@ def Tensor___rpow__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('pow', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow_Tensor_Tensor.table[key_set](key_set, other, self)
@@ -1078,9 +1077,9 @@ def Tensor___ipow__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('pow_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow__Tensor.table[key_set](key_set, self, other)
@@ -1320,9 +1319,9 @@ def Tensor___mod__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('remainder', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder_Tensor.table[key_set](key_set, self, other)
@@ -1333,9 +1332,9 @@ def Tensor___rmod__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('remainder', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder_Tensor.table[key_set](key_set, other, self)
@@ -1388,9 +1387,9 @@ def Tensor___imod__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('remainder_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder__Tensor.table[key_set](key_set, self, other)
@@ -2183,9 +2182,9 @@ def Tensor___and__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_and', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_and_Tensor.table[key_set](key_set, self, other)
@@ -2234,9 +2233,9 @@ def Tensor___iand__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_and_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_and__Tensor.table[key_set](key_set, self, other)
@@ -2311,9 +2310,9 @@ def Tensor___or__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_or', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_or_Tensor.table[key_set](key_set, self, other)
@@ -2362,9 +2361,9 @@ def Tensor___ior__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_or_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_or__Tensor.table[key_set](key_set, self, other)
@@ -2440,9 +2439,9 @@ def Tensor___xor__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_xor', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_xor_Tensor.table[key_set](key_set, self, other)
@@ -2491,9 +2490,9 @@ def Tensor___ixor__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_xor_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_xor__Tensor.table[key_set](key_set, self, other)
@@ -2569,9 +2568,9 @@ def Tensor___lshift__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_left_shift', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, self, other)
@@ -2582,9 +2581,9 @@ def Tensor___rlshift__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_left_shift', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, other, self)
@@ -2622,9 +2621,9 @@ def Tensor___ilshift__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_left_shift_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift__Tensor.table[key_set](key_set, self, other)
@@ -2701,9 +2700,9 @@ def Tensor___rshift__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_right_shift', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, self, other)
@@ -2714,9 +2713,9 @@ def Tensor___rrshift__(self, other):
         try:
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_right_shift', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, other, self)
@@ -2754,9 +2753,9 @@ def Tensor___irshift__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('bitwise_right_shift_', other, False)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift__Tensor.table[key_set](key_set, self, other)

@@ -4,7 +4,6 @@
 from ...core.arguments import NUMBERS
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import coerced as _coerced
-from ...core.arguments import number as _number
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
@@ -73,7 +72,7 @@ def Tensor___eq__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := self._comparable(other)) is None:
+            if (other := self._operand('eq', other, True)) is None:
                 return NotImplemented
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
@@ -176,7 +175,7 @@ def Tensor___ne__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := self._comparable(other)) is None:
+            if (other := self._operand('ne', other, True)) is None:
                 return NotImplemented
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
@@ -302,9 +301,9 @@ def Tensor___lt__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('lt', other, True)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_lt_Tensor.table[key_set](key_set, self, other)
@@ -426,9 +425,9 @@ def Tensor___le__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('le', other, True)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_le_Tensor.table[key_set](key_set, self, other)
@@ -552,9 +551,9 @@ def Tensor___gt__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('gt', other, True)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_gt_Tensor.table[key_set](key_set, self, other)
@@ -678,9 +677,9 @@ def Tensor___ge__(self, other):
                 return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
-            if (other := _number(other)) is None:
+            if (other := self._operand('ge', other, True)) is None:
                 return NotImplemented
-            key_set = self._keys
+            key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ge_Tensor.table[key_set](key_set, self, other)

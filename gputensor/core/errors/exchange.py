@@ -16,6 +16,14 @@ class ExchangeError(GpuTensorError, BufferError):
     """Memory that another library cannot be shown, or cannot show us."""
 
 
+class NoScalarError(ArgumentError, TypeError):
+    """A tensor that is not one number. PyTorch's is a RuntimeError, Python's and NumPy's this."""
+
+
+def not_one_element(op: str, tensor: Any) -> GpuTensorError:
+    return must(op, "self", "hold one element", tensor, kind=NoScalarError)
+
+
 def unsupported_index(index: Any) -> IndexRangeError:
     """The one sentence about what an index is made of."""
     what = index.text if type(index) is Got else describe(index)

@@ -162,6 +162,11 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
     return must("__cuda_array_interface__", "self", rule, tensor, kind=MissingAttribute)
 
 
+def no_array_attribute(reason: GpuTensorError) -> MissingAttribute:
+    """What NumPy may not read is an attribute that is not there."""
+    return MissingAttribute(str(reason))
+
+
 def no_form(op: str, *forms: str) -> ArgumentTypeError:
     listed = " or ".join(f"({form})" for form in forms)
     return ArgumentTypeError(f"{op}: arguments must be those of one form: {listed}")

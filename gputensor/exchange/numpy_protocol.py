@@ -1,0 +1,261 @@
+"""NumPy's protocols: what `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])` do.
+
+The rule. The tensors must be on the CPU, and none may require grad while operations are recorded
+(functions that answer with bools may: nothing of theirs has a gradient). Then an operator of ours
+computes where there is one that takes the call: numpy_table.py names them, promotion and errors are
+theirs. Where there is none, or it lacks an argument or a dtype, NumPy computes on the tensors'
+memory. The result is a tensor either way; what is given as `out` is what comes back.
+
+One of NumPy's numbers is no array: `np.float32(2) * x` is `2.0 * x`, on any device and with its
+gradient.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from . import numpy_table as table
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..core.arguments import number
+from ..tensor import export
+from ..tensor.base import bump_version
+from ..tensor.tensor import Tensor
+from .numpy_bridge import from_numpy
+
+# They read no element, so that any tensor will do.
+_FACTS: dict[str, Callable[[Tensor], Any]] = {
+    "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "size": lambda x: x.numel(),
+    "iscomplexobj": lambda x: x.is_complex(), "isrealobj": lambda x: not x.is_complex(),
+}  # fmt: skip
+# Functions that write to their first argument.
+_WRITERS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
+# Those of one kind of answer that are no ufuncs.
+_BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
+
+
+def array_ufunc(
+    tensor: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """`Tensor.__array_ufunc__`."""
+    name = ufunc.__name__
+    out = options.get("out")
+    if method == "__call__" and not options and _is_number_by_tensor(inputs):
+        return _operator_of(ufunc, inputs)
+    results = {kind[-1] for kind in ufunc.types}
+    is_boolean = results in ({"?"}, {"?", "O"})
+    _check(name, (inputs, options), is_boolean)
+    if any([_is_foreign(x) for x in (*inputs, *(out or ()))]):
+        return NotImplemented
+    found = _MISSING
+    if method == "__call__" and not options.keys() - {"out"}:
+        found = _tried(_operator_of, ufunc, inputs)
+    elif method in ("reduce", "accumulate") and getattr(np, name, None) is ufunc:
+        found = _tried(_over_axis, name, method, inputs, options)
+    if found is _MISSING:
+        return _by_numpy(getattr(ufunc, method), inputs, options, method == "at")
+    if out is None:
+        return found
+    made = found if isinstance(found, tuple) else (found,)
+    written = tuple([r if o is None else _written(name, o, r) for o, r in zip(out, made)])
+    return written if isinstance(found, tuple) else written[0]
+
+
+def array_function(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`Tensor.__array_function__`."""
+    name = function.__module__.removeprefix("numpy").lstrip(".")
+    name = f"{name}.{function.__name__}".lstrip(".")
+    # What `np.ma` and pandas hand on for an argument that they were not given.
+    kwargs = {key: x for key, x in kwargs.items() if x is not np._NoValue}
+    if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
+        return _FACTS[name](args[0])
+    _check(name, (args, kwargs), name in _BOOLEAN)
+    if name in table.FUNCTIONS:
+        found = _tried(_row_of, name, args, kwargs)
+        if found is not _MISSING:
+            return found
+    return _by_numpy(function, args, kwargs, name in _WRITERS)
+
+
+_MISSING = object()
+
+
+def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
+    return len(inputs) == 2 and any([isinstance(x, np.generic) for x in inputs])
+
+
+def _is_foreign(x: Any) -> bool:
+    """An array of a library that must answer for itself."""
+    return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
+
+
+def _check(op: str, given: Any, is_boolean: bool) -> None:
+    """Raise for a tensor that NumPy may not be handed."""
+    for x in _tensors(given):
+        export.check_shareable(op, x, is_boolean)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)):
+        return []
+    return [x for item in value for x in _tensors(item)]
+
+
+def _tried(function: Callable[..., Any], *args: Any) -> Any:
+    """What ours computes; _MISSING where none does, or it lacks an argument or the dtype."""
+    try:
+        return function(*args)
+    except (KeyError, errors.DtypeError):
+        return _MISSING
+
+
+def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """A ufunc by our operator. Raises: KeyError where there is none."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        if name in table.OPERATORS:
+            return table.OPERATORS[name](*_operands(inputs))
+        operation = getattr(import_module("gputensor"), table.UFUNCS[name])
+    else:
+        # SciPy's by its name: ours of the same name is the same function.
+        special = sys.modules.get("scipy.special")
+        ours = import_module("gputensor.special")
+        if getattr(special, name, None) is not ufunc or name not in dir(ours):
+            raise KeyError(name)
+        operation = getattr(ours, name)
+    return operation(*_as_tensors(_operands(inputs)))
+
+
+def _operands(inputs: Any) -> list[Any]:
+    """Tensors and numbers. Raises: KeyError for what is neither, and is no array of numbers."""
+    return [_operand(x) for x in inputs]
+
+
+def _operand(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x
+    plain = None if isinstance(x, np.ndarray) else number(x)
+    if plain is None:
+        plain = export.operand(np.asarray(x))
+    if plain is None:
+        raise KeyError(type(x))
+    return plain
+
+
+def _as_tensors(operands: list[Any]) -> list[Tensor]:
+    """Numbers as 0-d tensors, of a dtype that leaves the tensors theirs where it can."""
+    like = next(x for x in operands if isinstance(x, Tensor))
+    result_type = import_module("gputensor").result_type
+    return [
+        x if isinstance(x, Tensor) else calls.full_like(
+            calls.new_empty(like, ()), x, dtype=result_type(like, x)
+        )
+        for x in operands
+    ]  # fmt: skip
+
+
+def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`np.add.reduce(x, axis)` as `np.sum(x, axis)`, where the axis is the first if none is named.
+
+    Raises: KeyError where there is no such operator, or it lacks an option.
+    """
+    row = (table.REDUCTIONS if method == "reduce" else table.RUNNING)[name]
+    names = ("axis", "dtype")
+    if len(inputs) > 3:
+        raise KeyError(inputs)
+    given = {"axis": 0, **dict(zip(names, inputs[1:])), **options}
+    given.pop("out", None)
+    return _row_of(row, inputs[:1], given)
+
+
+def _row_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function by its row. Raises: KeyError for arguments that the row leaves out."""
+    row = table.FUNCTIONS[name]
+    first, named = row.call(args, kwargs)
+    return row.target(*map(_argument, first), **{k: _argument(x) for k, x in named.items()})
+
+
+def _argument(x: Any) -> Any:
+    """An argument of ours: arrays become tensors, also those of a list."""
+    if isinstance(x, np.ndarray):
+        return _operand(x)
+    if isinstance(x, np.generic):
+        return number(x)
+    if isinstance(x, (list, tuple)) and any([isinstance(y, (Tensor, np.ndarray)) for y in x]):
+        return [_operand(y) for y in x]
+    return x
+
+
+# --- NumPy computes -------------------------------------------------------------------------------
+
+
+def _by_numpy(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], writes: bool
+) -> Any:
+    """NumPy's own on the tensors' memory; what it makes comes back as tensors."""
+    seen: dict[int, tuple[Any, Any]] = {}
+
+    def lent(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            array = export.array(calls.detach(x))  # _check has looked
+            seen[id(array)] = array, x
+            return array
+        if isinstance(x, dtypes.dtype):
+            return x.np
+        if isinstance(x, dict):
+            return {key: lent(y) for key, y in x.items()}
+        return type(x)(map(lent, x)) if type(x) in (list, tuple) else x
+
+    def back(x: Any) -> Any:
+        if id(x) in seen:
+            return seen[id(x)][1]
+        if isinstance(x, (list, tuple)):
+            return type(x)(*map(back, x)) if hasattr(x, "_fields") else type(x)(map(back, x))
+        if not isinstance(x, (np.ndarray, np.generic)):
+            return x
+        return x if any([x is y for y in outs]) else _tensor_of(x)
+
+    out = kwargs.get("out")
+    outs: tuple[Any, ...] = out if isinstance(out, tuple) else () if out is None else (out,)
+    written = [*outs, *(args[:1] if writes else ())]
+    result = back(function(*lent(args), **lent(kwargs)))
+    for x in written:
+        if isinstance(x, Tensor):
+            bump_version(x)
+    return result
+
+
+def _tensor_of(x: Any) -> Any:
+    """An array of NumPy's as a tensor, over its memory where strides allow; text stays as it is."""
+    array = np.asarray(x)
+    element = dtypes.from_numpy(array.dtype)
+    if element is None:
+        return x
+    size = element.itemsize
+    if array is not x or any([s < 0 or s % size for s in array.strides]):
+        array = array.copy()
+    return from_numpy(array)
+
+
+def _written(op: str, out: Any, found: Tensor) -> Any:
+    """`out` with the result in it: of its sizes, and cast as NumPy casts ("same_kind")."""
+    target = out if isinstance(out, Tensor) else from_numpy(out)
+    if not np.can_cast(found._geometry.dtype.np, target._geometry.dtype.np, "same_kind"):
+        rule = f"have a dtype that {found._geometry.dtype} is cast to"
+        raise errors.wrong_dtype(op, "out", rule, target)
+    if found._geometry.sizes != target._geometry.sizes:
+        sizes = list(found._geometry.sizes)
+        raise errors.wrong_shape(op, "out", f"have the sizes {sizes}", target)
+    calls.copy_(target, found, False)
+    return out

@@ -1,0 +1,162 @@
+"""Which operator of ours computes what NumPy is asked for; numpy_protocol.py has the rule."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dtypes
+
+# Python's own operators, of which one operand may be a number.
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
+    "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
+    "power": operator.pow, "matmul": operator.matmul, "equal": operator.eq,
+    "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le,
+    "greater": operator.gt, "greater_equal": operator.ge, "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "left_shift": operator.lshift,
+    "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
+}  # fmt: skip
+
+# The other ufuncs, by the operators' names. One that NumPy calls the same stands for itself.
+UFUNCS = {
+    name: name
+    for name in """
+    absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh ceil copysign cos cosh deg2rad
+    exp exp2 expm1 float_power floor fmax fmin fmod frexp gcd heaviside hypot isfinite isinf isnan
+    lcm ldexp log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or
+    logical_xor maximum minimum nextafter positive rad2deg sign signbit sin sinh sqrt square tan
+    tanh trunc
+    """.split()
+} | {
+    "conjugate": "conj_physical", "degrees": "rad2deg", "fabs": "abs", "radians": "deg2rad",
+    "reciprocal": "reciprocal", "rint": "round",
+}  # fmt: skip
+
+# `ufunc.reduce` and `ufunc.accumulate`, by NumPy's functions, which are rows below.
+REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
+    "logical_or": "any",
+}  # fmt: skip
+RUNNING = {"add": "cumsum", "multiply": "cumprod"}
+
+# A row: NumPy's function, ours, and NumPy's parameters in order. Those before the stroke are handed
+# on by position, those behind it by name, as `theirs=ours` where the names differ; "-" is one that
+# ours lacks. Ours are the standard's where it has the function (gputensor.array_api), else gt's.
+_ROWS = """
+all               all              a / axis - keepdims
+amax              max              a / axis - keepdims
+amin              min              a / axis - keepdims
+any               any              a / axis - keepdims
+argmax            argmax           a / axis - keepdims
+argmin            argmin           a / axis - keepdims
+argsort           argsort          a / axis
+astype            astype           x dtype / copy
+broadcast_to      broadcast_to     array shape /
+clip              clip             a a_min a_max /
+concatenate       concat           arrays / axis
+copy              clone            a /
+count_nonzero     count_nonzero    a / axis keepdims
+cumsum            cumulative_sum   a / axis dtype
+cumprod           cumulative_prod  a / axis dtype
+diagonal          diagonal         a / offset axis1=dim1 axis2=dim2
+diff              diff             a / n axis
+expand_dims       expand_dims      a axis /
+flip              flip             m / axis
+imag              imag             val /
+isclose           isclose          a b / rtol atol equal_nan
+isin              isin             element test_elements / - invert
+kron              kron             a b /
+linalg.cholesky   linalg.cholesky  a /
+linalg.det        linalg.det       a /
+linalg.inv        linalg.inv       a /
+linalg.solve      linalg.solve     a b /
+matrix_transpose  matrix_transpose x /
+max               max              a / axis - keepdims
+mean              mean            a / axis - - keepdims
+min               min              a / axis - keepdims
+moveaxis          moveaxis         a source destination /
+nan_to_num        nan_to_num       x / - nan posinf neginf
+nansum            nansum           a / axis=dim dtype - keepdims=keepdim
+nonzero           nonzero          a /
+ones_like         ones_like        a / dtype
+outer             outer            a b /
+prod              prod             a / axis dtype - keepdims
+ravel             ravel            a /
+real              real             val /
+repeat            repeat           a repeats / axis
+reshape           reshape          a shape /
+roll              roll             a shift / axis
+round             gt.round            a / decimals
+searchsorted      searchsorted     a v / side sorter
+sort              sort             a / axis
+stack             stack            arrays / axis
+std               std             a / axis - - ddof=correction keepdims
+sum               sum              a / axis dtype - keepdims
+swapaxes          swapaxes         a axis1 axis2 /
+take_along_axis   take_along_axis  arr indices / axis
+tensordot         tensordot        a b / axes
+trace             trace            a /
+transpose         permute_dims     a axes /
+tril              tril             m / k
+triu              triu             m / k
+unstack           unstack          x / axis
+var               var             a / axis - - ddof=correction keepdims
+where             where            condition x y /
+zeros_like        zeros_like       a / dtype
+"""
+
+
+def _element(given: Any) -> dtypes.dtype:
+    found = dtypes.from_numpy(np.dtype(given))
+    if found is None:
+        raise KeyError(given)
+    return found
+
+
+class Row:
+    """How a call of NumPy's is one of ours."""
+
+    __slots__ = ("_target", "_names", "_theirs", "_first")
+
+    def __init__(self, target: str, parameters: list[str]) -> None:
+        self._target, self._first = target, parameters.index("/")
+        parameters = parameters[: self._first] + parameters[self._first + 1 :]
+        self._names = [name.partition("=")[0] for name in parameters]
+        self._theirs = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
+
+    def call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Our positional and our named arguments. Raises: KeyError for what the row leaves out."""
+        if len(args) > len(self._names):
+            raise KeyError(len(args))
+        given = dict(zip(self._names, args)) | kwargs
+        if given.get("dtype") is None:
+            given.pop("dtype", None)
+        elif not isinstance(given["dtype"], dtypes.dtype):
+            given["dtype"] = _element(given["dtype"])
+        first = [given.pop(name) for name in self._names[: self._first]]
+        return first, {self._theirs[name] or name: value for name, value in given.items()}
+
+    @property
+    def target(self) -> Callable[..., Any]:
+        """Ours."""
+        home, _, name = self._target.rpartition(".")
+        standard: Any = import_module("gputensor.array_api")
+        if home == "linalg":
+            standard = standard.linalg
+        elif home or not hasattr(standard, name):
+            standard = import_module("gputensor")
+        found: Callable[..., Any] = getattr(standard, name)
+        return found
+
+
+FUNCTIONS = {
+    name: Row(target, parameters)
+    for name, target, *parameters in map(str.split, _ROWS.strip().splitlines())
+}

@@ -1,0 +1,218 @@
+"""NumPy's protocols: each row of numpy_table.py against NumPy itself, and the rule around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.exchange import numpy_protocol, numpy_table
+
+M = np.random.default_rng(0).random((3, 4)) + 0.1
+SQUARE = M[:, :3] @ M[:, :3].T + np.eye(3)
+BOOLS = M > 0.5
+
+# NumPy's arguments for each row.
+CALLS: dict[str, tuple[Any, ...]] = {
+    "all": (BOOLS, 0), "any": (BOOLS, 1), "amax": (M, 0), "amin": (M, 1), "max": (M,),
+    "min": (M, (0, 1)), "argmax": (M, 1), "argmin": (M,), "argsort": (M, 0),
+    "astype": (M, np.float32), "broadcast_to": (M, (2, 3, 4)), "clip": (M, 0.2, 0.7),
+    "concatenate": ([M, M], 1), "copy": (M,), "count_nonzero": (BOOLS, 0), "cumsum": (M,),
+    "cumprod": (M, 1), "diagonal": (M, 1), "diff": (M, 1, 0), "expand_dims": (M, (0, 2)),
+    "flip": (M, 0), "imag": (M * 1j,), "isclose": (M, M + 1e-9), "isin": (M, M[0]),
+    "kron": (M, M), "linalg.cholesky": (SQUARE,), "linalg.det": (SQUARE,),
+    "linalg.inv": (SQUARE,), "linalg.solve": (SQUARE, M), "matrix_transpose": (M,),
+    "mean": (M, 0), "moveaxis": (M, 0, 1), "nan_to_num": (M * np.nan,),
+    "nansum": (M, 0),
+    "nonzero": (BOOLS,), "ones_like": (M,), "outer": (M[0], M[1]), "prod": (M, 0), "ravel": (M,),
+    "real": (M * 1j,), "repeat": (M, 2, 0), "reshape": (M, (4, 3)), "roll": (M, 1, 0),
+    "round": (M, 1), "searchsorted": (np.sort(M[0]), M[1], "right"), "sort": (M, 0),
+    "stack": ([M, M], 1), "std": (M, 0), "sum": (M, (0, 1)), "swapaxes": (M, 0, 1),
+    "take_along_axis": (M, np.argsort(M, 0), 0), "tensordot": (M, M.T, 1), "trace": (M,),
+    "transpose": (M, (1, 0)), "tril": (M, 1), "triu": (M,), "unstack": (M,), "var": (M, 1),
+    "where": (BOOLS, M, 0.0), "zeros_like": (M,),
+}  # fmt: skip
+
+
+def tensors(x: Any) -> Any:
+    if isinstance(x, (list, tuple)) and x and isinstance(x[0], np.ndarray):
+        return type(x)([tensors(y) for y in x])
+    return gt.tensor(x) if isinstance(x, np.ndarray) else x
+
+
+def same(ours: Any, theirs: Any) -> None:
+    if isinstance(theirs, tuple):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs):
+            same(one, other)
+        return
+    assert isinstance(ours, gt.Tensor)
+    assert ours.numpy().dtype == np.asarray(theirs).dtype
+    np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture
+def ours_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(function: Any, *rest: Any) -> Any:
+        raise AssertionError(f"NumPy computed {function}")
+
+    monkeypatch.setattr(numpy_protocol, "_by_numpy", refused)
+
+
+@pytest.mark.parametrize("name", numpy_table.FUNCTIONS)
+def test_function_of_a_row(name: str, ours_only: None) -> None:
+    function: Any = np
+    for part in name.split("."):
+        if not hasattr(function, part):
+            pytest.skip(f"this NumPy has no {name}")
+        function = getattr(function, part)
+    same(function(*map(tensors, CALLS[name])), function(*CALLS[name]))
+
+
+INTEGERS = {
+    "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert", "gcd", "lcm",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*numpy_table.OPERATORS, *numpy_table.UFUNCS])
+def test_ufunc_of_a_row(name: str, ours_only: None) -> None:
+    ufunc = getattr(np, name)
+    data = (M * 5).astype(np.int64) if name in INTEGERS else M
+    if name.startswith("arc"):
+        data = M + 1 if name == "arccosh" else M / 2
+    operands = [data, np.array(data[::-1])][: ufunc.nin]
+    if name == "matmul":
+        operands[1] = operands[1].T.copy()
+    if name == "ldexp":
+        operands[1] = np.arange(4)
+    expected = ufunc(*operands)
+    same(ufunc(*map(tensors, operands)), expected)
+    if ufunc.nin == 2:  # an array on either side
+        same(ufunc(operands[0], tensors(operands[1])), expected)
+        same(ufunc(tensors(operands[0]), operands[1]), expected)
+
+
+@pytest.mark.parametrize("name", numpy_table.REDUCTIONS)
+def test_reduce_goes_along_the_first_axis(name: str, ours_only: None) -> None:
+    data = BOOLS if name.startswith("logical") else M
+    ufunc = getattr(np, name)
+    same(ufunc.reduce(tensors(data)), ufunc.reduce(data))
+    same(ufunc.reduce(tensors(data), None), ufunc.reduce(data, None))
+    same(ufunc.reduce(tensors(data), axis=1, keepdims=True), ufunc.reduce(data, 1, keepdims=True))
+
+
+@pytest.mark.parametrize("name", numpy_table.RUNNING)
+def test_accumulate(name: str, ours_only: None) -> None:
+    ufunc = getattr(np, name)
+    same(ufunc.accumulate(tensors(M), 1), ufunc.accumulate(M, 1))
+
+
+def test_what_no_row_has_numpy_computes() -> None:
+    x = gt.tensor(M)
+    same(np.percentile(x, 50), np.percentile(M, 50))
+    same(np.cbrt(x), np.cbrt(M))
+    same(np.multiply.outer(x, x), np.multiply.outer(M, M))
+    same(np.mean(x.long(), 0), np.mean(M.astype(np.int64), 0))  # ours has no mean of integers
+    same(np.sum(x, where=BOOLS), np.sum(M, where=BOOLS))
+    same(np.transpose(x), M.T)
+    assert np.flip(x)[0, 0] == M[-1, -1] and np.allclose(x, M) is True
+    assert np.shape(x) == (3, 4) and np.ndim(x) == 2
+
+
+def test_numpy_computes_on_the_tensors_memory() -> None:
+    x = gt.zeros(3)
+    before = x._version
+    np.copyto(x, np.arange(3.0), casting="same_kind")
+    np.add.at(x, np.array([0, 0]), 1)
+    assert x.tolist() == [2, 1, 2] and x._version == before + 2
+    assert np.broadcast_arrays(x, np.ones(3))[0].data_ptr() == x.data_ptr()
+
+
+def test_out_is_what_comes_back() -> None:
+    x = gt.tensor(M)
+    array, tensor = np.empty((3, 4)), gt.empty(3, 4, dtype=gt.float64)
+    before = tensor._version
+    assert np.sin(x, out=array) is array and np.sin(x, out=tensor) is tensor
+    np.testing.assert_array_equal(array, np.asarray(tensor))
+    assert tensor._version == before + 1
+    assert np.mean(x, 0, out=array[0]) is not None
+    assert np.add(x, 1, where=BOOLS, out=tensor) is tensor
+    np.testing.assert_allclose(np.asarray(tensor), np.where(BOOLS, M + 1, np.sin(M)))
+    with pytest.raises(gt.GpuTensorError, match="'out' must have the sizes"):
+        np.sin(x, out=np.empty(4))
+    with pytest.raises(gt.GpuTensorError, match="'out' must have a dtype"):
+        np.sin(x, out=np.empty((3, 4), np.int64))
+
+
+def test_in_place() -> None:
+    array, x = M.copy(), gt.tensor(M)
+    both = array
+    both += x
+    assert both is array and isinstance(array, np.ndarray)
+    np.testing.assert_array_equal(array, 2 * M)
+    kept = x
+    x += array
+    assert x is kept
+    np.testing.assert_allclose(np.asarray(x), 3 * M)
+
+
+def test_scipy() -> None:
+    special = pytest.importorskip("scipy.special")
+    x = gt.tensor(M)
+    same(special.erf(x), special.erf(M))
+    same(special.xlogy(x, M), special.xlogy(M, M))
+    same(special.jv(1, x), special.jv(1, M))  # no operator of ours
+
+
+def test_a_ufunc_of_anyone_is_not_taken_for_ours() -> None:
+    def sin(x: Any) -> Any:
+        return x + 1
+
+    found = np.frompyfunc(sin, 1, 1)(gt.ones(2))
+    assert list(np.asarray(found)) == [2, 2]
+
+
+def test_matplotlib() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    x = gt.rand(4, 4)
+    figure, ax = plt.subplots()
+    lines = ax.plot(x)
+    np.testing.assert_array_equal(lines[1].get_ydata(), x[:, 1].numpy())
+    ax.set_xlim(x.amin(), x.amax())
+    assert ax.get_xlim() == (x.amin().item(), x.amax().item())
+    ax.imshow(x)
+    ax.hist(x[0])
+    ax.scatter(x[0], x[1])
+    figure.canvas.draw()
+    plt.close(figure)
+
+
+def test_memory_in_other_hands() -> None:
+    x = gt.rand(2, 3)
+    interface = x.__array_interface__
+    assert interface["data"] == (x.data_ptr(), False) and interface["shape"] == (2, 3)
+    array = np.asarray(x.t())
+    assert np.shares_memory(array, x.numpy()) and array.shape == (3, 2)
+    kept = array.copy()
+    x.resize_(1000)  # the array keeps the memory it was given
+    np.testing.assert_array_equal(array, kept)
+    assert np.asarray(gt.ones(2, dtype=gt.bfloat16)).dtype.name == "bfloat16"
+    for hidden in (
+        gt.ones(2, device="meta"), gt.ones(2, requires_grad=True), gt.ones(2, dtype=gt.bfloat16),
+        gt.ones(2, dtype=gt.complex64).conj(),
+    ):  # fmt: skip
+        assert not hasattr(hidden, "__array_interface__")
+        assert not hasattr(hidden, "__array_struct__")
+
+
+def test_buffer() -> None:
+    x = gt.arange(6).reshape(2, 3)
+    view = x.__buffer__(0)  # what `memoryview(x)` calls from Python 3.12 on
+    assert view.shape == (2, 3) and view.tolist() == x.tolist()
+    view[0, 0] = 7
+    assert x[0, 0] == 7
