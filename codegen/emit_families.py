@@ -139,6 +139,7 @@ def _index(model: Model, used: set[str]) -> str:
     named["EXPORTS"] = exports()
     parts = [f'{name} = _read("""\n{_listed(found)}\n""")' for name, found in named.items()]
     parts += ["MODULES: dict[str, dict[str, str]] = {", *indent(_modules(model)), "}"]
+    parts += ["LATER: dict[str, dict[str, str]] = {", *indent(_later()), "}"]
     parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
     return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
 
@@ -168,21 +169,40 @@ def _loops(model: Model) -> str:
     return module(LOOPS_DOC, "\n".join([*lines, "}"]))
 
 
-def exports() -> list[tuple[str, str]]:
-    """(module, name) of what `gputensor/__init__.py` loads later: its imports for type checkers."""
-    tree = ast.parse((paths.PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    (block,) = [
+def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
+    """(module, name) of what a module loads later: what it imports `as` itself for checkers.
+
+    A module that is such a name itself is written with a dot behind it.
+    """
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    blocks = [
         node for node in tree.body if isinstance(node, ast.If) and "CHECKING" in ast.unparse(node)
     ]
     found = []
-    for node in block.body:
-        assert isinstance(node, ast.ImportFrom) and node.level == 1
-        for name in [alias.name for alias in node.names if alias.name != "*"]:
-            of = f"{node.module}.{name}" if node.module else name
+    for node in [node for block in blocks for node in block.body]:
+        if not isinstance(node, ast.ImportFrom) or node.level == 0:
+            continue
+        room = source.parents[node.level - 1].relative_to(paths.PACKAGE).parts
+        home = ".".join([*room, *([node.module] if node.module else [])])
+        for name in [alias.name for alias in node.names if alias.asname]:
+            of = f"{home}.{name}" if home else name
             place = paths.PACKAGE.joinpath(*of.split("."))
             is_module = place.is_dir() or place.with_suffix(".py").exists()
-            found.append((of if is_module else str(node.module), name))
+            found.append((f"{of}." if is_module else home, name))
     return found
+
+
+def _later() -> list[str]:
+    """What modules beside gt load later, by module."""
+    lines = []
+    for source in sorted(paths.PACKAGE.rglob("*.py")):
+        if "lazy.attributes(globals())" in source.read_text(encoding="utf-8"):
+            place = source.parent if source.name == "__init__.py" else source.with_suffix("")
+            listed = exports(source)
+            if listed:
+                module = ".".join(place.relative_to(paths.PACKAGE).parts)
+                lines += [f'"{module}": _read("""', *_listed(listed).split("\n"), '"""),']
+    return lines
 
 
 def _family_of(model: Model, base: str) -> str:

@@ -68,8 +68,14 @@ def public_names(op: Op) -> list[str]:
             if "function" not in op.variants or "method" in op.variants
             else []
         )
-    aliases = [f"gt.{name}" for name in op.aliases] if found else []
+    aliases = [f"gt.{_in_module(name)}" for name in op.aliases] if found else []
     return [*found, *aliases, *op.operators]
+
+
+def _in_module(name: str) -> str:
+    """`special.erf` of special_erf."""
+    module, _, rest = name.partition("_")
+    return f"{module}.{rest}" if module in model.MODULES else name
 
 
 def row_names(path: Path) -> dict[str, int]:

@@ -19,6 +19,7 @@ from os import environ as _environ
 import numpy as _numpy
 
 from ._generated import index as _index
+from .core import lazy as _lazy
 from .core.device import device as device
 from .core.device import unknown_type_hooks as _unknown_type_hooks
 from .core.dtype import (
@@ -118,8 +119,9 @@ from math import e as e, inf as inf, nan as nan, pi as pi  # noqa: E402
 newaxis = None
 
 __version__ = "0.1.0.dev0"
-__all__ = [name for name in globals() if not name.startswith("_")]
-__all__ += {*_index.EXPORTS, *_index.FUNCTIONS}
+_rooms = (type(_typing), type(annotations))
+__all__ = [n for n, v in globals().items() if n.isidentifier() and not isinstance(v, _rooms)]
+__all__ = sorted({n for n in __all__ if n[0] != "_"} | {*_index.EXPORTS, *_index.FUNCTIONS})
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -127,25 +129,20 @@ def __getattr__(name: str) -> _typing.Any:
     from importlib import import_module
 
     if name in _index.EXPORTS:
-        home = _index.EXPORTS[name]
-        found = import_module(f"{__name__}.{home}")
-        if home.rpartition(".")[2] != name:
-            found = getattr(found, name)
+        found = _lazy.loaded(_index.EXPORTS[name], name)
     elif name in _index.FUNCTIONS:
         found = getattr(import_module(f"{__name__}._generated.functions"), name)
     else:
         backend = import_module(f"{__name__}.devices.backend")
         if name[0] != "_" and backend.load(name):
             return backend.get(name).module
-        from .core.errors import no_attribute
-
-        raise no_attribute(name, __dir__())
+        raise _lazy.missing(__name__, name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return _lazy.listed(globals())
 
 
 def _load_device(name: str) -> _typing.Any:

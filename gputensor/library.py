@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .core import lazy
 
 # Few programs make operators, and imports are budgeted: each name is loaded when first asked for.
-_HOME = {
-    "Library": "library", "fallthrough_kernel": "library",
-    "custom_op": "custom_op", "CustomOpDef": "custom_op", "register_kernel": "custom_op",
-    "register_fake": "custom_op", "register_autograd": "custom_op", "opcheck": "opcheck",
-    "infer_schema": "infer_schema",
-}  # fmt: skip
-__all__ = list(_HOME)
-
-__getattr__, __dir__ = lazy.attributes(globals(), _HOME, "gputensor.custom")
+if TYPE_CHECKING:
+    from .custom.custom_op import (
+        CustomOpDef as CustomOpDef, custom_op as custom_op, register_autograd as register_autograd,
+        register_fake as register_fake, register_kernel as register_kernel,
+    )  # fmt: skip
+    from .custom.infer_schema import infer_schema as infer_schema
+    from .custom.library import Library as Library, fallthrough_kernel as fallthrough_kernel
+    from .custom.opcheck import opcheck as opcheck
+else:
+    __getattr__, __dir__ = lazy.attributes(globals())

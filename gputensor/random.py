@@ -5,6 +5,9 @@ Numbers themselves are drawn by operators: `gt.rand`, `gt.randn`, `gt.randint`, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .core import lazy
 from .structured.generator import (
     Generator as Generator, fork_rng as fork_rng, get_rng_state as get_rng_state,
     initial_seed as initial_seed, manual_seed as manual_seed, seed as seed,
@@ -15,3 +18,7 @@ __all__ = [
     "Generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
     "set_rng_state",
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from cmath import isfinite, isnan
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core import dtype as dtypes
+from .core import dtype as dtypes, lazy
 from .core.arguments import flag, real
 from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
@@ -236,3 +236,7 @@ def _scalar_message(a: Any, b: Any, rtol: float, atol: float) -> str:
         allowed = f" (up to {tolerance} allowed)" if rtol or atol else ""
         lines.append(f"{name} difference: {value}{allowed}")
     return f"Scalars are not {'close' if rtol or atol else 'equal'}!\n\n" + "\n".join(lines)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

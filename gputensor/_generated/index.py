@@ -525,13 +525,13 @@ native_batch_norm native_group_norm native_group_norm_backward native_layer_norm
 native_layer_norm_backward rms_norm
 """)
 EXPORTS = _read("""
-amp: amp array_api: array_api autograd: autograd cuda: cuda dispatch: dispatch fft: fft layout:
-layout library: library linalg: linalg nn: nn ops: ops optim: optim random: random special: special
-testing: testing amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype
-is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype
-set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
+amp.: amp array_api.: array_api autograd.: autograd cuda.: cuda dispatch.: dispatch fft.: fft
+layout.: layout library.: library linalg.: linalg nn.: nn ops.: ops optim.: optim random.: random
+special.: special testing.: testing amp.autocast_mode: autocast clear_autocast_cache
+get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
+set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
 is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
-devices.backend: backend devices.fallback: fallback dispatch.backend_select: set_default_device
+devices.backend.: backend devices.fallback.: fallback dispatch.backend_select: set_default_device
 dispatch.defaults: get_default_dtype set_default_dtype exchange.construct: as_tensor asarray tensor
 exchange.dlpack: from_dlpack exchange.numpy_bridge: from_numpy frombuffer exchange.serialization:
 load save functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod
@@ -542,7 +542,7 @@ broadcast_shapes get_default_device is_complex is_floating_point is_nonzero is_s
 is_tensor numel result_type structured.generator: Generator get_rng_state initial_seed manual_seed
 seed set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing:
 nonzero tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler: profiler watch.audit:
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit:
 audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
@@ -566,6 +566,35 @@ MODULES: dict[str, dict[str, str]] = {
     scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
     shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
     spherical_bessel_j0 xlog1py xlogy zeta unary: erf erfc exp2 expit expm1 log1p sinc
+    """),
+}
+LATER: dict[str, dict[str, str]] = {
+    "amp": _read("""
+    amp.cast_policies: policies register_policy amp.custom: custom_bwd custom_fwd amp.grad_scaler:
+    GradScaler
+    """),
+    "autograd": _read("""
+    autograd.graph.: graph autograd.anomaly: detect_anomaly is_anomaly_enabled set_detect_anomaly
+    autograd.engine: backward grad autograd.function: Function once_differentiable autograd.gradcheck:
+    gradcheck gradgradcheck autograd.node: Node
+    """),
+    "cuda": _read("""
+    cuda.emulation: emulator_settings cuda.grid: grid_for cuda.kernel: Kernel
+    """),
+    "dispatch": _read("""
+    dispatch.dispatcher: find dispatch.keys: DispatchKey KeySet full_after dispatch.tables:
+    check_invariants dangling_impls dump dump_table has_backend_fallback has_computed_kernel has_kernel
+    is_alias_key is_included_in_alias key_set registrations_for_key dispatch.tls: AllowDispatchKeys
+    AutoDispatchBelowADInplaceOrView AutoDispatchBelowAutograd ExcludeDispatchKeys IncludeDispatchKeys
+    InferenceMode excluded included is_inference_mode
+    """),
+    "library": _read("""
+    custom.custom_op: CustomOpDef custom_op register_autograd register_fake register_kernel
+    custom.infer_schema: infer_schema custom.library: Library fallthrough_kernel custom.opcheck: opcheck
+    """),
+    "nn.functional": _read("""
+    _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    cosine_similarity pairwise_distance pdist
     """),
 }
 PROPERTIES = frozenset("imag mH mT real".split())

@@ -6,14 +6,18 @@ cast how; grad_scaler.py keeps float16 gradients from vanishing. See docs/autoca
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..core import lazy
-from .autocast_mode import autocast, is_autocast_available
+from .autocast_mode import (
+    autocast as autocast,
+    is_autocast_available as is_autocast_available,
+)
 
-_HOME = {
-    "custom_fwd": "custom", "custom_bwd": "custom", "GradScaler": "grad_scaler",
-    "policies": "cast_policies", "register_policy": "cast_policies",
-}  # fmt: skip
-
-__all__ = ["autocast", "is_autocast_available", *_HOME]
-
-__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)
+if TYPE_CHECKING:
+    from .cast_policies import policies as policies, register_policy as register_policy
+    from .custom import custom_bwd as custom_bwd, custom_fwd as custom_fwd
+    from .grad_scaler import GradScaler as GradScaler
+else:
+    __all__ = ["autocast", "is_autocast_available"]
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -10,41 +10,32 @@ native_functions.yaml call; engine.py walks the graph. The node of each operator
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core import lazy
 from ..tensor import differentiable as _differentiable
 from . import variable
 from .modes import (
-    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
-    set_grad_enabled,
+    enable_grad as enable_grad, inference_mode as inference_mode,
+    is_grad_enabled as is_grad_enabled, is_inference_mode_enabled as is_inference_mode_enabled,
+    no_grad as no_grad, set_grad_enabled as set_grad_enabled,
 )  # fmt: skip
-
-_HOME = {
-    "grad": "engine", "backward": "engine", "Function": "function",
-    "once_differentiable": "function",
-    "gradcheck": "gradcheck", "gradgradcheck": "gradcheck", "detect_anomaly": "anomaly",
-    "set_detect_anomaly": "anomaly", "is_anomaly_enabled": "anomaly", "Node": "node",
-}  # fmt: skip
-
-__all__ = [
-    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
-    "set_grad_enabled", "graph", *_HOME,
-]  # fmt: skip
 
 _differentiable.autograd, _differentiable.variable = sys.modules[__name__], variable
 
-_attribute, _names = lazy.attributes(globals(), _HOME, __name__)
-
-
-def __getattr__(name: str) -> Any:
-    """A name of `_HOME`, or the module `graph`."""
-    if name == "graph":
-        from importlib import import_module
-
-        return import_module(f"{__name__}.graph")
-    return _attribute(name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*_names(), "graph"})
+if TYPE_CHECKING:
+    from . import graph as graph
+    from .anomaly import (
+        detect_anomaly as detect_anomaly, is_anomaly_enabled as is_anomaly_enabled,
+        set_detect_anomaly as set_detect_anomaly,
+    )  # fmt: skip
+    from .engine import backward as backward, grad as grad
+    from .function import Function as Function, once_differentiable as once_differentiable
+    from .gradcheck import gradcheck as gradcheck, gradgradcheck as gradgradcheck
+    from .node import Node as Node
+else:
+    __all__ = [
+        "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
+        "set_grad_enabled",
+    ]  # fmt: skip
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._generated import calls
-from ..core import errors
+from ..core import errors, lazy
 from ..core.guard import Guard
 from ..structured.transfer import land_on_host
 from ..tensor.tensor import Tensor
@@ -119,3 +119,7 @@ class disable_saved_tensors_hooks(Guard):
     def _put_back(self, found: Any) -> None:
         _forbidden.set(found[0])
         del self._before[found[1] :]
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

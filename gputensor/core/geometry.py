@@ -7,7 +7,7 @@ offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and Tenso
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 from . import dtype as _dtypes, errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
@@ -35,11 +35,17 @@ class Size(tuple[int, ...]):
     def __reduce__(self) -> tuple[object, ...]:
         return (Size, (tuple(self),))
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> Size: ...
+
+    def __getitem__(self, index: Any, /) -> Any:
         found: Any = tuple.__getitem__(self, index)
         return Size(found) if isinstance(index, slice) else found
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: tuple[int, ...], /) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, other))
 
 

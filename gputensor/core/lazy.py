@@ -1,4 +1,8 @@
-"""Names of a package whose modules are imported when first asked for: imports are budgeted."""
+"""What a module of users lists and lacks, and names that are imported when first asked for.
+
+`python -m codegen` reads what such a module imports for type checkers, under `TYPE_CHECKING`, and
+tells in the index where each name is: one list serves checkers, imports and `dir()`.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,58 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from .._generated import index
 
-def attributes(
-    namespace: dict[str, Any], home: dict[str, str], package: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+_PACKAGE = __name__.partition(".")[0]
+
+
+def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A module's `__getattr__` and `__dir__`, for `namespace`, its globals().
 
-    home: name -> the module of `package` that has it, where it is looked up once.
+    `__all__` comes to name what the index has for the module, too.
     """
+    module = namespace["__name__"]
+    later = index.LATER.get(module.removeprefix(f"{_PACKAGE}."), {})
+    public = namespace.setdefault("__all__", [])
+    public += [name for name in later if name not in public]
 
     def getattr_(name: str) -> Any:
-        if name not in home:
-            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
-        found = namespace[name] = getattr(import_module(f"{package}.{home[name]}"), name)
+        if name not in later:
+            raise missing(module, name)
+        namespace[name] = found = loaded(later[name], name)
         return found
 
-    def dir_() -> list[str]:
-        return sorted({*namespace, *home})
+    return getattr_, lambda: listed(namespace)
 
-    return getattr_, dir_
+
+def loaded(home: str, name: str) -> Any:
+    """What the index says is in the module `home`; `watch.profiler.` is the module itself."""
+    found = import_module(f"{_PACKAGE}.{home.removesuffix('.')}")
+    return found if home.endswith(".") else getattr(found, name)
+
+
+def listed(namespace: dict[str, Any]) -> list[str]:
+    """What `dir()` says of a module: what users name, and what every module has."""
+    special = [name for name in namespace if name.startswith("__") and name.endswith("__")]
+    return sorted({*namespace["__all__"], *special})
+
+
+def missing_of(module: str, name: str) -> Any:
+    """`__getattr__` of a module that is whole."""
+    raise missing(module, name)
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """What a module raises for a name that it does not have."""
+    if name.startswith("_"):  # asked for by machinery, and often
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    return MissingName(module, name)
+
+
+class MissingName(AttributeError):
+    """A name that a module lacks. The sentence is made when it is read: hasattr() reads none."""
+
+    def __str__(self) -> str:
+        from .errors.names import no_name
+
+        return no_name(*self.args)

@@ -7,7 +7,7 @@ or a device; None is the current one.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..core import errors, lazy
@@ -16,11 +16,12 @@ from ..devices.device_module import DeviceFace
 
 __all__ = [
     "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream",
-    "default_stream", "device", "device_count", "emulator_settings", "empty_cache",
-    "get_device_capability", "get_device_name", "grid_for", "initial_seed", "is_available",
-    "is_emulated", "manual_seed", "manual_seed_all", "mem_get_info", "memory_allocated",
-    "memory_reserved", "memory_snapshot", "memory_stats", "reset_peak_memory_stats", "set_device",
-    "set_memory_limit", "stream", "synchronize", "unavailable_reason",
+    "default_stream", "device", "device_count", "empty_cache", "emulator_settings",
+    "get_device_capability", "get_device_name", "get_rng_state", "grid_for", "initial_seed",
+    "is_available", "is_emulated", "manual_seed", "manual_seed_all", "mem_get_info",
+    "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
+    "reset_peak_memory_stats", "set_device", "set_memory_limit", "set_rng_state", "stream",
+    "synchronize", "unavailable_reason",
 ]  # fmt: skip
 
 
@@ -124,5 +125,9 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 
 # Imported when first named: most programs launch none of their own.
-_HOME = {"Kernel": "kernel", "grid_for": "grid", "emulator_settings": "emulation"}
-__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)
+if TYPE_CHECKING:
+    from .emulation import emulator_settings as emulator_settings
+    from .grid import grid_for as grid_for
+    from .kernel import Kernel as Kernel
+else:
+    __getattr__, __dir__ = lazy.attributes(globals())

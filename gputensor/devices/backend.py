@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import runtime as runtimes
-from ..core import device as devices, errors
+from ..core import device as devices, errors, lazy
 from ..core.dtype import dtype
 from .device_module import DeviceModule
 from ..dispatch import backend_select, dispatcher, keys
@@ -396,3 +396,7 @@ def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 
 
 devices.unknown_type_hooks.append(load)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -18,13 +18,13 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._generated import operators as _operators
 from ..autograd.fallback import (
     AUTOGRAD_MODES, autograd_fallback_mode, autograd_not_implemented, set_autograd_fallback_mode,
 )  # fmt: skip
-from ..core import errors
+from ..core import errors, lazy
 from ..core.device import CPU, device
 from ..core.dtype import uint8
 from ..core.geometry import contiguous_geometry
@@ -296,3 +296,7 @@ def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
     if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):
         raise errors.composite_falls_back(argument, name)
     return found
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -7,22 +7,31 @@ hold them, when first asked for.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..core import lazy
 
 # Here and not when first asked for: the name must stand for the class, not for the module `trace`.
-from .trace import trace
+from .trace import trace as trace
 
-_HOME = {
-    "dump": "tables", "dump_table": "tables", "has_kernel": "tables",
-    "has_computed_kernel": "tables", "is_alias_key": "tables", "is_included_in_alias": "tables",
-    "has_backend_fallback": "tables", "dangling_impls": "tables", "registrations_for_key": "tables",
-    "check_invariants": "tables", "key_set": "tables", "KeySet": "keys", "DispatchKey": "keys",
-    "full_after": "keys", "IncludeDispatchKeys": "tls", "ExcludeDispatchKeys": "tls",
-    "AllowDispatchKeys": "tls", "AutoDispatchBelowAutograd": "tls",
-    "AutoDispatchBelowADInplaceOrView": "tls", "InferenceMode": "tls", "included": "tls",
-    "excluded": "tls", "is_inference_mode": "tls", "find": "dispatcher",
-}  # fmt: skip
-
-__all__ = ["trace", *_HOME]
-
-__getattr__, __dir__ = lazy.attributes(globals(), _HOME, __name__)
+if TYPE_CHECKING:
+    from .dispatcher import find as find
+    from .keys import DispatchKey as DispatchKey, KeySet as KeySet, full_after as full_after
+    from .tables import (
+        check_invariants as check_invariants, dangling_impls as dangling_impls, dump as dump,
+        dump_table as dump_table, has_backend_fallback as has_backend_fallback,
+        has_computed_kernel as has_computed_kernel, has_kernel as has_kernel,
+        is_alias_key as is_alias_key, is_included_in_alias as is_included_in_alias,
+        key_set as key_set, registrations_for_key as registrations_for_key,
+    )  # fmt: skip
+    from .tls import (
+        AllowDispatchKeys as AllowDispatchKeys,
+        AutoDispatchBelowADInplaceOrView as AutoDispatchBelowADInplaceOrView,
+        AutoDispatchBelowAutograd as AutoDispatchBelowAutograd,
+        ExcludeDispatchKeys as ExcludeDispatchKeys, IncludeDispatchKeys as IncludeDispatchKeys,
+        InferenceMode as InferenceMode, excluded as excluded, included as included,
+        is_inference_mode as is_inference_mode,
+    )  # fmt: skip
+else:
+    __all__ = ["trace"]
+    __getattr__, __dir__ = lazy.attributes(globals())

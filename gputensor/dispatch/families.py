@@ -30,6 +30,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from .._generated import index
+from ..core import lazy
 
 # Guards every change of what is defined and registered, and every load.
 lock = threading.RLock()
@@ -178,6 +179,8 @@ def lazy_module(module: dict[str, Any]) -> Any:
     classes = {key: value for key, value in module.items() if isinstance(value, type)}
     vars(found).update(classes)
     vars(found)["__all__"] = [*found.__all__, *classes]
+    vars(found)["__getattr__"] = functools.partial(lazy.missing_of, module["__name__"])
+    vars(found)["__dir__"] = functools.partial(lazy.listed, vars(found))
     return found
 
 

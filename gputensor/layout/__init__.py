@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import runtime
+from ..core import lazy
 from ..core.device import CPU
 from ..exchange import foreign
 from ..kernels import stub
@@ -54,3 +55,7 @@ def explain(dst: Any, src: Any) -> Explanation:
             found.on_cpu = f"on the CPU: copy with {of_copy} loops, pack with {of_pack} loops"
         return found
     return copy_explain.Explanation(layout, *lows, runtime.cuda().limits(place.index or 0))
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -3,6 +3,9 @@
 A module's `state_dict()` has PyTorch's names and shapes, so that weights go either way.
 """
 
+from typing import TYPE_CHECKING
+
+from ..core import lazy
 from . import functional, init, utils
 from .modules.attention import (
     MultiheadAttention, Transformer, TransformerDecoder, TransformerDecoderLayer,
@@ -39,3 +42,7 @@ __all__ = [
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "functional",
     "init", "utils", *_losses, *_of_functions, *_of_pooling, *_of_resampling,
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .. import linalg
 from .._generated import functions
 from ..autograd import no_grad
-from ..core import errors
+from ..core import errors, lazy
 from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 
@@ -85,3 +86,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in parameters:
         p.copy_(vec[at : at + p.numel()].view(p.shape))
         at += p.numel()
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

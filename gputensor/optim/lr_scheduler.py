@@ -10,9 +10,9 @@ import bisect
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..core import errors
+from ..core import errors, lazy
 from ..core.arguments import number
 from ..dispatch.refusal import declare_constructor
 from ..tensor.tensor import Tensor
@@ -454,3 +454,7 @@ class ReduceLROnPlateau(LRScheduler):
         if self.threshold_mode == "rel":
             return sign * current > sign * self.best * (1 + sign * self.threshold)
         return sign * current > sign * self.best + self.threshold
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -15,15 +15,17 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import runtime
-from ..core import errors
+from ..core import errors, lazy
 from ..core.arguments import flag
 from ..dispatch import dispatcher
 from ..dispatch.backend_select import BACKEND_OF_TYPE
 from ..dispatch.keys import DispatchKey
 from ..dispatch.operator import Table
+
+__all__ = ["Row", "profile"]
 
 Kernel = Callable[..., Any]
 
@@ -227,3 +229,7 @@ def _nvtx_module() -> Any:
     except ImportError:
         raise errors.extra_missing("profile", "nvtx") from None
     return nvtx
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -145,18 +145,6 @@ class MissingAttribute(GpuTensorError, AttributeError):
     """An attribute that this tensor does not have, so that hasattr() says so."""
 
 
-def no_attribute(name: str, known: list[str]) -> AttributeError:
-    """A name that the package does not have: a near one that it has, and where all are listed."""
-    text = f"module 'gputensor' has no attribute {name!r}"
-    if name.startswith("_"):  # asked for by machinery, and often
-        return AttributeError(text)
-    import difflib
-
-    near = difflib.get_close_matches(name, [n for n in known if not n.startswith("_")], 1)
-    meant = f"; did you mean {near[0]!r}" if near else ""
-    return AttributeError(f"{text}{meant}; docs/operators.md lists the operators")
-
-
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
     rule = "be on a real CUDA device"
     return must("__cuda_array_interface__", "self", rule, tensor, kind=MissingAttribute)

@@ -6,10 +6,10 @@ PyTorch's order of arguments; what is computed is the operators' business.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..._generated import calls, functions
-from ...core import errors
+from ..._generated import calls
+from ...core import errors, lazy
 from ...core.arguments import flag
 from ...core.dtype import dtype as _dtype
 from ...structured import arguments
@@ -26,24 +26,24 @@ from .pooling import *  # noqa: F403
 from .resampling import *  # noqa: F403
 from .tables import *  # noqa: F403
 
-# Functions of gt, under the same names and with the same arguments.
-_OF_GT = (
-    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_similarity", "pairwise_distance", "pdist",
-)  # fmt: skip
-
 __all__ = [
     "bilinear", "channel_shuffle", "fold", "linear", "log_softmax", "pad", "pixel_shuffle",
     "pixel_unshuffle", "relu", "softmax", "softmin", "unfold", *activation.__all__,
     *attention.__all__, *dropouts.__all__, *loss.__all__, *normalization.__all__,
-    *pooling.__all__, *resampling.__all__, *tables.__all__, *_OF_GT,
+    *pooling.__all__, *resampling.__all__, *tables.__all__,
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _OF_GT:
-        return getattr(functions, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Functions of gt, under the same names and with the same arguments.
+if TYPE_CHECKING:
+    from ..._generated.functions import (
+        conv1d as conv1d, conv2d as conv2d, conv3d as conv3d, conv_transpose1d as conv_transpose1d,
+        conv_transpose2d as conv_transpose2d, conv_transpose3d as conv_transpose3d,
+        cosine_similarity as cosine_similarity, pairwise_distance as pairwise_distance,
+        pdist as pdist,
+    )  # fmt: skip
+else:
+    __getattr__, __dir__ = lazy.attributes(globals())
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

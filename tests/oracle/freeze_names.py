@@ -1,0 +1,52 @@
+"""Writes the public names of PyTorch and NumPy: `python -m tests.oracle.freeze_names`.
+
+What an error says of a name that gputensor lacks comes from `gputensor/core/errors/names.txt`: a
+line for each of their modules that has a counterpart here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy
+import torch
+
+import gputensor
+
+NAMES = Path(gputensor.__file__).parent / "core" / "errors" / "names.txt"
+MODULES = {
+    "torch": [
+        "", ".amp", ".autograd", ".autograd.graph", ".cuda", ".fft", ".library", ".linalg", ".nn",
+        ".nn.functional", ".nn.init", ".nn.utils", ".optim", ".optim.lr_scheduler", ".profiler",
+        ".random", ".special", ".testing",
+    ],
+    "numpy": ["", ".fft", ".linalg", ".random", ".testing"],
+}  # fmt: skip
+
+
+def public(module: str) -> list[str]:
+    found = vars(import_module(module))
+    listed = set(getattr(import_module(module), "__all__", ())) | {
+        # PyTorch leaves many of its functions out of `__all__`: those made of C have no module.
+        name for name, value in found.items()
+        if not isinstance(value, ModuleType) and (getattr(value, "__module__", "") or module)
+        .startswith((module, "torch._C")) and callable(value)
+    }  # fmt: skip
+    return sorted(name for name in listed if not name.startswith("_"))
+
+
+def text() -> str:
+    version = torch.__version__.partition("+")[0]
+    lines = [
+        f"# Frozen from PyTorch {version} and NumPy {numpy.__version__} "
+        "by `python -m tests.oracle.freeze_names`."
+    ]
+    for library, places in MODULES.items():
+        lines += [f"{library}{place}: {' '.join(public(library + place))}" for place in places]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    NAMES.write_text(text(), encoding="utf-8")

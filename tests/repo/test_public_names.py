@@ -1,0 +1,96 @@
+"""What `dir()` lists of gt and its modules is what users name, and what is missing is explained."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import gputensor as gt
+
+ROOT = Path(__file__).parents[2]
+MODULES = """
+    gt gt.amp gt.autograd gt.autograd.graph gt.backend gt.cuda gt.dispatch gt.fallback gt.fft
+    gt.layout gt.library gt.linalg gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.optim
+    gt.optim.lr_scheduler gt.profiler gt.random gt.special gt.testing
+""".split()
+
+# Devices of examples, gt.ops, and overloads of the operator `gt`.
+NOT_LISTED = {"acme", "emca", "NAME", "toy", "ops", "Scalar", "Scalar_out", "Tensor_out"}
+
+
+def found(path: str) -> object:
+    value: object = gt
+    for name in path.split(".")[1:]:
+        value = getattr(value, name)
+    return value
+
+
+def test_every_module_that_a_module_lists_is_checked() -> None:
+    listed = {
+        f"{path}.{name}"
+        for path in MODULES
+        for name in dir(found(path))
+        if isinstance(found(f"{path}.{name}"), types.ModuleType)
+        and not name.startswith("__")
+    }  # fmt: skip
+    # gt.ops takes any name, as torch.ops does.
+    assert listed - {"gt.ops"} == set(MODULES) - {"gt"}
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_a_module_lists_what_users_name(path: str) -> None:
+    module = found(path)
+    names = [name for name in dir(module) if not re.fullmatch("__.*__", name)]
+    assert names == sorted(set(module.__all__)) and len(names) == len(module.__all__)
+    for name in names:
+        assert not name.startswith("_")
+        value = getattr(module, name)
+        if not isinstance(value, type(re)):  # whose names are those of rooms
+            home = str(getattr(value, "__module__", "gputensor"))
+            assert home.startswith("gputensor"), f"{path}.{name} comes from {home}"
+    assert not {"Any", "annotations", "errors", "lazy"} & set(names)
+
+
+def test_what_the_pages_name_is_listed() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        if page.name == "new_operator.md":  # which adds one to a copy
+            continue
+        for name in re.findall(r"\bgt((?:\.[a-z_]+)*\.[A-Za-z]\w*)\b", page.read_text("utf-8")):
+            at = "gt"
+            for part in name[1:].split("."):
+                if at not in MODULES:
+                    break
+                if at != "gt" or part not in NOT_LISTED:
+                    assert part in dir(found(at)), f"{page.name}: {at}.{part}"
+                at += f".{part}"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gt.linalg.sov", "'gputensor.linalg' has no attribute 'sov'; did you mean 'solve'"),
+        ("gt.optim.LBFGS", "PyTorch has torch.optim.LBFGS, and gputensor does not yet"),
+        ("gt.ptp", "NumPy has numpy.ptp, and gputensor does not yet"),
+        ("gt.nn.functional.linaer", "did you mean 'linear' or 'bilinear'"),
+        ("gt.testing.assert_clos", "did you mean 'assert_close'; docs/operators.md lists the op"),
+    ],
+)
+def test_a_missing_name_is_explained(name: str, says: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(says)):
+        found(name)
+
+
+def test_hasattr_builds_no_message() -> None:
+    program = (
+        "import sys, gputensor as gt; loaded = set(sys.modules)\n"
+        "assert not hasattr(gt.linalg, '__foo__') and not hasattr(gt, '__foo__')\n"
+        "assert not hasattr(gt.linalg, 'foo')\n"
+        "print(sorted(n for n in set(sys.modules) - loaded if 'difflib' in n))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
