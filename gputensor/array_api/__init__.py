@@ -10,6 +10,7 @@ A module for each chapter of the standard. The functions are thin: names, argume
 are the standard's, what is computed is the operators'.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from math import e as e, inf as inf, nan as nan, pi as pi
 
 from gputensor import (
@@ -18,6 +19,7 @@ from gputensor import (
     uint8 as uint8, uint16 as uint16, uint32 as uint32, uint64 as uint64,
 )  # fmt: skip
 
+from ..core import lazy as _lazy
 from . import fft as fft, linalg as linalg
 from .creation import (
     arange as arange, asarray as asarray, empty as empty, empty_like as empty_like, eye as eye,
@@ -76,4 +78,7 @@ _CHAPTERS = {
     "creation", "dtypes", "elementwise", "info", "linear_algebra", "manipulation", "searching",
     "statistical",
 }  # fmt: skip
-__all__ = [name for name in globals() if name[0] != "_" and name not in _CHAPTERS]
+__all__ = [n for n in globals() if n.isidentifier() and n[0] != "_" and n not in _CHAPTERS]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lazy.attributes(globals())
