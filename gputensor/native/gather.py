@@ -58,9 +58,14 @@ def expanded(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> list[Te
     return found
 
 
+def _is_part(sizes: Sequence[int], wanted: Sequence[int]) -> bool:
+    return all([own in (size, 0) for own, size in zip(sizes, wanted)])
+
+
 def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
     sizes, wanted = mask._geometry.sizes, self._geometry.sizes[dim : dim + mask._geometry.ndim]
-    if sizes != wanted:
+    # as NumPy and the array API have it, an empty dimension of a mask picks nothing of any
+    if sizes != wanted and (len(sizes) != len(wanted) or not _is_part(sizes, wanted)):
         rule = f"have sizes {list(wanted)}, those of self from dimension {dim} on"
         raise errors.wrong_index(op, "mask", rule, mask)
 

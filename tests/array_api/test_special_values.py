@@ -72,3 +72,12 @@ def test_unsigned_integers_meet_in_what_holds_both(device):
     assert (of[gt.int8] - 2 * of[gt.uint32]).tolist() == [-1, -1, -1]
     with pytest.raises(gt.GpuTensorError, match="add: no dtype holds uint64 and negative integers"):
         of[gt.int8] + gt.ones(3, dtype=gt.uint64, device=device)
+
+
+@DEVICES
+def test_an_empty_dimension_of_a_mask_picks_nothing(device):
+    x = gt.ones(3, 2, device=device)
+    assert x[gt.ones(0, dtype=gt.bool, device=device)].shape == (0, 2)
+    assert x[gt.ones(3, 0, dtype=gt.bool, device=device)].shape == (0,)
+    with pytest.raises(IndexError, match="'mask' must have sizes"):
+        x[gt.ones(2, 0, dtype=gt.bool, device=device)]

@@ -265,7 +265,8 @@ def test_quotients_of_many_floats_are_rounded_down_as_of_few(scale):
     for odd in ([], [0.0, -0.0], [math.inf, math.nan, 1e30]):
         a[0, : len(odd)], b[1, : len(odd)] = odd, odd
         with np.errstate(all="ignore"):
-            expected = np.floor_divide(a, b)
+            is_infinite = np.isinf(a) | np.isinf(b)
+            expected = np.where(is_infinite, a / b, np.floor_divide(a, b))
         same_bits(
             gt.div(gt.from_numpy(a), gt.from_numpy(b), rounding_mode="floor").numpy(), expected
         )

@@ -45,6 +45,8 @@ def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) ->
         )
     if "complex" in str(theirs) and not raises and not we_raise:
         return "products with infinities, and signs of zeros"
+    if call == "div_floor" and not raises and not we_raise and abs(v) > 3.4e38:
+        return "beside infinities floor division is the array API's"
     if call.startswith("sub_alpha") and (raises != we_raise or v in (-(2**63), 2**64 - 1)):
         return "PyTorch negates alpha before it looks at its range"
     if call in ("add_alpha", "sub_alpha", "add_alpha_") and not raises and not we_raise and floats:
