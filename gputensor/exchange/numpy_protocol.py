@@ -88,7 +88,9 @@ _MISSING = object()
 
 
 def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
-    return len(inputs) == 2 and any([isinstance(x, np.generic) for x in inputs])
+    """Not so for a date or a longdouble, which are no numbers of ours."""
+    of_numpy = [x for x in inputs if isinstance(x, np.generic)]
+    return len(inputs) == 2 and len(of_numpy) == 1 and number(of_numpy[0]) is not None
 
 
 def _is_foreign(x: Any) -> bool:

@@ -216,3 +216,11 @@ def test_buffer() -> None:
     assert view.shape == (2, 3) and view.tolist() == x.tolist()
     view[0, 0] = 7
     assert x[0, 0] == 7
+
+
+@pytest.mark.parametrize("x", [np.datetime64("2020"), np.longdouble(2), np.clongdouble(2)])
+def test_numbers_that_no_tensor_holds_are_numpys(x: np.generic) -> None:
+    i = gt.arange(3)
+    for found, expected in ((x + i, x + i.numpy()), (i + x, i.numpy() + x)):
+        assert isinstance(found, np.ndarray) and found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
