@@ -47,6 +47,8 @@ def array_ufunc(
     out = options.get("out")
     if method == "__call__" and not options and _is_number_by_tensor(inputs):
         return _operator_of(ufunc, inputs)
+    if method == "__call__" and not options and any(map(export.is_of_cupy, inputs)):
+        return _beside_cupy(ufunc, inputs)  # where CuPy has left `cupy_array + tensor` to us
     results = {kind[-1] for kind in ufunc.types}
     is_boolean = results in ({"?"}, {"?", "O"})
     _check(name, (inputs, options), is_boolean)
@@ -91,6 +93,15 @@ def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
     """Not so for a date or a longdouble, which are no numbers of ours."""
     of_numpy = [x for x in inputs if isinstance(x, np.generic)]
     return len(inputs) == 2 and len(of_numpy) == 1 and number(of_numpy[0]) is not None
+
+
+def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """Arrays of CuPy's and tensors: ours computes, over their memory."""
+    for x in _tensors(inputs):
+        export.check_without_grad(ufunc.__name__, x, False)
+    ours = tuple([export.of_cupy(x) if export.is_of_cupy(x) else x for x in inputs])
+    found = _tried(_operator_of, ufunc, ours)
+    return NotImplemented if found is _MISSING else found
 
 
 def _is_foreign(x: Any) -> bool:
@@ -149,7 +160,7 @@ def _operand(x: Any) -> Any:
         return x
     plain = None if isinstance(x, np.ndarray) else number(x)
     if plain is None:
-        plain = export.operand(np.asarray(x))
+        plain = export.over_array(np.asarray(x))
     if plain is None:
         raise KeyError(type(x))
     return plain

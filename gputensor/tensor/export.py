@@ -6,6 +6,7 @@ Sharing goes both ways for CPU tensors; that of other devices is never fetched u
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,36 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-def operand(array: np.ndarray[Any, Any]) -> Tensor | None:
+def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | None:
+    """An array beside a tensor in an operator; None where its library is to answer.
+
+    Raises: house errors for tensors that NumPy may not be handed, and where PyTorch's == and its
+    like would be False for what is equal.
+    """
+    if isinstance(other, np.ndarray):
+        check_shareable(op, tensor, is_boolean)
+        return over_array(other)
+    if is_of_cupy(other):
+        check_without_grad(op, tensor, is_boolean)
+        return of_cupy(other)
+    if is_boolean:
+        rule, got = "be a Tensor, an ndarray or a number", errors.Got(type(other).__module__)
+        raise errors.wrong_type(op, "other", rule, got, remedy="use gputensor.asarray(...)")
+    return None
+
+
+def is_of_cupy(x: Any) -> bool:
+    """Whether it is an array of CuPy's, which is asked only where it has been imported."""
+    return isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ()))
+
+
+def of_cupy(x: Any) -> Tensor:
+    """An array of CuPy's as a tensor over its memory."""
+    found: Tensor = import_module("gputensor.exchange.construct").asarray(x)
+    return found
+
+
+def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
     """An array as an operand: over its memory where that can be; None where no tensor can be it."""
     native = array.dtype.newbyteorder("=")
     element = from_numpy(native)
@@ -59,12 +89,17 @@ def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
 
     is_boolean: the result has no gradient that could be lost.
     """
-    # The mode is False where operations are recorded.
-    if tensor.requires_grad and not (is_boolean or differentiable.variable.grad_mode.get()):
-        raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
+    check_without_grad(op, tensor, is_boolean)
     if tensor._device is not CPU:
         remedy = "" if tensor.is_meta else "use .cpu() to copy it there"
         raise errors.wrong_type(op, "self", "be on the CPU", tensor, remedy=remedy)
+
+
+def check_without_grad(op: str, tensor: Tensor, is_boolean: bool) -> None:
+    """Raise where a gradient could be lost to another library."""
+    # The mode is False where operations are recorded.
+    if tensor.requires_grad and not (is_boolean or differentiable.variable.grad_mode.get()):
+        raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
 
 
 def _check_readable(op: str, tensor: Tensor) -> None:

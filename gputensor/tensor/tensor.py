@@ -190,11 +190,10 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
         is_boolean: of an operator without a gradient. docs/interop.md has the rule.
         """
-        if isinstance(other, np.ndarray):
+        if isinstance(other, np.ndarray) or hasattr(type(other), "__dlpack__"):
             from . import export
 
-            export.check_shareable(op, self, is_boolean)
-            return export.operand(other)
+            return export.operand(op, self, other, is_boolean)
         return number(other)
 
     def __contains__(self, value: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -129,3 +131,74 @@ def test_bfloat16() -> None:
     x = gt.tensor(DATA, dtype=gt.bfloat16)
     for found in (np.sin(x), np.cbrt(x), np.transpose(x)):
         assert found.dtype is gt.bfloat16
+
+
+class Foreign:
+    """An array of another library, here with memory on the host."""
+
+    def __init__(self, data: list[float]) -> None:
+        self.array = np.array(data)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("op", COMPARISONS, ids=lambda op: op.__name__)
+def test_other_arrays_are_never_just_unequal(op: Callable[..., Any]) -> None:
+    x, other = gt.tensor(DATA), Foreign(DATA)
+    for mixed in (lambda: op(x, other), lambda: op(other, x)):
+        with pytest.raises(TypeError, match=r"use gputensor\.asarray"):
+            mixed()
+    with pytest.raises(TypeError):
+        x + other  # type: ignore[operator]
+
+
+def test_torch() -> None:
+    torch = pytest.importorskip("torch")
+    x = gt.tensor(DATA)
+    for mixed in (lambda: x == torch.ones(2), lambda: torch.ones(2) == x):
+        with pytest.raises(TypeError, match=r"use gputensor\.asarray"):
+            mixed()
+
+
+class CuPysArray(Foreign):
+    """CuPy hands `array + tensor` to NumPy's ufunc, whose protocol it answers for itself alone."""
+
+    def __array_ufunc__(self, *given: Any, **options: Any) -> Any:
+        return NotImplemented
+
+    def __add__(self, other: Any) -> Any:
+        return np.add(self, other)
+
+    __radd__ = None
+
+
+@pytest.fixture
+def cupys(monkeypatch: pytest.MonkeyPatch) -> CuPysArray:
+    module = types.ModuleType("cupy")
+    module.ndarray = CuPysArray  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return CuPysArray([2.0, 5.0])
+
+
+def test_cupy_on_either_side(cupys: CuPysArray) -> None:
+    x = gt.tensor(DATA)
+    for found in (x + cupys, cupys + x):
+        assert type(found) is gt.Tensor and found.tolist() == [4, 8]
+    assert (x == cupys).tolist() == [True, False]
+    kept = x
+    x += cupys
+    assert x is kept and x.tolist() == [4, 8]
+    assert np.cbrt(gt.ones(2)).dtype is gt.float32
+    with pytest.raises(TypeError):
+        np.cbrt(x, out=cupys)  # type: ignore[call-overload]
+
+
+def test_cupy_loses_no_gradient(cupys: CuPysArray) -> None:
+    x = gt.tensor(DATA, requires_grad=True)
+    for mixed in (lambda: x + cupys, lambda: cupys + x):
+        with pytest.raises(gt.GpuTensorError, match=r"\.detach\(\)"):
+            mixed()
