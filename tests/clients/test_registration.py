@@ -43,6 +43,7 @@ SEEN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", ["gputensor, {}", "{}, gputensor"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_client_is_registered_whichever_comes_first(tmp_path, name, order):
@@ -70,6 +71,7 @@ def test_without_clients_nothing_is_loaded():
     assert run(code).split() == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_client_that_changed_is_warned_of_and_works_on(tmp_path, name):
     planted(tmp_path, name, "value = 1")
@@ -84,6 +86,7 @@ def test_a_client_that_changed_is_warned_of_and_works_on(tmp_path, name):
     assert run(code, tmp_path).startswith(f"{name} does not take gputensor's tensors (Attribute")
 
 
+@pytest.mark.full
 def test_a_client_that_is_missing_or_fails_says_so_itself(tmp_path):
     planted(tmp_path, "einops._backends", "raise ValueError('its own')")
     code = """
