@@ -9,6 +9,7 @@ from . import (
     emit_kernels,
     emit_page,
     emit_shapes,
+    emit_short,
     emit_stubs,
     faces,
     paths,
@@ -19,6 +20,7 @@ from .model import MODULES, Model
 def files(model: Model) -> dict[Path, str]:
     kernels = {
         paths.GENERATED / "shapes.py": emit_shapes.shapes(model),
+        paths.GENERATED / "short_forms.py": emit_short.short_forms(),
         **{
             paths.GENERATED / "kernels" / f"{family}.py": emit_kernels.kernels(model, family)
             for family in model.families()

@@ -35,7 +35,7 @@ DENSE_KEYS = _DenseKeys(
 )
 
 # The innermost `with gt.device(...)` or `set_default_device`, outermost first.
-_default_devices: ContextVar[tuple[device, ...]] = ContextVar(
+default_devices: ContextVar[tuple[device, ...]] = ContextVar(
     "gputensor_default_device", default=(CPU,)
 )
 # device type -> what is undone when it goes: kernels that were registered for it by its name
@@ -79,7 +79,7 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 def resolve(target: device | None) -> device:
     """The device a factory makes its tensor on: the default for None, an index where due."""
     if target is None:
-        target = _default_devices.get()[-1]
+        target = default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
         return device(target.type, _current_index[target.type]())
     return target
@@ -93,7 +93,7 @@ def default_device() -> device:
 def set_default_device(target: device | str | None) -> None:
     """Make `target` the device of factory calls that name none, for this thread or task."""
     chosen = CPU if target is None else device(target)
-    _default_devices.set((*_default_devices.get()[:-1], chosen))
+    default_devices.set((*default_devices.get()[:-1], chosen))
 
 
 def register_current_index(device_type: str, current: Callable[[], int]) -> Callable[[], None]:
@@ -102,17 +102,17 @@ def register_current_index(device_type: str, current: Callable[[], int]) -> Call
 
 
 def _push(target: device) -> None:
-    before = _default_devices.get()
+    before = default_devices.get()
     try:
-        _default_devices.set((*before, target))
+        default_devices.set((*before, target))
     except BaseException:
-        _default_devices.set(before)
+        default_devices.set(before)
         raise
 
 
 def _without(target: device) -> tuple[device, ...]:
     """The devices without the innermost block of one; others may have been entered since."""
-    stack = _default_devices.get()
+    stack = default_devices.get()
     at = len(stack) - 1
     for n in range(at, 0, -1):
         if stack[n] is target:
@@ -121,4 +121,4 @@ def _without(target: device) -> tuple[device, ...]:
     return stack[:at] + stack[at + 1 :]
 
 
-_devices._context_hooks[:] = [_push, _without, _default_devices.set]
+_devices._context_hooks[:] = [_push, _without, default_devices.set]

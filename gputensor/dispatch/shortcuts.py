@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..core.device import CPU as CPU_DEVICE, device
 from . import backend_select, families, keys, tls
@@ -130,6 +130,10 @@ def _name(kernel: Callable[..., Any]) -> str:
     return f"{kernel.__module__}.{kernel.__qualname__}"
 
 
+# What `begin` says of operands that only the long way can take.
+LONG = object()
+
+
 def recording(operator: Operator, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
     """(begin, finish) of a short cut whose operands autograd may know, None if there is none:
     finish(result, node) makes the history of the result what begin(*operands) gave, unless that is
@@ -204,3 +208,9 @@ class Seen:
     def __init__(self, value: Any) -> None:
         self.value = value
         self.short: Any = None
+
+
+def is_due(known: Seen | None, operator: Operator) -> TypeGuard[Seen]:
+    """Whether a call was seen before and its short cut is not on the operator's table. Kernels that
+    ask at every call write it out."""
+    return known is not None and known.short is not operator.table.short

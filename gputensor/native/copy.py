@@ -262,7 +262,7 @@ def _learn(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
             _learn_on_cuda(operator, kernel, self, made)
         return
     known = seen(self._geometry, operator.name)
-    if known is None or known.short is operator.table.short or type(made) is not Tensor:
+    if not shortcuts.is_due(known, operator) or type(made) is not Tensor:
         return
     found, shape = None, made._geometry
     if 0 < shape.nbytes < _SMALL_BYTES:
@@ -275,7 +275,7 @@ def _learn(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
 def _learn_on_cuda(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
     shape, device = self._geometry, self._device
     known = seen(shape, (operator.name, device))
-    if known is None or known.short is operator.table.short or type(made) is not Tensor:
+    if not shortcuts.is_due(known, operator) or type(made) is not Tensor:
         return
     run = operators.copy_.table.plans.get((made._geometry, shape, device, device))
     if type(run) is _OnDevice:

@@ -22,7 +22,7 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.shortcuts import Seen
 from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
-from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, zero_tensor
+from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, numpy_allocates, zero_tensor
 from ..tensor.tensor import Tensor
 from ..structured import arguments, short_cuda, short_make
 from ..structured.view_kernel import seen
@@ -70,7 +70,8 @@ def empty(
         if known is not None and known.short is not operators.empty_memory_format.table.short:
             _learn_empty(size, known, memory_format)
         if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
-            # `from_array` written out: half of all operators come by here (bench/overhead.py).
+            # `numpy_allocates` and `from_array` written out: half of all operators come by here
+            # (bench/overhead.py).
             tensor = _new(Tensor)
             tensor._geometry = wanted
             tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
@@ -94,7 +95,7 @@ _EMPTY: dict[Any, Seen] = {}
 
 def _learn_empty(size: Any, known: Seen, form: Any) -> None:
     wanted, operator = known.value, operators.empty_memory_format
-    if form is None and wanted.nbytes < ALIGNED_FROM_BYTES:
+    if form is None and numpy_allocates(wanted):
         _leave(operator, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks))
     known.short = operator.table.short
 
@@ -280,9 +281,9 @@ def _learn_filled(operator: Any, kernel: Any, made: Tensor, self: Tensor | None 
     """Leave the short cuts of what is filled with one number, once it was made before."""
     shape = made._geometry
     known = seen(shape if self is None else self._geometry, operator.name)
-    if known is None or known.short is operator.table.short:
+    if not shortcuts.is_due(known, operator):
         return
-    array = short_make.filled(shape, made) if short_make.is_small(shape) else None
+    array = short_make.filled(shape, made) if numpy_allocates(shape) else None
     if array is None:
         pass
     elif self is None:

@@ -23,7 +23,7 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import ALIGNED_FROM_BYTES, allocate, from_array
+from ..tensor.make import allocate, from_array, numpy_allocates
 from ..tensor.tensor import Tensor
 from ..structured import library, short
 from ..structured.pointwise import Kernel
@@ -126,7 +126,10 @@ class _CpuEntry:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
         # BLAS gives a row-major result; large ones are to be aligned, and take their time anyway.
         self.numpy_allocates = (
-            geometry.dtype in _BLAS and 0 < geometry.nbytes < ALIGNED_FROM_BYTES and inner > 0
+            geometry.dtype in _BLAS
+            and geometry.nbytes > 0
+            and inner > 0
+            and numpy_allocates(geometry)
         )
         loops = stub.cpu("matmul")
         self.loop = loops.dot if self.numpy_allocates else loops.mm

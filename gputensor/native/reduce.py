@@ -24,7 +24,7 @@ from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.make import ALIGNED_FROM_BYTES, allocate, from_array
+from ..tensor.make import allocate, from_array, numpy_allocates
 from ..tensor.tensor import Tensor
 from ..structured import arguments, short, short_cuda
 from ..structured.pointwise import Kernel
@@ -87,7 +87,7 @@ class _Entry:
     def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh = False
-        if self.plan.device is CPU and self.geometry.nbytes < ALIGNED_FROM_BYTES:
+        if self.plan.device is CPU and numpy_allocates(self.geometry):
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
             short.learn_beside(operator, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:

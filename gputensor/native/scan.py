@@ -21,7 +21,7 @@ from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import ALIGNED_FROM_BYTES, allocate
+from ..tensor.make import allocate, numpy_allocates
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms, short
 from ..structured.pointwise import Kernel
@@ -93,7 +93,7 @@ def _learn(
     operator: Operator, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry
 ) -> None:
     """Leave a short cut for calls with these arguments."""
-    if not shape.ndim or not 0 < shape.nbytes < ALIGNED_FROM_BYTES:
+    if not shape.ndim or not shape.nbytes or not numpy_allocates(shape):
         return
     run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
     make = short.made_by(lambda x, out: run(x, axis, out), shape)

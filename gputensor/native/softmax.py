@@ -19,7 +19,7 @@ from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import ALIGNED_FROM_BYTES, allocate
+from ..tensor.make import allocate, numpy_allocates
 from ..tensor.tensor import Tensor
 from ..structured import arguments, short
 from ..structured.pointwise import Kernel
@@ -46,7 +46,7 @@ class _Entry:
     def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh, run, dim = False, self.run, self.dim
-        if args[0]._device is CPU and 0 < self.geometry.nbytes < ALIGNED_FROM_BYTES:
+        if args[0]._device is CPU and self.geometry.nbytes and numpy_allocates(self.geometry):
             make = short.made_by(lambda *arrays: run(*arrays[:-1], dim, arrays[-1]), self.geometry)
             short.learn_beside(operator, kernel, args, make)
 

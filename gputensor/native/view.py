@@ -13,7 +13,7 @@ from ..core import errors, memory_format as formats
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..iterator.broadcast import broadcast_sizes
-from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, jumps
+from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
@@ -172,7 +172,7 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
         merged *= n
     made = calls.reshape(self, (*sizes[:start], merged, *sizes[end + 1 :]))
     known = seen(self._geometry, ("flatten", start_dim, end_dim))
-    if known is not None and known.short is not operators.flatten_using_ints.table.short:
+    if is_due(known, operators.flatten_using_ints):
         key = (self._geometry, start_dim, end_dim)
         short_view.learn_of(operators.flatten_using_ints, flatten, key, known, self, made)
     return made

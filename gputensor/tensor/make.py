@@ -22,6 +22,18 @@ ALIGNED_FROM_BYTES = 1 << 16
 _new = object.__new__
 
 
+def numpy_allocates(geometry: Geometry) -> bool:
+    """Whether a tensor of this layout on the CPU lies in memory that NumPy allocates itself."""
+    return geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES
+
+
+def is_plain(x: Tensor) -> bool:
+    """Whether autograd has nothing to do for an operand that is read: it is no view, or one of a
+    tensor that requires no gradient."""
+    base = x._autograd
+    return base is None or type(base) is Tensor and base._autograd is None
+
+
 def from_array(array: Any, geometry: Geometry) -> Tensor:
     """A CPU tensor over an ndarray that nothing else holds; geometry describes its layout."""
     tensor = _new(Tensor)
@@ -71,6 +83,7 @@ def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
 
 def allocate(geometry: Geometry, place: device) -> Tensor:
     """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
+    # `numpy_allocates` written out (bench/overhead.py)
     if place is CPU and geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     # `from_storage` written out: every result on a device comes by here (bench/overhead.py).

@@ -261,7 +261,7 @@ def _restore(before: tuple[Any, ...]) -> None:
     modes.grad_mode.set(before[1])
     gt.set_autocast_dtype("cpu", before[4])
     casting.current_block.set(None)
-    backend_select._default_devices.set((gt.device("cpu"),))
+    backend_select.default_devices.set((gt.device("cpu"),))
     dispatch_modes._modes.set(())
     anomaly.is_on = before[7][0]
     saved.saved_hooks.set(())

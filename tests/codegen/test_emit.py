@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from typing import Any
 
@@ -14,9 +15,11 @@ from codegen import (
     emit_kernels,
     emit_operators,
     emit_shapes,
+    emit_short,
     emit_stubs,
     generate,
     load,
+    paths,
     stats,
     text,
 )
@@ -355,3 +358,39 @@ def test_generated_lines_are_counted(
     assert "families" in printed and "functions.pyi" in printed and "binary" in printed
     monkeypatch.setattr(stats, "BUDGET", 1)
     assert stats.print_lines(model) == 1
+
+
+def test_a_form_of_short_cuts() -> None:
+    forms = emit_short.short_forms()
+    assert block(forms, "def inplace_number(") == textwrap.dedent('''\
+        def inplace_number(loop: Any) -> ShortCut:
+            """(self, other) -> self."""
+
+            def short(self, other):
+                if self._keys is not CPU_KEYS or self._autograd is not None or _now() is not PLAIN:
+                    return None
+                storage = self._storage
+                if storage is None:
+                    storage = self._get_storage()
+                x = self._array
+                if x is None:
+                    x = self._get_array()
+                try:
+                    enter(loop, x, other, x)
+                except RuntimeError as error:
+                    again(error, loop, x, other, x)
+                except OverflowError:
+                    return None  # before anything was written: NumPy converts it first
+                storage.version += 1
+                return self
+
+            return short
+        ''')
+
+
+def test_every_form_of_short_cuts_is_used() -> None:
+    tree = ast.parse(emit_short.short_forms())
+    forms = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} - {"_track"}
+    users = [path.read_text() for path in paths.PACKAGE.glob("structured/short*.py")]
+    named = {word for user in users for word in re.findall(r"\w+", user)}
+    assert forms and not forms - named

@@ -259,11 +259,14 @@ def test_no_call_differs_for_them(first: int) -> None:
 
 def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Callable[..., Any]] = []
-    from gputensor.structured import short_cuda
+    from gputensor._generated import short_forms
 
-    for name in ("_unary", "_binary", "_with_number", "_inplace", "_inplace_number"):
-        make = getattr(short_cuda, name)
-        monkeypatch.setattr(short_cuda, name, lambda *of, make=make: made.append(make) or make(*of))
+    for name in ("unary", "binary", "with_number", "inplace", "inplace_number"):
+        form = f"cuda_{name}"
+        make = getattr(short_forms, form)
+        monkeypatch.setattr(
+            short_forms, form, lambda *of, make=make, **more: made.append(make) or make(*of, **more)
+        )
     with turned(True):
         for seed in range(12):
             outcome(seed)
