@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from . import autograd as registered, operator_kernels as kernels
 from ..core import errors, schema as schemas
@@ -33,11 +33,26 @@ from .infer_schema import OUT, infer_schema
 from .library import Library, _check_callable
 
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
 DeviceTypes = str | Sequence[str] | None
 _Registration = tuple[Key, Function, str, str]  # key, function, convention, site
 
 # Qualified name -> definition. Held here, since `gt.ops` finds operators that nobody else holds.
 _definitions: dict[str, CustomOpDef] = {}
+
+
+@overload
+def custom_op(
+    name: str, fn: None = None, /, *, mutates_args: str | Iterable[str],
+    device_types: DeviceTypes = None, schema: str | None = None, tags: str | Sequence[str] = (),
+) -> Callable[[Function], CustomOpDef]: ...  # fmt: skip
+
+
+@overload
+def custom_op(
+    name: str, fn: Function, /, *, mutates_args: str | Iterable[str],
+    device_types: DeviceTypes = None, schema: str | None = None, tags: str | Sequence[str] = (),
+) -> CustomOpDef: ...  # fmt: skip
 
 
 def custom_op(
@@ -184,6 +199,14 @@ class CustomOpDef:
 
     # --- kernels ----------------------------------------------------------------------------------
 
+    @overload
+    def register_kernel(self, device_types: DeviceTypes, fn: Function, /) -> Handle: ...
+
+    @overload
+    def register_kernel(
+        self, device_types: DeviceTypes, fn: None = None, /
+    ) -> Callable[[F], F]: ...
+
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
         """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
 
@@ -239,7 +262,7 @@ class CustomOpDef:
 
     # --- shapes and derivative --------------------------------------------------------------------
 
-    def register_fake(self, fn: Function, /) -> Function:
+    def register_fake(self, fn: F, /) -> F:
         """Register the kernel for Meta: sizes, strides and dtype of the results, without data.
 
         fn takes what the operator takes, with tensors of meta, and returns such; a decorator.

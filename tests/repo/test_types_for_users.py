@@ -29,6 +29,8 @@ def test_what_is_exported_has_its_type() -> None:
     assert_type(gt.meshgrid(x, x, indexing="xy"), tuple[gt.Tensor, ...])
     assert_type(gt.block_diag(x, x), gt.Tensor)
     assert_type(x.shape, gt.Size)
+    assert_type(x.shape[0], int)
+    assert_type(x.shape[:1], gt.Size)
     assert_type(x.is_conj(), bool)
     assert x.is_conj() is False
     total: float = x.sum().item()
