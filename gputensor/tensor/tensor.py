@@ -193,7 +193,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         if isinstance(other, np.ndarray) or hasattr(type(other), "__dlpack__"):
             from . import export
 
-            return export.operand(op, self, other, is_boolean)
+            return errors.plainly(export.operand, op, self, other, is_boolean)
         return number(other)
 
     def __contains__(self, value: Any) -> bool:

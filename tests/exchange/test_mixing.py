@@ -73,6 +73,7 @@ def test_other_devices_are_refused(mix: Callable[..., Any], elsewhere: gt.Tensor
     if elsewhere.device.type == "cuda":
         assert ".cpu()" in str(raised.value)
         assert elsewhere.tolist() == DATA
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
     assert ARRAY.tolist() == [2, 5]
 
 
