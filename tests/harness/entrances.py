@@ -141,6 +141,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "is_set_to": _method("is_set_to", _x()),
     "numpy": _method("numpy"),
     "cuda": _method("cuda", "cuda:0"),
+    "to_device": _method("to_device", "cuda:0"),
     "half": _method("half"),
     "__contains__": _method("__contains__", 1),
     "__getitem__": _method("__getitem__", 0),
