@@ -66,7 +66,8 @@ if _typing.TYPE_CHECKING:
     from .devices import backend as backend, fallback as fallback
     from .dispatch.backend_select import set_default_device as set_default_device
     from .dispatch.defaults import (
-        get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
+        get_default_dtype as get_default_dtype, get_type_promotion as get_type_promotion,
+        set_default_dtype as set_default_dtype, set_type_promotion as set_type_promotion,
     )  # fmt: skip
     from .exchange.construct import as_tensor as as_tensor, asarray as asarray, tensor as tensor
     from .exchange.dlpack import from_dlpack as from_dlpack

@@ -126,6 +126,7 @@ def _reset() -> None:
     """Settings of the process and the thread as they are at first."""
     gt.set_printoptions(profile="default")
     gt.set_default_dtype(gt.float32)
+    gt.set_type_promotion("pytorch")
     gt.set_default_device("cpu")
     gt.autograd.set_grad_enabled(True)
     gt.autograd.set_detect_anomaly(False)
@@ -193,7 +194,7 @@ NOT_SWEPT = """
     DispatchMode GpuTensorError Size Storage Tensor TensorIterator dtype memory_format
     no_dispatch printoptions
     clear_autocast_cache get_default_device get_default_dtype get_num_threads get_printoptions
-    get_compiled_loops initial_seed
+    get_compiled_loops get_type_promotion initial_seed
     is_autocast_cache_enabled is_grad_enabled is_inference_mode_enabled
     empty_cache device_count current_device is_available is_emulated unavailable_reason
     Module LRScheduler Optimizer

@@ -98,6 +98,16 @@ def number_dtype(kind: type, default_dtype: dtype) -> dtype:
     return default_dtype if kind is float else default_dtype.to_complex
 
 
+# Whether a zero-dim tensor counts as much as one with dimensions, as in the array API standard.
+# dispatch/defaults.py sets it, and forgets the plans that were made by the other rule.
+_zero_dim_counts = False
+
+
+def count_zero_dim(as_others: bool) -> None:
+    global _zero_dim_counts
+    _zero_dim_counts = as_others
+
+
 def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dtype:
     """The dtype in which `operands` meet.
 
@@ -109,7 +119,7 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
         if type(x) is tuple:
             geometry = x[0]
             d = geometry.dtype
-            if geometry.ndim:
+            if geometry.ndim or _zero_dim_counts:
                 dimensioned = d if dimensioned is None else promote_types(dimensioned, d, op)
             else:
                 zero_dim = d if zero_dim is None else promote_types(zero_dim, d, op)

@@ -1,12 +1,15 @@
-"""The default dtype: what floating numbers without a dtype of their own become.
+"""The default dtype: what floating numbers without a dtype of their own become; and whose rules of
+promotion hold.
 
-One value for the whole process, as in PyTorch; it is a rule of the program and not of a thread.
-The default *device* is in `backend_select.py`.
+One value each for the whole process, as in PyTorch; they are rules of the program and not of a
+thread. The default *device* is in `backend_select.py`.
 """
 
 from __future__ import annotations
 
-from ..core import errors
+import os
+
+from ..core import errors, promotion
 from ..core.dtype import FLOATING, dtype, float32
 from . import dispatcher
 
@@ -34,7 +37,43 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # A plan knows result dtypes, not the default it was built under (structured/pointwise.py).
+    _forget_plans()
+
+
+def _forget_plans() -> None:
+    """A plan knows result dtypes, not the rules it was built under (structured/pointwise.py)."""
     for operator in dispatcher.loaded():
         operator.table.forget()
         operator.redispatch_table.forget()
+
+
+_PROMOTIONS = ("pytorch", "array_api")
+VARIABLE = "GPUTENSOR_TYPE_PROMOTION"
+_promotion = "pytorch"
+
+
+def get_type_promotion() -> str:
+    """Whose rules of promotion hold: "pytorch" or "array_api"."""
+    return _promotion
+
+
+def set_type_promotion(rules: str) -> None:
+    """Choose the rules of promotion for the whole process; GPUTENSOR_TYPE_PROMOTION does so from
+    outside.
+
+    rules: "pytorch", where a tensor without dimensions beside one with dimensions changes the kind
+    of the result and never its width, or "array_api", where it counts as much as any other.
+    Raises: ArgumentError for any other value.
+    """
+    global _promotion
+    if type(rules) is not str or rules not in _PROMOTIONS:
+        rule = f"be one of {', '.join(map(repr, _PROMOTIONS))}"
+        raise errors.wrong_value("set_type_promotion", "rules", rule, rules)
+    if rules == _promotion:
+        return
+    _promotion = rules
+    promotion.count_zero_dim(rules == "array_api")
+    _forget_plans()
+
+
+set_type_promotion(os.environ.get(VARIABLE) or "pytorch")
