@@ -411,7 +411,9 @@ def test_memory_that_may_not_be_written(op: str) -> None:
 
 
 def test_a_name_that_is_not_there_is_answered_with_a_near_one() -> None:
-    with pytest.raises(AttributeError, match="did you mean 'full'; docs/operators.md lists"):
+    with pytest.raises(
+        AttributeError, match="did you mean 'full' or 'full_like'; docs/operators.md lists"
+    ):
         gt.fulll  # noqa: B018
 
 
