@@ -117,6 +117,10 @@ def _goes_backwards(item):
     return isinstance(item, slice) and item.step is not None and item.step < 0
 
 
+def _is_empty_mask(index):
+    return isinstance(index, np.ndarray) and index.dtype == bool and 0 in index.shape
+
+
 def test_strides_of_what_arrays_pick():
     """Of sizes 1 and 0 too, which PyTorch's iterator gives strides that nobody reads."""
     rng = random.Random(7)
@@ -132,6 +136,8 @@ def test_strides_of_what_arrays_pick():
         theirs = tuple([torch.tensor(i) if is_array else i for i, is_array in zip(items, made)])
         got, error = outcome(lambda ours=ours, x=x: x[ours])
         wanted, refused = outcome(lambda theirs=theirs, t=t: t[theirs])
+        if error is None and refused is not None and any(map(_is_empty_mask, items)):
+            continue  # NumPy and the array API take it
         assert (error is None) == (refused is None), (sizes, items, error, refused)
         if refused is None:
             compared += 1
