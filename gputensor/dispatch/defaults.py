@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from ..core import errors, promotion
+from ..core import errors
 from ..core.dtype import FLOATING, dtype, float32
 from . import dispatcher
 
@@ -71,6 +71,8 @@ def set_type_promotion(rules: str) -> None:
         raise errors.wrong_value("set_type_promotion", "rules", rule, rules)
     if rules == _promotion:
         return
+    from ..core import promotion  # with the first operator that promotes, or here
+
     _promotion = rules
     promotion.count_zero_dim(rules == "array_api")
     _forget_plans()
