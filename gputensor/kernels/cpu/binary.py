@@ -169,20 +169,22 @@ def _floating_fmod(a: Any, b: Any) -> Any:
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
     """With an infinite operand the quotient, as the array API has it, and not NaN or -1."""
-    is_infinite = np.logical_or(np.isinf(a), np.isinf(b))
-    found = _finite_floor_divide(a, b)
-    return where(is_infinite, np.divide(a, b), found) if is_infinite.any() else found
+    if np.size(a) + np.size(b) >= _MANY_QUOTIENTS and np.result_type(a, b) == np.float32:
+        # A quotient of f32 that is no whole number is further from one than f64 rounds.
+        exact = np.divide(a, b, dtype=np.float64)
+        if np.maximum.reduce(exact, None) < _WHOLE > -np.minimum.reduce(exact, None):
+            if np.isfinite(b).all():
+                return np.floor(exact, exact).astype(np.float32)
+        found = _floor_by_steps(a, b)
+    else:
+        found = np.floor_divide(a, b)
+    if np.isfinite(np.subtract(a, b)).all():  # one look at both; NaN and overflow look again
+        return found
+    return where(np.logical_or(np.isinf(a), np.isinf(b)), np.divide(a, b), found)
 
 
-def _finite_floor_divide(a: Any, b: Any) -> Any:
+def _floor_by_steps(a: Any, b: Any) -> Any:
     """NumPy's, step by step, with a quicker remainder. Source: numpy's npymath, npy_divmod."""
-    if np.size(a) + np.size(b) < _MANY_QUOTIENTS or np.result_type(a, b) != np.float32:
-        return np.floor_divide(a, b)
-    # A quotient of f32 that is no whole number is further from one than f64 rounds.
-    exact = np.divide(a, b, dtype=np.float64)
-    if np.maximum.reduce(exact, None) < _WHOLE > -np.minimum.reduce(exact, None):
-        if np.isfinite(b).all():
-            return np.floor(exact, exact).astype(np.float32)
     rest = _floating_fmod(a, b)
     quotient = np.divide(np.subtract(a, rest), b)
     np.subtract(quotient, (rest != 0) & ((b < 0) != (rest < 0)), quotient)
