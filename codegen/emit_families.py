@@ -207,7 +207,7 @@ def _later() -> list[str]:
 
 def _family_of(model: Model, base: str) -> str:
     """Raises: LookupError where the overloads of one name are in two families."""
-    found = {op.family for op in model.ops if op.base == base}
+    found = {op.family for op in model.named(base)}
     if len(found) > 1:
         raise LookupError(f"'{base}' must have one family (got {', '.join(sorted(found))})")
     return found.pop()

@@ -36,9 +36,8 @@ def methods(model: Model, base: str) -> list[list[str]]:
         if base in model.bases(variant):
             blocks.append(_alias(model, base) if variant == "method" else [])
             blocks[-1] = blocks[-1] or public(model, base, variant)
-    for op in model.ops:
-        if op.base == base:
-            blocks += [_dunder(op, name) for name in op.operators]
+    for op in model.named(base):
+        blocks += [_dunder(op, name) for name in op.operators]
     return blocks
 
 
@@ -192,7 +191,7 @@ def results(model: Model, base: str) -> list[str]:
 
     Raises: LookupError where overloads name them differently.
     """
-    ops = [op for op in model.ops if op.base == base and op.kind == "functional" and op.is_public]
+    ops = [op for op in model.named(base) if op.kind == "functional" and op.is_public]
     found = {op.named_results for op in ops} - {""}
     if len(found) > 1:
         raise LookupError(f"results of '{base}' must have the same names in all overloads")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -290,16 +291,23 @@ class Model:
 
     def overloads(self, base: str, variant: str) -> list[Op]:
         """What one public name merges: out forms apart, they are an argument."""
-        return [op for op in self._by_base.get(base, ()) if variant in op.variants]
+        return [op for op in self.named(base) if variant in op.variants and op.kind != "out"]
+
+    def named(self, base: str) -> Sequence[Op]:
+        """All overloads of a name, out forms too."""
+        return self._by_base.get(base, ())
 
     @cached_property
     def _by_base(self) -> dict[str, list[Op]]:
-        """All but out forms. Asked for each name many times, as `bases` is."""
+        """Asked for each name many times, as `bases` is."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
-            if op.kind != "out":
-                found.setdefault(op.base, []).append(op)
+            found.setdefault(op.base, []).append(op)
         return found
+
+    @cached_property
+    def _second_names(self) -> list[Op]:
+        return [op for op in self.ops if op.alias_of and op.is_public]
 
     @cached_property
     def _bases(self) -> dict[tuple[str, str | None], list[str]]:
@@ -318,8 +326,8 @@ class Model:
     def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
         """Second names -> the public name that each is of."""
         is_method = variant != "function"
-        ops = [op for op in self.ops if not (is_method and op.python_module)]
-        found = {op.base: op for op in ops if op.alias_of and op.is_public}
+        ops = [op for op in self._second_names if not (is_method and op.python_module)]
+        found = {op.base: op for op in ops}
         return {
             name: op.alias_of for name, op in sorted(found.items())
             if module in (None, op.python_module) and self.overloads(op.alias_of, variant)
@@ -331,8 +339,8 @@ class Model:
             return None
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
         named = {a.name for a in op.schema.keyword_only if a.name not in OPTIONS}
-        for other in self.ops:
-            if other.base == op.base and other.kind == "out":
+        for other in self.named(op.base):
+            if other.kind == "out":
                 positional = other.schema.positional
                 given = [str(argument.type) + argument.name for argument in positional]
                 rest = positional[len(wanted) :]
@@ -345,13 +353,9 @@ class Model:
     def with_dtype(self, op: Op) -> Op | None:
         """The overload that takes the arguments of `op` and then a dtype."""
         wanted = [*(argument.name for argument in op.arguments), "dtype"]
-        for other in self.ops:
+        for other in self.named(op.base):
             names = [argument.name for argument in other.arguments]
-            if (
-                other.base == op.base
-                and names == wanted
-                and str(other.arguments[-1].type) == "ScalarType"
-            ):
+            if names == wanted and str(other.arguments[-1].type) == "ScalarType":
                 return other
         return None
 

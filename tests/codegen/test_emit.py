@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -331,8 +332,15 @@ def test_overloads_that_nothing_tells_apart_are_refused() -> None:
         emit_functions.functions(load.loads(twice.lstrip("\n")), "blend")
 
 
-def test_every_file_has_the_header_and_is_python() -> None:
-    texts = generate.files(load.load())
+@pytest.fixture(scope="module")
+def whole() -> tuple[load.Model, dict[Path, str]]:
+    """The project's own operators and the files of them."""
+    model = load.load()
+    return model, generate.files(model)
+
+
+def test_every_file_has_the_header_and_is_python(whole: tuple[load.Model, dict[Path, str]]) -> None:
+    _, texts = whole
     for path, generated in texts.items():
         assert text.HEADER.strip("# \n") in generated.partition("\n")[0], path
         if path.suffix in (".py", ".pyi"):
@@ -349,9 +357,12 @@ def test_wrap_keeps_every_item(length: int) -> None:
 
 
 def test_generated_lines_are_counted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    whole: tuple[load.Model, dict[Path, str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = load.load()
+    model, texts = whole
+    monkeypatch.setattr(generate, "files", lambda of: texts if of is model else {})
     assert stats.print_lines(model) == 0
     printed = capsys.readouterr().out
     assert f"{sum(stats.lines(model).values())} lines, {len(model.ops)} overloads" in printed
