@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,11 @@ class _Imports(ast.NodeVisitor):
     def __init__(self) -> None:
         self.found: list[tuple[int, str, list[str], int]] = []
 
+    def generic_visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):  # no import is in one, and most nodes are
+                self.visit(child)
+
     def visit_If(self, node: ast.If) -> None:
         if "TYPE_CHECKING" in ast.unparse(node.test):
             for child in node.orelse:
@@ -98,7 +104,8 @@ class _Imports(ast.NodeVisitor):
         )
 
 
-def imports_of(module: str) -> Iterator[tuple[int, str]]:
+@cache
+def imports_of(module: str) -> list[tuple[int, str]]:
     """(line, absolute name) of every import; `from a import b` gives a.b if that is a module."""
     path = file_of(module)
     visitor = _Imports()
@@ -106,6 +113,7 @@ def imports_of(module: str) -> Iterator[tuple[int, str]]:
     here = ["gputensor", *([] if module == "__init__" else module.split("."))]
     if path.name != "__init__.py":
         here = here[:-1]
+    found = []
     for line, name, imported, level in visitor.found:
         base = here[: len(here) - level + 1] if level else []
         dotted = ".".join([*base, *([name] if name else [])])
@@ -114,7 +122,8 @@ def imports_of(module: str) -> Iterator[tuple[int, str]]:
         for child in imported or [""]:
             full = f"{own}.{child}".strip(".")
             is_module = is_ours and bool(child) and file_of(full).exists()
-            yield line, f"gputensor.{full}" if is_module else dotted
+            found.append((line, f"gputensor.{full}" if is_module else dotted))
+    return found
 
 
 def test_modules_are_found() -> None:
