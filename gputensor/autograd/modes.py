@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import Any
+from typing import Any, Self, overload
 
 from ..core.arguments import flag
 from ..core.guard import Function, Guard
@@ -110,6 +110,10 @@ class no_grad(_Mode):
 
     __slots__ = ()
 
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    @overload
+    def __new__(cls, function: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = object.__new__(cls)
         _Mode.__init__(made, cls._wanted())

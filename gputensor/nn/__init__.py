@@ -6,43 +6,21 @@ A module's `state_dict()` has PyTorch's names and shapes, so that weights go eit
 from typing import TYPE_CHECKING
 
 from ..core import lazy
-from . import functional, init, utils
-from .modules.attention import (
-    MultiheadAttention, Transformer, TransformerDecoder, TransformerDecoderLayer,
-    TransformerEncoder, TransformerEncoderLayer,
-)  # fmt: skip
-from .modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .modules.conv import (
-    Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
-)  # fmt: skip
+from . import functional as functional, init as init, utils as utils
+from .modules.attention import *  # noqa: F403
+from .modules.container import *  # noqa: F403
+from .modules.conv import *  # noqa: F403
 from .modules.functional import *  # noqa: F403
-from .modules.functional import __all__ as _of_functions
-from .modules.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear, PReLU
+from .modules.linear import *  # noqa: F403
 from .modules.loss import *  # noqa: F403
-from .modules.loss import __all__ as _losses
-from .modules.module import Module
-from .modules.norm import (
-    BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
-    InstanceNorm3d, LayerNorm, RMSNorm,
-)  # fmt: skip
-from .modules.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from .modules.norm import *  # noqa: F403
 from .modules.pooling import *  # noqa: F403
-from .modules.pooling import __all__ as _of_pooling
+from .modules.recurrent import *  # noqa: F403
 from .modules.resampling import *  # noqa: F403
-from .modules.resampling import __all__ as _of_resampling
-from .parameter import Buffer, Parameter
-
-__all__ = [
-    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer", "Conv1d", "Conv2d",
-    "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
-    "EmbeddingBag", "GRU", "GRUCell", "GroupNorm", "Identity", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "LSTM", "LSTMCell", "LayerNorm", "Linear", "Module", "ModuleDict",
-    "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "ParameterDict", "ParameterList",
-    "RMSNorm", "RNN", "RNNCell", "Sequential", "Transformer", "TransformerDecoder",
-    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "functional",
-    "init", "utils", *_losses, *_of_functions, *_of_pooling, *_of_resampling,
-]  # fmt: skip
-
+from .modules.module import Module as Module
+from .parameter import Buffer as Buffer, Parameter as Parameter
 
 if not TYPE_CHECKING:
+    __all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]
+    __all__ += ["functional", "init", "utils"]
     __getattr__, __dir__ = lazy.attributes(globals())

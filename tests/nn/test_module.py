@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
 import io
 import pickle
 from typing import Any
@@ -228,3 +230,32 @@ def test_lists_grow_and_shrink(kind: Any) -> None:
     assert listed.insert(1, c) is listed and listed[1] is c
     assert listed.pop() is b and listed.pop(0) is a and list(listed) == [c, b, a]
     assert list(listed._modules) == ["0", "1", "2"]
+
+
+def test_modules_of_fixed_options_read_as_if_written_out() -> None:
+    assert str(inspect.signature(nn.ReLU)) == "(inplace=False)"
+    assert str(inspect.signature(nn.Unfold)) == "(kernel_size, dilation=1, padding=0, stride=1)"
+    assert list(inspect.signature(nn.UpsamplingNearest2d).parameters) == ["size", "scale_factor"]
+
+    class Leaky(nn.LeakyReLU):
+        steps: int = 3  # of the user's own
+
+    assert list(Leaky.options) == ["negative_slope", "inplace"] and Leaky(0.2).steps == 3
+
+    class Own(nn.ReLU):
+        def __init__(self, slope: float) -> None:
+            super().__init__()
+
+    assert list(inspect.signature(Own).parameters) == ["slope"]
+
+
+def test_all_modules_are_exported() -> None:
+    names = "attention container conv functional linear loss norm pooling recurrent".split()
+    for name in [*names, "resampling"]:
+        room = importlib.import_module(f"gputensor.nn.modules.{name}")
+        made = {
+            name for name, kind in vars(room).items()
+            if isinstance(kind, type) and issubclass(kind, nn.Module) and name[0] != "_"
+            and kind.__module__ == room.__name__ and name != "Fixed"
+        }  # fmt: skip
+        assert made == set(room.__all__) and made <= set(dir(nn))

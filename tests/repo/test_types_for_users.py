@@ -1,9 +1,11 @@
-"""A user's program under mypy --strict (pyproject.toml has it check this file): what is named is
-exported, and has the type that it has when it runs."""
+"""A user's program under mypy --strict (pyproject.toml has it check this file) and under pyright
+(test_types_of_pages.py): what is named is exported, and has the type that it has when it runs."""
 
 from __future__ import annotations
 
 from typing import assert_type
+
+import pytest
 
 import gputensor as gt
 
@@ -38,3 +40,21 @@ def test_what_is_exported_has_its_type() -> None:
     assert_type(gt.cuda.device_count(), int)
     assert issubclass(gt.GpuTensorError, Exception) and isinstance(x.double(), gt.Tensor)
     gt.testing.assert_close(x.reshape(2, 2).t()[0], gt.tensor([0.0, 2.0]))
+
+
+def test_modules_have_their_constructors() -> None:
+    assert_type(gt.nn.ReLU(inplace=True), gt.nn.ReLU)
+    assert_type(gt.nn.ReLU().inplace, bool)
+    assert_type(gt.nn.Dropout(0.1, True).p, float)
+    assert_type(gt.nn.Threshold(threshold=0.0, value=1.0), gt.nn.Threshold)
+    assert_type(gt.nn.CrossEntropyLoss(gt.ones(3), label_smoothing=0.1).reduction, str)
+    assert_type(gt.nn.FractionalMaxPool2d(3, output_size=2), gt.nn.FractionalMaxPool2d)
+    assert_type(gt.nn.ConstantPad2d(1, 0.5).value, float)
+    assert_type(gt.nn.PixelShuffle(2).upscale_factor, int)
+    net = gt.nn.Sequential(gt.nn.MaxPool2d(2, stride=2, ceil_mode=True), gt.nn.GELU("tanh"))
+    # mypy says where one of these is taken after all, since an unused comment is an error.
+    with pytest.raises(gt.GpuTensorError):
+        gt.nn.MaxPool2d(stride=2)  # type: ignore[call-arg]
+    with pytest.raises(gt.GpuTensorError):
+        gt.nn.ReLU(slope=2)  # type: ignore[call-arg]
+    assert tuple(net(gt.ones(1, 1, 4, 4)).shape) == (1, 1, 2, 2)

@@ -49,6 +49,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             name = str(page.relative_to(ROOT)).removesuffix(".md").replace(os.sep, "_")
             (folder / f"page_{name}.py").write_text("\n".join(texts), encoding="utf-8")
     assert len(list(folder.glob("page_*.py"))) >= 4
+    shutil.copy(Path(__file__).with_name("test_types_for_users.py"), folder)
     return folder
 
 

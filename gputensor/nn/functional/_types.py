@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
-Ints = Any  # one for all dimensions, or one for each
-Sizes = Any  # likewise; None among them keeps a size
-Reals = Any
-Padding = Any  # Ints, or a word
+Ints: TypeAlias = int | Sequence[int]  # one for all dimensions, or one for each
+Sizes: TypeAlias = int | Sequence[int | None] | None  # likewise; None among them keeps a size
+Reals: TypeAlias = float | Sequence[float]
+Padding: TypeAlias = Ints | str

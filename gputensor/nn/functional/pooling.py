@@ -139,7 +139,7 @@ def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
 
 
 @declares()
-def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
     """Means of as many windows as output_size says."""
     return calls.adaptive_avg_pool1d(input, output_size)
 
@@ -159,7 +159,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
 
 
 @declares()
-def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """Maxima of as many windows as output_size says, and where they are with return_indices."""
     found = calls.adaptive_max_pool1d(input, output_size)
     return found if return_indices else found[0]
@@ -167,7 +167,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 @declares()
 def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Sizes, return_indices: bool = True
+    input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Maxima of as many windows as output_size says, and where they are."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
@@ -184,7 +184,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 @declares()
 def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Sizes, return_indices: bool = True
+    input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Maxima of as many windows as output_size says, and where they are."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
@@ -201,7 +201,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 @declares()
 def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Sizes, return_indices: bool = True
+    input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Maxima of as many windows as output_size says, and where they are."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)

@@ -309,3 +309,9 @@ class Transformer(Module):
         """-inf above the diagonal: each place looks at those before it and at itself."""
         made: Tensor = triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
         return made
+
+
+__all__ = [
+    "MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerDecoder", "Transformer",
+]  # fmt: skip

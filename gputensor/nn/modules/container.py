@@ -196,3 +196,8 @@ def _index(of: Any, index: Any) -> int:
             type(of).__name__, "index", f"be in [-{len(of)}, {len(of) - 1}]", at
         )
     return at
+
+
+__all__ = [
+    "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
+]  # fmt: skip

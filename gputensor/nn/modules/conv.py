@@ -182,3 +182,8 @@ class ConvTranspose3d(_ConvTranspose):
     """Transpose of Conv3d."""
 
     ndim = 3
+
+
+__all__ = [
+    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+]  # fmt: skip

@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, ClassVar
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, dataclass_transform
 
 from ...core import errors
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from .module import Module
 
-REQUIRED: Any = object()
+_REQUIRED: Any = object()
 
 
+class _Signature:
+    """What `inspect.signature` and `help` say of a class of fixed options."""
+
+    def __get__(self, instance: object, kind: type[Fixed]) -> Signature:
+
+        if kind.__init__ is not Fixed.__init__:
+            raise AttributeError("__signature__")
+        where, needed = Parameter.POSITIONAL_OR_KEYWORD, Parameter.empty
+        found = [
+            Parameter(name, where, default=needed if default is _REQUIRED else default)
+            for name, default in kind.options.items()
+        ]
+        return Signature(found)
+
+
+@dataclass_transform()
 class Fixed(Module):
     """A function whose options are attributes, given by place or by name.
 
-    function: its name in gt.nn.functional. options: name -> default, in the order of the module's
-    arguments. shown: those that `repr` has, where that is not all of them.
+    function: its name in gt.nn.functional. shown: the options that `repr` has, where that is not
+    all of them.
+
+    A class of ours annotates its options, as a dataclass does; options is what comes of it, from
+    names to defaults. What a user's subclass annotates is its own matter.
     """
 
     function: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
     shown: ClassVar[tuple[str, ...] | None] = None
+    __signature__ = _Signature()
+
+    def __init_subclass__(cls, function: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if function is not None:
+            cls.function = function
+        own = cls.__annotations__ if cls.__module__.startswith(__package__) else {}
+        cls.options = dict(cls.options)
+        for name in [name for name, kind in own.items() if not kind.startswith("ClassVar")]:
+            cls.options[name] = vars(cls).get(name, _REQUIRED)
+            if name in vars(cls):  # buffers are found where no attribute of the class is
+                delattr(cls, name)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -41,9 +72,13 @@ class Fixed(Module):
             given[word] = value
         for word, default in self.options.items():
             value = given.get(word, default)
-            if value is REQUIRED:
+            if value is _REQUIRED:
                 raise errors.wrong_type(name, word, "be given", None)
             setattr(self, word, value)
+        self._complete()
+
+    def _complete(self) -> None:
+        """What a class does with its options once they are attributes."""
 
     def forward(self, *inputs: Any) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)
@@ -65,65 +100,163 @@ class Fixed(Module):
         return ", ".join(shown)
 
 
-def kind_of(base: type[Fixed], name: str, function: str, doc: str, **options: Any) -> Any:
-    """A class of base's module, which pickles and reads as if it were written out."""
-    made = {"__doc__": doc, "__module__": base.__module__, "function": function, "options": options}
-    return type(name, (base,), made)
-
-
-_kind = partial(kind_of, Fixed)
-
-
 # --- activations ----------------------------------------------------------------------------------
 
-_IN_PLACE = {"inplace": False}
-ReLU = _kind("ReLU", "relu", "max(x, 0).", **_IN_PLACE)
-ReLU6 = _kind("ReLU6", "relu6", "min(max(x, 0), 6).", **_IN_PLACE)
-LeakyReLU = _kind(
-    "LeakyReLU",
-    "leaky_relu",
-    "x, and a part of it where it is negative.",
-    negative_slope=0.01,
-    **_IN_PLACE,
-)
-ELU = _kind(
-    "ELU", "elu", "x, and alpha * (exp(x) - 1) where it is negative.", alpha=1.0, **_IN_PLACE
-)
-SELU = _kind("SELU", "selu", "A scaled ELU that keeps mean and variance.", **_IN_PLACE)
-CELU = _kind("CELU", "celu", "A continuously differentiable ELU.", alpha=1.0, **_IN_PLACE)
-GELU = _kind("GELU", "gelu", "x times the normal distribution's function of x.", approximate="none")
-SiLU = _kind("SiLU", "silu", "x * sigmoid(x).", **_IN_PLACE)
-Mish = _kind("Mish", "mish", "x * tanh(softplus(x)).", **_IN_PLACE)
-Sigmoid = _kind("Sigmoid", "sigmoid", "1 / (1 + exp(-x)).")
-Tanh = _kind("Tanh", "tanh", "Hyperbolic tangent.")
-Hardtanh = _kind("Hardtanh", "hardtanh", "x within bounds.", min_val=-1.0, max_val=1.0, **_IN_PLACE)
-Hardsigmoid = _kind("Hardsigmoid", "hardsigmoid", "A piecewise linear sigmoid.", **_IN_PLACE)
-Hardswish = _kind("Hardswish", "hardswish", "x * hardsigmoid(x).", **_IN_PLACE)
-Hardshrink = _kind("Hardshrink", "hardshrink", "x, and 0 within -lambd and lambd.", lambd=0.5)
-Softshrink = _kind("Softshrink", "softshrink", "x nearer to 0 by lambd.", lambd=0.5)
-Tanhshrink = _kind("Tanhshrink", "tanhshrink", "x - tanh(x).")
-Softplus = _kind("Softplus", "softplus", "log(1 + exp(beta x)) / beta.", beta=1.0, threshold=20.0)
-Softsign = _kind("Softsign", "softsign", "x / (1 + |x|).")
-LogSigmoid = _kind("LogSigmoid", "logsigmoid", "log(sigmoid(x)).")
-Threshold = _kind(
-    "Threshold",
-    "threshold",
-    "x, and `value` up to a threshold.",
-    threshold=REQUIRED,
-    value=REQUIRED,
-    **_IN_PLACE,
-)
-GLU = _kind("GLU", "glu", "One half times the sigmoid of the other.", dim=-1)
-Softmax = _kind("Softmax", "softmax", "exp over its sum along dim.", dim=None)
-Softmin = _kind("Softmin", "softmin", "Softmax of -x.", dim=None)
-LogSoftmax = _kind("LogSoftmax", "log_softmax", "log of softmax along dim.", dim=None)
+
+class ReLU(Fixed, function="relu"):
+    """max(x, 0)."""
+
+    inplace: bool = False
 
 
-class RReLU(Fixed):
+class ReLU6(Fixed, function="relu6"):
+    """min(max(x, 0), 6)."""
+
+    inplace: bool = False
+
+
+class LeakyReLU(Fixed, function="leaky_relu"):
+    """x, and a part of it where it is negative."""
+
+    negative_slope: float = 0.01
+    inplace: bool = False
+
+
+class ELU(Fixed, function="elu"):
+    """x, and alpha * (exp(x) - 1) where it is negative."""
+
+    alpha: float = 1.0
+    inplace: bool = False
+
+
+class SELU(Fixed, function="selu"):
+    """A scaled ELU that keeps mean and variance."""
+
+    inplace: bool = False
+
+
+class CELU(Fixed, function="celu"):
+    """A continuously differentiable ELU."""
+
+    alpha: float = 1.0
+    inplace: bool = False
+
+
+class GELU(Fixed, function="gelu"):
+    """x times the normal distribution's function of x."""
+
+    approximate: str = "none"
+
+
+class SiLU(Fixed, function="silu"):
+    """x * sigmoid(x)."""
+
+    inplace: bool = False
+
+
+class Mish(Fixed, function="mish"):
+    """x * tanh(softplus(x))."""
+
+    inplace: bool = False
+
+
+class Sigmoid(Fixed, function="sigmoid"):
+    """1 / (1 + exp(-x))."""
+
+
+class Tanh(Fixed, function="tanh"):
+    """Hyperbolic tangent."""
+
+
+class Hardtanh(Fixed, function="hardtanh"):
+    """x within bounds."""
+
+    min_val: float = -1.0
+    max_val: float = 1.0
+    inplace: bool = False
+
+
+class Hardsigmoid(Fixed, function="hardsigmoid"):
+    """A piecewise linear sigmoid."""
+
+    inplace: bool = False
+
+
+class Hardswish(Fixed, function="hardswish"):
+    """x * hardsigmoid(x)."""
+
+    inplace: bool = False
+
+
+class Hardshrink(Fixed, function="hardshrink"):
+    """x, and 0 within -lambd and lambd."""
+
+    lambd: float = 0.5
+
+
+class Softshrink(Fixed, function="softshrink"):
+    """x nearer to 0 by lambd."""
+
+    lambd: float = 0.5
+
+
+class Tanhshrink(Fixed, function="tanhshrink"):
+    """x - tanh(x)."""
+
+
+class Softplus(Fixed, function="softplus"):
+    """log(1 + exp(beta x)) / beta."""
+
+    beta: float = 1.0
+    threshold: float = 20.0
+
+
+class Softsign(Fixed, function="softsign"):
+    """x / (1 + |x|)."""
+
+
+class LogSigmoid(Fixed, function="logsigmoid"):
+    """log(sigmoid(x))."""
+
+
+class Threshold(Fixed, function="threshold"):
+    """x, and `value` up to a threshold."""
+
+    threshold: float
+    value: float
+    inplace: bool = False
+
+
+class GLU(Fixed, function="glu"):
+    """One half times the sigmoid of the other."""
+
+    dim: int = -1
+
+
+class Softmax(Fixed, function="softmax"):
+    """exp over its sum along dim."""
+
+    dim: int | None = None
+
+
+class Softmin(Fixed, function="softmin"):
+    """Softmax of -x."""
+
+    dim: int | None = None
+
+
+class LogSoftmax(Fixed, function="log_softmax"):
+    """log of softmax along dim."""
+
+    dim: int | None = None
+
+
+class RReLU(Fixed, function="rrelu"):
     """x, and a part of it where it is negative: in training one drawn between lower and upper."""
 
-    function = "rrelu"
-    options: ClassVar[dict[str, Any]] = {"lower": 1 / 8, "upper": 1 / 3, **_IN_PLACE}
+    lower: float = 1 / 8
+    upper: float = 1 / 3
+    inplace: bool = False
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "training": self.training}
@@ -140,27 +273,29 @@ class Softmax2d(Module):
 
 # --- shape ----------------------------------------------------------------------------------------
 
-CosineSimilarity = _kind(
-    "CosineSimilarity", "cosine_similarity", "Cosine of the angle along dim.", dim=1, eps=1e-8
-)
 
-PairwiseDistance = _kind(
-    "PairwiseDistance",
-    "pairwise_distance",
-    "Norm of the difference along the last dimension.",
-    p=2.0,
-    eps=1e-6,
-    keepdim=False,
-)
-LocalResponseNorm = _kind(
-    "LocalResponseNorm",
-    "local_response_norm",
-    "Each element by those of the channels around it.",
-    size=REQUIRED,
-    alpha=1e-4,
-    beta=0.75,
-    k=1.0,
-)
+class CosineSimilarity(Fixed, function="cosine_similarity"):
+    """Cosine of the angle along dim."""
+
+    dim: int = 1
+    eps: float = 1e-8
+
+
+class PairwiseDistance(Fixed, function="pairwise_distance"):
+    """Norm of the difference along the last dimension."""
+
+    p: float = 2.0
+    eps: float = 1e-6
+    keepdim: bool = False
+
+
+class LocalResponseNorm(Fixed, function="local_response_norm"):
+    """Each element by those of the channels around it."""
+
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0
 
 
 class Flatten(Module):
@@ -199,7 +334,8 @@ class Unflatten(Module):
 class _Dropout(Fixed):
     """What drops in training, and hands on in evaluation."""
 
-    options: ClassVar[dict[str, Any]] = {"p": 0.5, "inplace": False}
+    p: float = 0.5
+    inplace: bool = False
 
     def forward(self, *inputs: Any) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)
@@ -209,24 +345,35 @@ class _Dropout(Fixed):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout = (
-    type(name, (_Dropout,), {"__doc__": doc, "__module__": __name__, "function": function})
-    for name, function, doc in (
-        ("Dropout", "dropout", "Each element is zeroed with probability p, the others grow."),
-        ("Dropout1d", "dropout1d", "Whole channels of (N, C, L) are zeroed."),
-        ("Dropout2d", "dropout2d", "Whole channels of (N, C, H, W) are zeroed."),
-        ("Dropout3d", "dropout3d", "Whole channels of (N, C, D, H, W) are zeroed."),
-        ("AlphaDropout", "alpha_dropout", "Dropout that keeps mean and variance of SELU."),
-        ("FeatureAlphaDropout", "feature_alpha_dropout", "AlphaDropout of whole channels."),
-    )
-)
+class Dropout(_Dropout, function="dropout"):
+    """Each element is zeroed with probability p, the others grow."""
+
+
+class Dropout1d(_Dropout, function="dropout1d"):
+    """Whole channels of (N, C, L) are zeroed."""
+
+
+class Dropout2d(_Dropout, function="dropout2d"):
+    """Whole channels of (N, C, H, W) are zeroed."""
+
+
+class Dropout3d(_Dropout, function="dropout3d"):
+    """Whole channels of (N, C, D, H, W) are zeroed."""
+
+
+class AlphaDropout(_Dropout, function="alpha_dropout"):
+    """Dropout that keeps mean and variance of SELU."""
+
+
+class FeatureAlphaDropout(_Dropout, function="feature_alpha_dropout"):
+    """AlphaDropout of whole channels."""
 
 
 __all__ = [
-    name
-    for name, value in list(vars().items())
-    if isinstance(value, type)
-    and issubclass(value, Module)
-    and name not in ("Module", "Fixed")
-    and name[0] != "_"
-]
+    "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish", "Sigmoid",
+    "Tanh", "Hardtanh", "Hardsigmoid", "Hardswish", "Hardshrink", "Softshrink", "Tanhshrink",
+    "Softplus", "Softsign", "LogSigmoid", "Threshold", "GLU", "Softmax", "Softmin",
+    "LogSoftmax", "RReLU", "Softmax2d", "CosineSimilarity", "PairwiseDistance",
+    "LocalResponseNorm", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d",
+    "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
+]  # fmt: skip

@@ -206,3 +206,8 @@ class PReLU(Module):
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
+
+
+__all__ = [
+    "Identity", "Linear", "Bilinear", "Embedding", "EmbeddingBag", "PReLU",
+]  # fmt: skip

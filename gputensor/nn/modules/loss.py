@@ -4,7 +4,7 @@ parameters of their own."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Numbers
+from collections.abc import Callable, Sequence as Numbers
 from typing import Any, NamedTuple
 
 from ..._generated import calls
@@ -20,8 +20,7 @@ from .module import Module
 class _Loss(Fixed):
     """A function of what a network gives and of what it should. weight: a buffer."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _complete(self) -> None:
         for name in ("weight", "pos_weight"):
             if name in self.options:
                 self.register_buffer(name, self.__dict__.pop(name))
@@ -30,147 +29,185 @@ class _Loss(Fixed):
         return ""
 
 
-def _loss(name: str, function: str, doc: str, **options: Any) -> type[_Loss]:
-    made = {"__doc__": doc, "__module__": __name__, "function": function, "options": options}
-    return type(name, (_Loss,), made)
+class _Reduced(_Loss):
+    """size_average, reduce: what PyTorch once had for reduction."""
+
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
 
 
-_OLD: dict[str, Any] = {"size_average": None}
-_REDUCED: dict[str, Any] = {"size_average": None, "reduce": None, "reduction": "mean"}
-MSELoss = _loss("MSELoss", "mse_loss", "Mean of the squared differences.", **_REDUCED)
-L1Loss = _loss("L1Loss", "l1_loss", "Mean of the absolute differences.", **_REDUCED)
-NLLLoss = _loss(
-    "NLLLoss",
-    "nll_loss",
-    "Minus the log-probability of the classes.",
-    weight=None,
-    **_OLD,
-    ignore_index=-100,
-    reduce=None,
-    reduction="mean",
-)
-CrossEntropyLoss = _loss(
-    "CrossEntropyLoss",
-    "cross_entropy",
-    "NLLLoss of log-softmax.",
-    weight=None,
-    **_OLD,
-    ignore_index=-100,
-    reduce=None,
-    reduction="mean",
-    label_smoothing=0.0,
-)
-BCELoss = _loss(
-    "BCELoss", "binary_cross_entropy", "Cross entropy of probabilities.", weight=None, **_REDUCED
-)
-BCEWithLogitsLoss = _loss(
-    "BCEWithLogitsLoss",
-    "binary_cross_entropy_with_logits",
-    "Cross entropy of a sigmoid.",
-    weight=None,
-    **_REDUCED,
-    pos_weight=None,
-)
-KLDivLoss = _loss(
-    "KLDivLoss", "kl_div", "Divergence of distributions.", **_REDUCED, log_target=False
-)
-HuberLoss = _loss(
-    "HuberLoss",
-    "huber_loss",
-    "Squared near 0, else absolute differences.",
-    reduction="mean",
-    delta=1.0,
-)
-SmoothL1Loss = _loss(
-    "SmoothL1Loss", "smooth_l1_loss", "Huber's loss over beta.", **_REDUCED, beta=1.0
-)
-SoftMarginLoss = _loss("SoftMarginLoss", "soft_margin_loss", "log(1 + exp(-y x)).", **_REDUCED)
-PoissonNLLLoss = _loss(
-    "PoissonNLLLoss",
-    "poisson_nll_loss",
-    "Of counts.",
-    log_input=True,
-    full=False,
-    **_OLD,
-    eps=1e-8,
-    reduce=None,
-    reduction="mean",
-)
-MarginRankingLoss = _loss(
-    "MarginRankingLoss", "margin_ranking_loss", "Of an order of two inputs.", margin=0.0, **_REDUCED
-)
-CosineEmbeddingLoss = _loss(
-    "CosineEmbeddingLoss", "cosine_embedding_loss", "Of angles.", margin=0.0, **_REDUCED
-)
-TripletMarginLoss = _loss(
-    "TripletMarginLoss",
-    "triplet_margin_loss",
-    "Of distances to two others.",
-    margin=1.0,
-    p=2.0,
-    eps=1e-6,
-    swap=False,
-    **_REDUCED,
-)
-MultiMarginLoss = _loss(
-    "MultiMarginLoss",
-    "multi_margin_loss",
-    "Of one class of each row above the others.",
-    p=1,
-    margin=1.0,
-    weight=None,
-    **_REDUCED,
-)
-MultiLabelMarginLoss = _loss(
-    "MultiLabelMarginLoss",
-    "multilabel_margin_loss",
-    "Of some classes of each row above the others.",
-    **_REDUCED,
-)
-MultiLabelSoftMarginLoss = _loss(
-    "MultiLabelSoftMarginLoss",
-    "multilabel_soft_margin_loss",
-    "Cross entropy of a sigmoid for each class.",
-    weight=None,
-    **_REDUCED,
-)
-HingeEmbeddingLoss = _loss(
-    "HingeEmbeddingLoss",
-    "hinge_embedding_loss",
-    "Of distances that should be small or large.",
-    margin=1.0,
-    **_REDUCED,
-)
-GaussianNLLLoss = _loss(
-    "GaussianNLLLoss",
-    "gaussian_nll_loss",
-    "Of numbers with a variance.",
-    full=False,
-    eps=1e-6,
-    reduction="mean",
-)
-TripletMarginWithDistanceLoss = _loss(
-    "TripletMarginWithDistanceLoss",
-    "triplet_margin_with_distance_loss",
-    "TripletMarginLoss by a distance of one's own.",
-    distance_function=None,
-    margin=1.0,
-    swap=False,
-    reduction="mean",
-)
+class MSELoss(_Reduced, function="mse_loss"):
+    """Mean of the squared differences."""
 
 
-CTCLoss = _loss(
-    "CTCLoss",
-    "ctc_loss",
-    "Of all alignments of a text to steps in time.",
-    blank=0,
-    reduction="mean",
-    zero_infinity=False,
-)
+class L1Loss(_Reduced, function="l1_loss"):
+    """Mean of the absolute differences."""
 
 
-class NLLLoss2d(NLLLoss):  # type: ignore[valid-type, misc]
+class NLLLoss(_Loss, function="nll_loss"):
+    """Minus the log-probability of the classes."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    ignore_index: int = -100
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class CrossEntropyLoss(_Loss, function="cross_entropy"):
+    """NLLLoss of log-softmax."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    ignore_index: int = -100
+    reduce: bool | None = None
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
+
+
+class BCELoss(_Loss, function="binary_cross_entropy"):
+    """Cross entropy of probabilities."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
+    """Cross entropy of a sigmoid."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+    pos_weight: Tensor | None = None
+
+
+class KLDivLoss(_Reduced, function="kl_div"):
+    """Divergence of distributions."""
+
+    log_target: bool = False
+
+
+class HuberLoss(_Loss, function="huber_loss"):
+    """Squared near 0, else absolute differences."""
+
+    reduction: str = "mean"
+    delta: float = 1.0
+
+
+class SmoothL1Loss(_Reduced, function="smooth_l1_loss"):
+    """Huber's loss over beta."""
+
+    beta: float = 1.0
+
+
+class SoftMarginLoss(_Reduced, function="soft_margin_loss"):
+    """log(1 + exp(-y x))."""
+
+
+class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
+    """Of counts."""
+
+    log_input: bool = True
+    full: bool = False
+    size_average: bool | None = None
+    eps: float = 1e-8
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class MarginRankingLoss(_Loss, function="margin_ranking_loss"):
+    """Of an order of two inputs."""
+
+    margin: float = 0.0
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class CosineEmbeddingLoss(_Loss, function="cosine_embedding_loss"):
+    """Of angles."""
+
+    margin: float = 0.0
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
+    """Of distances to two others."""
+
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class MultiMarginLoss(_Loss, function="multi_margin_loss"):
+    """Of one class of each row above the others."""
+
+    p: int = 1
+    margin: float = 1.0
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class MultiLabelMarginLoss(_Reduced, function="multilabel_margin_loss"):
+    """Of some classes of each row above the others."""
+
+
+class MultiLabelSoftMarginLoss(_Loss, function="multilabel_soft_margin_loss"):
+    """Cross entropy of a sigmoid for each class."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
+    """Of distances that should be small or large."""
+
+    margin: float = 1.0
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
+    """Of numbers with a variance."""
+
+    full: bool = False
+    eps: float = 1e-6
+    reduction: str = "mean"
+
+
+class TripletMarginWithDistanceLoss(_Loss, function="triplet_margin_with_distance_loss"):
+    """TripletMarginLoss by a distance of one's own."""
+
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
+    margin: float = 1.0
+    swap: bool = False
+    reduction: str = "mean"
+
+
+class CTCLoss(_Loss, function="ctc_loss"):
+    """Of all alignments of a text to steps in time."""
+
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
+
+
+class NLLLoss2d(NLLLoss):
     """NLLLoss, by an older name."""
 
 
@@ -324,8 +361,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 __all__ = [
-    name
-    for name, value in list(vars().items())
-    if isinstance(value, type) and issubclass(value, Module) and value.__module__ == __name__
-    and name[0] != "_"
+    "MSELoss", "L1Loss", "NLLLoss", "CrossEntropyLoss", "BCELoss", "BCEWithLogitsLoss",
+    "KLDivLoss", "HuberLoss", "SmoothL1Loss", "SoftMarginLoss", "PoissonNLLLoss",
+    "MarginRankingLoss", "CosineEmbeddingLoss", "TripletMarginLoss", "MultiMarginLoss",
+    "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "HingeEmbeddingLoss", "GaussianNLLLoss",
+    "TripletMarginWithDistanceLoss", "CTCLoss", "NLLLoss2d", "LinearCrossEntropyLoss",
+    "AdaptiveLogSoftmaxWithLoss",
 ]  # fmt: skip

@@ -15,6 +15,10 @@ from ..parameter import Parameter
 from .module import Module
 
 
+def _sizes(given: Ints) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
 class _Affine(Module):
     """weight and bias of so many features, both None where they are not wanted."""
 
@@ -184,8 +188,7 @@ class LayerNorm(_Affine):
         bias: bool = True, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        is_one = isinstance(normalized_shape, int)
-        self.normalized_shape = (normalized_shape,) if is_one else tuple(normalized_shape)
+        self.normalized_shape = _sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._register(elementwise_affine, self.normalized_shape, bias, device, dtype)
         self.reset_parameters()
@@ -208,8 +211,7 @@ class RMSNorm(_Affine):
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        is_one = isinstance(normalized_shape, int)
-        self.normalized_shape = (normalized_shape,) if is_one else tuple(normalized_shape)
+        self.normalized_shape = _sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._register(elementwise_affine, self.normalized_shape, False, device, dtype)
         self.reset_parameters()
@@ -221,3 +223,9 @@ class RMSNorm(_Affine):
     def extra_repr(self) -> str:
         text = f"{self.normalized_shape}, eps={self.eps}"
         return f"{text}, elementwise_affine={self.elementwise_affine}"
+
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "GroupNorm", "LayerNorm", "RMSNorm",
+]  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ...core import errors
 from ...tensor.tensor import Tensor
 from .. import functional as F
-from .functional import REQUIRED, Fixed, kind_of
+from ..functional._types import Ints, Reals, Sizes
+from .functional import Fixed
 
 
 def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
@@ -22,96 +22,125 @@ def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
 class _Windows(Fixed):
     """A pool whose stride is its kernel's size unless given."""
 
-    stride: Any
+    kernel_size: Ints
+    stride: Ints | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _complete(self) -> None:
         if self.stride is None:
             self.stride = self.kernel_size
 
 
 class _MaxPool(_Windows):
+    padding: Ints = 0
+    dilation: Ints = 1
+    return_indices: bool = False
+    ceil_mode: bool = False
     shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
+class MaxPool1d(_MaxPool, function="max_pool1d"):
+    """The largest of each window, 1d."""
+
+
+class MaxPool2d(_MaxPool, function="max_pool2d"):
+    """The largest of each window, 2d."""
+
+
+class MaxPool3d(_MaxPool, function="max_pool3d"):
+    """The largest of each window, 3d."""
+
+
 class _AvgPool(_Windows):
+    padding: Ints = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
     shown = ("kernel_size", "stride", "padding")
 
 
-class _AvgPool1d(_AvgPool):
-    """One dimension's numbers are kept as tuples."""
+class AvgPool1d(_AvgPool, function="avg_pool1d"):
+    """The mean of each window, 1d. Its numbers are kept as tuples."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _complete(self) -> None:
+        super()._complete()
         for name in self.shown or ():
             setattr(self, name, per_dimension("AvgPool1d", name, getattr(self, name), 1))
 
 
+class AvgPool2d(_AvgPool, function="avg_pool2d"):
+    """The mean of each window, 2d."""
+
+    divisor_override: int | None = None
+
+
+class AvgPool3d(_AvgPool, function="avg_pool3d"):
+    """The mean of each window, 3d."""
+
+    divisor_override: int | None = None
+
+
 class _Adaptive(Fixed):
+    output_size: Sizes
     shown = ("output_size",)
 
 
-_MAX: dict[str, Any] = {
-    "kernel_size": REQUIRED, "stride": None, "padding": 0, "dilation": 1, "return_indices": False,
-    "ceil_mode": False,
-}  # fmt: skip
-_AVG: dict[str, Any] = {
-    "kernel_size": REQUIRED, "stride": None, "padding": 0, "ceil_mode": False,
-    "count_include_pad": True,
-}  # fmt: skip
-_LP: dict[str, Any] = {
-    "norm_type": REQUIRED, "kernel_size": REQUIRED, "stride": None, "ceil_mode": False,
-}  # fmt: skip
+class AdaptiveAvgPool1d(_Adaptive, function="adaptive_avg_pool1d"):
+    """Means, as many as asked for."""
 
-MaxPool1d, MaxPool2d, MaxPool3d = (
-    kind_of(_MaxPool, f"MaxPool{n}d", f"max_pool{n}d", f"The largest of each window, {n}d.", **_MAX)
-    for n in (1, 2, 3)
-)
-AvgPool1d = kind_of(_AvgPool1d, "AvgPool1d", "avg_pool1d", "The mean of each window, 1d.", **_AVG)
-AvgPool2d, AvgPool3d = (
-    kind_of(
-        _AvgPool, f"AvgPool{n}d", f"avg_pool{n}d", f"The mean of each window, {n}d.", **_AVG,
-        divisor_override=None,
-    )
-    for n in (2, 3)
-)  # fmt: skip
-_adaptive = partial(kind_of, _Adaptive)
-AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = (
-    _adaptive(
-        f"AdaptiveAvgPool{n}d", f"adaptive_avg_pool{n}d", "Means, as many as asked for.",
-        output_size=REQUIRED,
-    )
-    for n in (1, 2, 3)
-)  # fmt: skip
-AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = (
-    _adaptive(
-        f"AdaptiveMaxPool{n}d", f"adaptive_max_pool{n}d", "Maxima, as many as asked for.",
-        output_size=REQUIRED, return_indices=False,
-    )
-    for n in (1, 2, 3)
-)  # fmt: skip
+
+class AdaptiveAvgPool2d(_Adaptive, function="adaptive_avg_pool2d"):
+    """Means, as many as asked for."""
+
+
+class AdaptiveAvgPool3d(_Adaptive, function="adaptive_avg_pool3d"):
+    """Means, as many as asked for."""
+
+
+class AdaptiveMaxPool1d(_Adaptive, function="adaptive_max_pool1d"):
+    """Maxima, as many as asked for."""
+
+    return_indices: bool = False
+
+
+class AdaptiveMaxPool2d(_Adaptive, function="adaptive_max_pool2d"):
+    """Maxima, as many as asked for."""
+
+    return_indices: bool = False
+
+
+class AdaptiveMaxPool3d(_Adaptive, function="adaptive_max_pool3d"):
+    """Maxima, as many as asked for."""
+
+    return_indices: bool = False
 
 
 class _LPPool(Fixed):
-    shown = tuple(_LP)
+    norm_type: float
+    kernel_size: Ints
+    stride: Ints | None = None
+    ceil_mode: bool = False
+    shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
 
-LPPool1d, LPPool2d, LPPool3d = (
-    kind_of(_LPPool, f"LPPool{n}d", f"lp_pool{n}d", "The root of each window's powers.", **_LP)
-    for n in (1, 2, 3)
-)
+class LPPool1d(_LPPool, function="lp_pool1d"):
+    """The root of each window's powers, 1d."""
 
 
-class _MaxUnpool(Fixed):
+class LPPool2d(_LPPool, function="lp_pool2d"):
+    """The root of each window's powers, 2d."""
+
+
+class LPPool3d(_LPPool, function="lp_pool3d"):
+    """The root of each window's powers, 3d."""
+
+
+class _MaxUnpool(_Windows):
     """Elements where the indices of a max pool say; a size where the pool may have had several."""
 
-    stride: Any
+    padding: Ints = 0
     shown = ("kernel_size", "stride", "padding")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.stride is None:
-            self.stride = self.kernel_size
+    def _complete(self) -> None:
+        super()._complete()
         count = int(type(self).__name__[-2])
         for name in self.options:
             given = per_dimension(type(self).__name__, name, getattr(self, name), count)
@@ -124,20 +153,29 @@ class _MaxUnpool(Fixed):
         return made
 
 
-_UNPOOL: dict[str, Any] = {"kernel_size": REQUIRED, "stride": None, "padding": 0}
-MaxUnpool1d, MaxUnpool2d, MaxUnpool3d = (
-    kind_of(_MaxUnpool, f"MaxUnpool{n}d", f"max_unpool{n}d", "What max pooling took.", **_UNPOOL)
-    for n in (1, 2, 3)
-)
+class MaxUnpool1d(_MaxUnpool, function="max_unpool1d"):
+    """What max pooling took, 1d."""
+
+
+class MaxUnpool2d(_MaxUnpool, function="max_unpool2d"):
+    """What max pooling took, 2d."""
+
+
+class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
+    """What max pooling took, 3d."""
 
 
 class _FractionalMaxPool(Fixed):
     """Maxima of windows at random places, drawn for each plane unless given."""
 
+    kernel_size: Ints
+    output_size: Ints | None = None
+    output_ratio: Reals | None = None
+    return_indices: bool = False
+    _random_samples: Tensor | None = None
     shown = ()
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _complete(self) -> None:
         name, count = type(self).__name__, int(type(self).__name__[-2])
         self.register_buffer("_random_samples", self.__dict__.pop("_random_samples"))
         if (self.output_size is None) is (self.output_ratio is None):
@@ -146,20 +184,22 @@ class _FractionalMaxPool(Fixed):
         for arg in ("kernel_size", "output_size", "output_ratio"):
             if getattr(self, arg) is not None:
                 setattr(self, arg, per_dimension(name, arg, getattr(self, arg), count))
-        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise errors.wrong_value(name, "output_ratio", "be between 0 and 1", self.output_ratio)
+        ratios: Any = self.output_ratio
+        if ratios is not None and not all(0 < r < 1 for r in ratios):
+            raise errors.wrong_value(name, "output_ratio", "be between 0 and 1", ratios)
 
 
-FractionalMaxPool2d, FractionalMaxPool3d = (
-    kind_of(
-        _FractionalMaxPool, f"FractionalMaxPool{n}d", f"fractional_max_pool{n}d",
-        "Maxima of windows at random places.", kernel_size=REQUIRED, output_size=None,
-        output_ratio=None, return_indices=False, _random_samples=None,
-    )
-    for n in (2, 3)
-)  # fmt: skip
+class FractionalMaxPool2d(_FractionalMaxPool, function="fractional_max_pool2d"):
+    """Maxima of windows at random places."""
+
+
+class FractionalMaxPool3d(_FractionalMaxPool, function="fractional_max_pool3d"):
+    """Maxima of windows at random places."""
+
 
 __all__ = [
-    name for name, value in list(vars().items())
-    if isinstance(value, type) and value.__module__ == __name__ and name[0] != "_"
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxUnpool1d",
+    "MaxUnpool2d", "MaxUnpool3d", "FractionalMaxPool2d", "FractionalMaxPool3d",
 ]  # fmt: skip

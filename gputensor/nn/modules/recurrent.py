@@ -304,3 +304,8 @@ class GRUCell(_Cell):
 
     def _step(self) -> Callable[[Tensor, Tensor, State], State]:
         return _gru
+
+
+__all__ = [
+    "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell",
+]  # fmt: skip

@@ -7,32 +7,32 @@ from typing import Any, ClassVar
 from ...core.arguments import real
 from ...tensor.tensor import Tensor
 from .. import functional as F
-from .functional import REQUIRED, Fixed, kind_of
+from ..functional._types import Ints, Reals
+from .functional import Fixed
 from .pooling import per_dimension
 
 
 class _Plain(Fixed):
     """Shows all its options."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         cls.shown = tuple(cls.options)
 
 
 # --- other sizes ----------------------------------------------------------------------------------
 
 
-class Upsample(Fixed):
+class Upsample(Fixed, function="interpolate"):
     """Another size, by the mode of `gt.nn.functional.interpolate`."""
 
-    scale_factor: Any
-    function = "interpolate"
-    options: ClassVar[dict[str, Any]] = {
-        "size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,
-        "recompute_scale_factor": None,
-    }  # fmt: skip
+    size: Ints | None = None
+    scale_factor: Reals | None = None
+    mode: str = "nearest"
+    align_corners: bool | None = None
+    recompute_scale_factor: bool | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _complete(self) -> None:
         given = self.scale_factor
         name = type(self).__name__
         if isinstance(given, (list, tuple)):
@@ -61,40 +61,63 @@ class UpsamplingBilinear2d(Upsample):
 
 # --- shuffles, columns ----------------------------------------------------------------------------
 
-PixelShuffle = kind_of(
-    _Plain, "PixelShuffle", "pixel_shuffle", "Channels to a finer grid.", upscale_factor=REQUIRED
-)
-PixelUnshuffle = kind_of(
-    _Plain, "PixelUnshuffle", "pixel_unshuffle", "A finer grid to channels.",
-    downscale_factor=REQUIRED,
-)  # fmt: skip
-ChannelShuffle = kind_of(
-    _Plain, "ChannelShuffle", "channel_shuffle", "Channels of groups in turn.", groups=REQUIRED
-)
-_WINDOW: dict[str, Any] = {"kernel_size": REQUIRED, "dilation": 1, "padding": 0, "stride": 1}
-Unfold = kind_of(_Plain, "Unfold", "unfold", "Windows as columns.", **_WINDOW)
-Fold = kind_of(
-    _Plain, "Fold", "fold", "Columns added up as windows.", output_size=REQUIRED, **_WINDOW
-)
+
+class PixelShuffle(_Plain, function="pixel_shuffle"):
+    """Channels to a finer grid."""
+
+    upscale_factor: int
+
+
+class PixelUnshuffle(_Plain, function="pixel_unshuffle"):
+    """A finer grid to channels."""
+
+    downscale_factor: int
+
+
+class ChannelShuffle(_Plain, function="channel_shuffle"):
+    """Channels of groups in turn."""
+
+    groups: int
+
+
+class Unfold(_Plain, function="unfold"):
+    """Windows as columns."""
+
+    kernel_size: Ints
+    dilation: Ints = 1
+    padding: Ints = 0
+    stride: Ints = 1
+
+
+class Fold(_Plain, function="fold"):
+    """Columns added up as windows."""
+
+    output_size: Ints
+    kernel_size: Ints
+    dilation: Ints = 1
+    padding: Ints = 0
+    stride: Ints = 1
+
 
 # --- padding --------------------------------------------------------------------------------------
 
 
-class _Pad(Fixed):
+class _Pad(Fixed, function="pad"):
     """padding: how many before and after, the last dimension first; one number for all."""
 
-    function = "pad"
-    padding: Any
+    padding: Ints
     mode: ClassVar[str]
-    value: float | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _complete(self) -> None:
         name = type(self).__name__
         self.padding = per_dimension(name, "padding", self.padding, 2 * int(name[-2]))
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, self.mode, self.value)
+        return F.pad(input, self._padding(), self.mode)
+
+    def _padding(self) -> tuple[int, ...]:
+        assert isinstance(self.padding, tuple)
+        return self.padding
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
@@ -102,10 +125,26 @@ class _Pad(Fixed):
 
 class _ConstantPad(_Pad):
     mode = "constant"
+    value: float
     shown = ("padding", "value")
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self._padding(), self.mode, self.value)
 
     def extra_repr(self) -> str:
         return Fixed.extra_repr(self)
+
+
+class ConstantPad1d(_ConstantPad):
+    """A value around."""
+
+
+class ConstantPad2d(_ConstantPad):
+    """A value around."""
+
+
+class ConstantPad3d(_ConstantPad):
+    """A value around."""
 
 
 class _ZeroPad(_Pad):
@@ -124,25 +163,58 @@ class _CircularPad(_Pad):
     mode = "circular"
 
 
-def _pads(base: type[_Pad], name: str, doc: str, **more: Any) -> Any:
-    return [kind_of(base, f"{name}{n}d", "pad", doc, padding=REQUIRED, **more) for n in (1, 2, 3)]
+class ZeroPad1d(_ZeroPad):
+    """Zeros around."""
 
 
-ConstantPad1d, ConstantPad2d, ConstantPad3d = _pads(
-    _ConstantPad, "ConstantPad", "A value around.", value=REQUIRED
-)
-ZeroPad1d, ZeroPad2d, ZeroPad3d = _pads(_ZeroPad, "ZeroPad", "Zeros around.")
-ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _pads(
-    _ReflectionPad, "ReflectionPad", "Elements around, mirrored at the ends."
-)
-ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _pads(
-    _ReplicationPad, "ReplicationPad", "The outermost elements around."
-)
-CircularPad1d, CircularPad2d, CircularPad3d = _pads(
-    _CircularPad, "CircularPad", "Elements of the other end around."
-)
+class ZeroPad2d(_ZeroPad):
+    """Zeros around."""
+
+
+class ZeroPad3d(_ZeroPad):
+    """Zeros around."""
+
+
+class ReflectionPad1d(_ReflectionPad):
+    """Elements around, mirrored at the ends."""
+
+
+class ReflectionPad2d(_ReflectionPad):
+    """Elements around, mirrored at the ends."""
+
+
+class ReflectionPad3d(_ReflectionPad):
+    """Elements around, mirrored at the ends."""
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """The outermost elements around."""
+
+
+class ReplicationPad2d(_ReplicationPad):
+    """The outermost elements around."""
+
+
+class ReplicationPad3d(_ReplicationPad):
+    """The outermost elements around."""
+
+
+class CircularPad1d(_CircularPad):
+    """Elements of the other end around."""
+
+
+class CircularPad2d(_CircularPad):
+    """Elements of the other end around."""
+
+
+class CircularPad3d(_CircularPad):
+    """Elements of the other end around."""
+
 
 __all__ = [
-    name for name, value in list(vars().items())
-    if isinstance(value, type) and value.__module__ == __name__ and name[0] != "_"
+    "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d", "PixelShuffle", "PixelUnshuffle",
+    "ChannelShuffle", "Unfold", "Fold", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
+    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ReflectionPad1d", "ReflectionPad2d",
+    "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "CircularPad1d", "CircularPad2d", "CircularPad3d",
 ]  # fmt: skip
