@@ -1,0 +1,142 @@
+"""What a recorded chain is: operators on one layout, in SSA form, without any bytes.
+
+Note [A chain]
+All results of a chain have the same sizes and strides, those of `walk`; they are dense. Values have
+numbers: 0 to len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is
+what instruction k gives. An operand below 0 is not a value but a scalar: -1 is the first of
+`scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so that
+a learning rate that changes meets the same plan; what is no number (None, a string) is itself in
+`scalars`. Each result is rounded to its dtype, as the operator alone would store it.
+
+Note [An executor]
+`prepare(chain)` of `fuse/<device type>.py` is called once for a chain, and returns
+
+    run(inputs, outputs, scalars)
+
+or None for a chain that it leaves to the operators one by one. inputs: tensors, of the geometries
+in `chain.inputs`, at any address; a zero-dim one may be the CPU's. outputs: one tensor for each of
+`chain.stores`, which has memory: new, or an operand that is written to, which then may be the very
+memory of an input of the same layout, and overlaps no input in another way. scalars: the numbers
+(and others) in their order. It writes what `stores` names and nothing else, and what it gives is to
+the bit what the operators would give one after the other: `Instruction.loop` names the loop of
+kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.geometry import Geometry
+
+
+class Recorded:
+    """One operator on operands of given geometries, as recorded: made once, compared by identity.
+
+    operator: `aten::add.Tensor`. rule: what its family says (structured/pointwise.py); loop: the
+    one that it runs, `add_alpha` rather than `add` where alpha is given. kinds: of each input, its
+    dtype or the type of a number. compute: the dtype computed in. geometry: of the result. entry:
+    the operator's own, which runs it alone.
+    """
+
+    __slots__ = ("operator", "rule", "loop", "kinds", "compute", "geometry", "entry", "device")
+
+    def __init__(
+        self, operator: Any, rule: Any, loop: str, kinds: tuple[Any, ...], entry: Any
+    ) -> None:
+        self.operator, self.rule, self.loop, self.kinds = operator, rule, loop, kinds
+        self.entry, self.device = entry, entry.plan.device
+        self.compute: dtype = entry.plan.common_dtype
+        self.geometry: Geometry = entry.plan.outputs[0].geometry
+
+    @property
+    def family(self) -> str:
+        """The file in kernels/ that has the loop."""
+        found: str = self.rule.family
+        return found
+
+    @property
+    def result(self) -> dtype:
+        """What each element is rounded to."""
+        return self.geometry.dtype
+
+    def __repr__(self) -> str:
+        return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
+
+
+class Instruction:
+    """What is done to which values. operands: numbers of values, or of scalars below 0; params: of
+    scalars that stand beside the operands (alpha, bounds), below 0 too."""
+
+    __slots__ = ("what", "operands", "params", "_key")
+
+    def __init__(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> None:
+        self.what, self.operands, self.params = what, operands, params
+        self._key = (what, operands, params)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instruction) and self._key == other._key
+
+
+class Chain:
+    """See Note [A chain]. stores: the values that are wanted, in the order of the outputs. An
+    operator that nobody's value needs is not in it. Hashable, so that plans are found by it."""
+
+    __slots__ = ("device", "inputs", "scalars", "instructions", "stores", "_key", "_hash")
+
+    def __init__(
+        self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
+        instructions: tuple[Instruction, ...], stores: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        self.device, self.inputs, self.scalars = place, inputs, scalars
+        self.instructions, self.stores = instructions, stores
+        self._key = (place, inputs, scalars, instructions, stores)
+        self._hash = hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chain) and self._key == other._key
+
+    @property
+    def walk(self) -> Geometry:
+        """The geometry of a result; others differ in their dtype alone."""
+        return self.instructions[0].what.geometry
+
+    def geometry(self, value: int) -> Geometry:
+        """Of any value."""
+        count = len(self.inputs)
+        return (
+            self.inputs[value] if value < count else self.instructions[value - count].what.geometry
+        )
+
+    @property
+    def bytes_moved(self) -> int:
+        """What one kernel reads and writes: inputs once, and what is stored."""
+        return sum(x.nbytes for x in self.inputs) + sum(
+            self.geometry(x).nbytes for x in self.stores
+        )
+
+    @property
+    def bytes_apart(self) -> int:
+        """What the operators move, one after the other."""
+        total = 0
+        for step in self.instructions:
+            values = [x for x in step.operands if x >= 0]
+            total += step.what.geometry.nbytes + sum(self.geometry(x).nbytes for x in values)
+        return total
+
+    def __str__(self) -> str:
+        count = len(self.inputs)
+        lines = [f"v{n} = input {x}" for n, x in enumerate(self.inputs)]
+        for n, step in enumerate(self.instructions):
+            what = step.what
+            shown = [f"v{x}" if x >= 0 else f"s{-1 - x}" for x in (*step.operands, *step.params)]
+            name = what.operator.short_name
+            lines.append(f"v{count + n} = {name}({', '.join(shown)})  # {what.result}")
+        return "\n".join([*lines, "store " + ", ".join(f"v{x}" for x in self.stores)])
