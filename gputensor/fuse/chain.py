@@ -4,8 +4,8 @@ Note [A chain]
 All results of a chain have the same sizes and strides, those of `walk`; they are dense. Values have
 numbers: 0 to len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is
 what instruction k gives. An operand below 0 is not a value but a scalar: -1 is the first of
-`scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so that
-a learning rate that changes meets the same plan; what is no number (None, a string) is itself in
+`scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so
+that a changing learning rate meets the same plan; what is no number (None, a string) is itself in
 `scalars`. Each result is rounded to its dtype, as the operator alone would store it.
 
 Note [An executor]
