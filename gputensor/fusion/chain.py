@@ -9,7 +9,7 @@ that a changing learning rate meets the same plan; what is no number (None, a st
 `scalars`. Each result is rounded to its dtype, as the operator alone would store it.
 
 Note [An executor]
-`prepare(chain)` of `fuse/<device type>.py` is called once for a chain, and returns
+`prepare(chain)` of `fusion/<device type>.py` is called once for a chain, and returns
 
     run(inputs, outputs, scalars)
 
