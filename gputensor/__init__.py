@@ -111,9 +111,16 @@ if _typing.TYPE_CHECKING:
     from .watch import profiler as profiler
     from .watch.audit import audit_copies as audit_copies
 
-bool, half, float, double = _bool, float16, float32, float64
-short, int, long = int16, int32, int64
-chalf, cfloat, cdouble = complex32, complex64, complex128
+bool: dtype = _bool
+half: dtype = float16
+float: dtype = float32
+double: dtype = float64
+short: dtype = int16
+int: dtype = int32
+long: dtype = int64
+chalf: dtype = complex32
+cfloat: dtype = complex64
+cdouble: dtype = complex128
 
 from math import e as e, inf as inf, nan as nan, pi as pi  # noqa: E402
 

@@ -58,13 +58,14 @@ class autocast(Guard):
     """
 
     __slots__ = ("device", "fast_dtype", "_enabled", "_cache_enabled", "_autocast")
+    fast_dtype: dtypes.dtype
 
     def __init__(
         self, device_type: str, dtype: dtypes.dtype | None = None, enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:  # fmt: skip
         known = self._autocast = find(device_type, "autocast")
-        self.device = known.type
+        self.device: str | None = known.type
         self.fast_dtype = known.dtype.get() if dtype is None else _check_dtype(dtype, "autocast")
         self._cache_enabled = (
             is_autocast_cache_enabled() if cache_enabled is None

@@ -51,6 +51,8 @@ class AutocastDevice:
     type: str | None
     dtype: ContextVar[dtypes.dtype]
     supported: tuple[dtypes.dtype, ...]
+    key_name: str
+    key: int
 
     def __init__(
         self, key_name: str, device_type: str | None, supported: tuple[dtypes.dtype, ...]

@@ -39,6 +39,8 @@ class saved_tensors_hooks(Guard):
     """
 
     __slots__ = ("pack_hook", "unpack_hook")
+    pack_hook: Callable[[Tensor], Any]
+    unpack_hook: Callable[[Any], Tensor]
 
     def __init__(
         self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]

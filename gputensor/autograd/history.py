@@ -64,10 +64,12 @@ class Own:
         "requires_grad", "since", "grad", "hooks", "after_accumulate", "accumulator",
         "retains_grad",
     )  # fmt: skip
+    requires_grad: bool
+    retains_grad: bool
 
     def __init__(self) -> None:
         self.requires_grad = self.retains_grad = False
-        self.since = 0
+        self.since: int = 0
         self.grad: Tensor | None = None
         self.hooks: HookDict | None = None
         self.after_accumulate: HookDict | None = None

@@ -132,6 +132,8 @@ class CopySlices(Node):
     """
 
     __slots__ = ("node", "base", "view", "replay")
+    node: Node
+    replay: Replay | None
 
     is_users = False
 

@@ -245,5 +245,5 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
 
 # AutoDispatchBelowADInplaceOrView without an object, which every recorded call needs; and its
 # opposite, for what must be recorded although it is done below autograd.
-below_autograd = _States(lambda include, keep: (include, keep & ~_OFF))
+below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

@@ -69,7 +69,7 @@ class Node:
     def __init__(self, edges: tuple[Edge | None, ...] = (), sequence_nr: int | None = None) -> None:
         self.edges = edges
         self.outputs = []
-        self.sequence_nr = next(_numbers) if sequence_nr is None else sequence_nr
+        self.sequence_nr: int = next(_numbers) if sequence_nr is None else sequence_nr
         if anomaly.is_on:
             self.trace = anomaly.stack()
 
@@ -149,8 +149,8 @@ class Hooks:
     def __init__(self) -> None:
         self.tensor: dict[int, HookDict] = {}
         self.retained: dict[int, ref[Tensor]] = {}
-        self.before = HookDict()
-        self.after = HookDict()
+        self.before: HookDict = HookDict()
+        self.after: HookDict = HookDict()
 
 
 def hooks_of(node: Node) -> Hooks:
@@ -167,7 +167,7 @@ class RemovableHandle:
     def __init__(self, hooks: HookDict, hook: Any) -> None:
         if not callable(hook):
             raise errors.wrong_type("register_hook", "hook", "be callable", hook)
-        self.id = next(_numbers)
+        self.id: int = next(_numbers)
         self._hooks = ref(hooks)
         hooks[self.id] = hook
 
@@ -187,16 +187,19 @@ class AccumulateGrad(Node):
     """Adds the gradient to `variable.grad`."""
 
     __slots__ = ("variable",)
+    variable: Tensor
+    edges: tuple[()]
+    sequence_nr: int
 
     # Written out: every step of a training makes one for each parameter.
     def __init__(self, variable: Tensor) -> None:
         device = variable._device
         self.edges, self.sequence_nr, self.variable = (), LAST, variable
-        self.outputs = [(variable._geometry, device)]
+        self.outputs: list[Any] = [(variable._geometry, device)]
         if device is not CPU:
-            self.stream = current_stream(device)
+            self.stream: Any = current_stream(device)
         if anomaly.is_on:
-            self.trace = anomaly.stack()
+            self.trace: str = anomaly.stack()
 
 
 class NotImplementedNode(Node):

@@ -64,7 +64,7 @@ class SavedNumber:
     __slots__ = ("number",)
 
     def __init__(self, number: Any) -> None:
-        self.number = number
+        self.number: Any = number
 
     def unpack(self, node: Node) -> Any:
         return self.number
@@ -76,7 +76,7 @@ class SavedList:
     __slots__ = ("saved",)
 
     def __init__(self, operands: Any) -> None:
-        self.saved = [save(x) for x in operands]
+        self.saved: list[Any] = [save(x) for x in operands]
 
     def unpack(self, node: Node) -> Any:
         return [one.unpack(node) for one in self.saved]

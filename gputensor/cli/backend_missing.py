@@ -36,6 +36,9 @@ class Need:
     """An operator that the script reached: how often, and the bytes it read and wrote."""
 
     __slots__ = ("name", "calls", "nbytes")
+    name: str
+    calls: int
+    nbytes: int
 
     def __init__(self, name: str) -> None:
         self.name, self.calls, self.nbytes = name, 0, 0

@@ -24,6 +24,10 @@ class Finding:
     """One line: what was looked at, its state, what was found, and a remedy if there is one."""
 
     __slots__ = ("name", "state", "found", "remedy")
+    name: str
+    state: str
+    found: str
+    remedy: str
 
     def __init__(self, name: str, state: str, found: str, remedy: str = "") -> None:
         self.name, self.state, self.found, self.remedy = name, state, found, remedy

@@ -15,6 +15,8 @@ class Driver:
     """CUDA version as (major, minor) and device count; `reason` if the driver is unusable."""
 
     __slots__ = ("version", "device_count", "reason")
+    device_count: int
+    reason: str | None
 
     def __init__(
         self, version: tuple[int, int] | None, device_count: int, reason: str | None

@@ -58,17 +58,17 @@ class Row:
     __slots__ = ("line", "natives", "loops", "nodes")
 
     def __init__(self, call: ast.Call) -> None:
-        self.line = call.lineno
+        self.line: int = call.lineno
         words = [a.value for a in call.args if isinstance(a, ast.Constant)]
         is_bound = isinstance(call.func, ast.Name) and call.func.id == "bind"
-        self.loops = [str(word) for word in words] if is_bound else []
-        self.natives = [
+        self.loops: list[str] = [str(word) for word in words] if is_bound else []
+        self.natives: list[str] = [
             a.attr for a in call.args
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
         # rules that are made elsewhere are names too, and no class of the file is called so
-        self.nodes = [a.id for a in call.args if isinstance(a, ast.Name)]
+        self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 
 @functools.cache

@@ -5,12 +5,14 @@ It does not promote (`promotion.py`) and does not convert values (the copy kerne
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
+
+_Layout: TypeAlias = np.dtype[Any]
 
 
 class dtype:
@@ -33,7 +35,7 @@ class dtype:
     code: int
     itemsize: int
     category: int
-    np: np.dtype
+    np: _Layout
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
@@ -71,22 +73,22 @@ class dtype:
         return _TWIN.get(self, complex64)
 
 
-bool_ = dtype("bool", "bool", 0, 1, BOOL, np.bool_)
-uint8 = dtype("uint8", "u8", 1, 1, INTEGER, np.uint8)
-int8 = dtype("int8", "i8", 2, 1, INTEGER, np.int8)
-uint16 = dtype("uint16", "u16", 3, 2, INTEGER, np.uint16)
-int16 = dtype("int16", "i16", 4, 2, INTEGER, np.int16)
-uint32 = dtype("uint32", "u32", 5, 4, INTEGER, np.uint32)
-int32 = dtype("int32", "i32", 6, 4, INTEGER, np.int32)
-uint64 = dtype("uint64", "u64", 7, 8, INTEGER, np.uint64)
-int64 = dtype("int64", "i64", 8, 8, INTEGER, np.int64)
-float16 = dtype("float16", "f16", 9, 2, FLOATING, np.float16)
-bfloat16 = dtype("bfloat16", "bf16", 10, 2, FLOATING, ml_dtypes.bfloat16)
-float32 = dtype("float32", "f32", 11, 4, FLOATING, np.float32)
-float64 = dtype("float64", "f64", 12, 8, FLOATING, np.float64)
-complex64 = dtype("complex64", "c64", 13, 8, COMPLEX, np.complex64)
-complex128 = dtype("complex128", "c128", 14, 16, COMPLEX, np.complex128)
-complex32 = dtype("complex32", "c32", 15, 4, COMPLEX, "V4")
+bool_: dtype = dtype("bool", "bool", 0, 1, BOOL, np.bool_)
+uint8: dtype = dtype("uint8", "u8", 1, 1, INTEGER, np.uint8)
+int8: dtype = dtype("int8", "i8", 2, 1, INTEGER, np.int8)
+uint16: dtype = dtype("uint16", "u16", 3, 2, INTEGER, np.uint16)
+int16: dtype = dtype("int16", "i16", 4, 2, INTEGER, np.int16)
+uint32: dtype = dtype("uint32", "u32", 5, 4, INTEGER, np.uint32)
+int32: dtype = dtype("int32", "i32", 6, 4, INTEGER, np.int32)
+uint64: dtype = dtype("uint64", "u64", 7, 8, INTEGER, np.uint64)
+int64: dtype = dtype("int64", "i64", 8, 8, INTEGER, np.int64)
+float16: dtype = dtype("float16", "f16", 9, 2, FLOATING, np.float16)
+bfloat16: dtype = dtype("bfloat16", "bf16", 10, 2, FLOATING, ml_dtypes.bfloat16)
+float32: dtype = dtype("float32", "f32", 11, 4, FLOATING, np.float32)
+float64: dtype = dtype("float64", "f64", 12, 8, FLOATING, np.float64)
+complex64: dtype = dtype("complex64", "c64", 13, 8, COMPLEX, np.complex64)
+complex128: dtype = dtype("complex128", "c128", 14, 16, COMPLEX, np.complex128)
+complex32: dtype = dtype("complex32", "c32", 15, 4, COMPLEX, "V4")
 
 # Every type that loops and kernels are written for, in the order of their codes.
 ALL = (

@@ -24,6 +24,13 @@ class DtypeRule:
     """
 
     __slots__ = ("text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy")
+    text: str
+    kinds: str
+    to_float: bool
+    gives_real: bool
+    gives_bool: bool
+    each: bool
+    remedy: str
 
     def __init__(
         self, text: str, kinds: str = KINDS, *, to_float: bool = False, gives_real: bool = False,

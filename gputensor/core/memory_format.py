@@ -17,6 +17,8 @@ class memory_format:
     """
 
     __slots__ = ("name", "rank", "order")
+    name: str
+    rank: int | None
 
     def __init__(
         self, name: str, rank: int | None = None, order: tuple[int, ...] | None = None
@@ -31,10 +33,10 @@ class memory_format:
         return (_by_name, (self.name,))
 
 
-contiguous_format = memory_format("contiguous_format")
-preserve_format = memory_format("preserve_format")
-channels_last = memory_format("channels_last", 4, (1, 3, 2, 0))
-channels_last_3d = memory_format("channels_last_3d", 5, (1, 4, 3, 2, 0))
+contiguous_format: memory_format = memory_format("contiguous_format")
+preserve_format: memory_format = memory_format("preserve_format")
+channels_last: memory_format = memory_format("channels_last", 4, (1, 3, 2, 0))
+channels_last_3d: memory_format = memory_format("channels_last_3d", 5, (1, 4, 3, 2, 0))
 
 ALL = (contiguous_format, preserve_format, channels_last, channels_last_3d)
 
@@ -83,7 +85,7 @@ class layout:
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"gputensor.{self.name}"
@@ -92,4 +94,4 @@ class layout:
         return self.name
 
 
-strided = layout("strided")
+strided: layout = layout("strided")

@@ -51,6 +51,7 @@ class Check:
     """One kernel and the cases that its file gives."""
 
     __slots__ = ("cases", "kernel")
+    kernel: Kernel
 
     def __init__(
         self, kernel: Kernel, cases: Callable[[np.random.Generator], Iterable[Case]]

@@ -57,10 +57,14 @@ class Element:
     """
 
     __slots__ = ("alignment", "dtype", "format", "lanes", "name", "size")
+    dtype: Any
+    format: str
+    lanes: int
+    name: str
 
     def __init__(self, name: str, element: Any, code: str, lanes: int, alignment: int) -> None:
         self.name, self.dtype, self.format, self.lanes = name, element, code, lanes
-        self.alignment = alignment
+        self.alignment: int = alignment
         self.size = element.itemsize * lanes if element is not None else 1
 
 
@@ -73,12 +77,18 @@ class Parameter:
     """
 
     __slots__ = ("alignment", "element", "is_const", "kind", "name", "of", "offset", "size", "text")
+    alignment: int
+    kind: str
+    name: str
+    offset: int
+    size: int
+    text: str
 
     def __init__(self, name: str, kind: str, text: str) -> None:
         self.name, self.kind, self.text = name, kind, text
         self.element: Element | None = None
-        self.is_const = False
-        self.of = -1
+        self.is_const: bool = False
+        self.of: int = -1
         self.offset = self.size = self.alignment = 0
 
     def __repr__(self) -> str:
@@ -89,18 +99,24 @@ class Declaration:
     """A kernel as its text declares it. entry: its name for a compiler, `scale<float>`."""
 
     __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
+    entry: str
+    has_c_name: bool
+    line: int
+    name: str
 
     def __init__(
         self, entry: str, name: str, has_c_name: bool, line: int, parameters: Sequence[Parameter]
     ) -> None:
         self.entry, self.name, self.has_c_name, self.line = entry, name, has_c_name, line
-        self.parameters = tuple(parameters)
+        self.parameters: tuple[Parameter, ...] = tuple(parameters)
         # what a caller gives: everything but the Layouts
-        self.taken = tuple(p for p in parameters if p.kind != LAYOUT)
+        self.taken: tuple[Parameter, ...] = tuple(p for p in parameters if p.kind != LAYOUT)
         # numbers of the pointers that have a Layout, and of those that are not to const
-        self.bound = frozenset(p.of for p in parameters if p.kind == LAYOUT)
+        self.bound: frozenset[int] = frozenset(p.of for p in parameters if p.kind == LAYOUT)
         written = [p.kind == POINTER and not p.is_const for p in parameters]
-        self.written = frozenset(n for n, is_written in enumerate(written) if is_written)
+        self.written: frozenset[int] = frozenset(
+            n for n, is_written in enumerate(written) if is_written
+        )
 
     def __repr__(self) -> str:
         return f"{self.entry}({', '.join(map(repr, self.parameters))})"

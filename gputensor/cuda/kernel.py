@@ -62,13 +62,15 @@ class Kernel:
     ) -> None:  # fmt: skip
         if isinstance(options, str) or not all(isinstance(one, str) for one in options):
             raise errors.wrong_type(entry, "options", "be a list of str", options)
-        self.options = tuple(options)
+        self.options: tuple[str, ...] = tuple(options)
         asked = nvrtc_options.parse(self.options)
-        self.source = text.load(text_or_path, entry, asked.folders)
-        self.entry = entry
-        self.defines = dict(defines or {})
+        self.source: text.Source = text.load(text_or_path, entry, asked.folders)
+        self.entry: str = entry
+        self.defines: dict[str, object] = dict(defines or {})
         macros = nvrtc_options.with_macros(self.defines, asked)
-        self.declaration = declaration.read(self.source.text, entry, macros, signature)
+        self.declaration: declaration.Declaration = declaration.read(
+            self.source.text, entry, macros, signature
+        )
         self._functions: dict[tuple[Any, ...], Any] = {}
         self._symbols: tuple[str, ...] = ()
         parameters, addresses = self.declaration.parameters, (POINTER, LAYOUT)
@@ -319,7 +321,7 @@ class Bound:
     __slots__ = ("loaded", "offsets")
 
     def __init__(self, loaded: Any) -> None:
-        self.loaded = loaded
+        self.loaded: Any = loaded
         self.offsets: tuple[int, ...] = ()
 
 
@@ -327,6 +329,8 @@ class Launcher:
     """A kernel with a grid, a block, bytes of dynamic shared memory and a stream."""
 
     __slots__ = ("block", "grid", "kernel", "shared", "stream")
+    kernel: Kernel
+    stream: Any
 
     def __init__(
         self, kernel: Kernel, grid: Dims, block: Dims, shared: int = 0, stream: Any = None
@@ -334,9 +338,9 @@ class Launcher:
         self.kernel, self.stream = kernel, stream
         if not hasattr(shared, "__index__"):
             raise errors.cannot_launch(kernel.entry, "shared", "be a number of bytes", shared)
-        self.shared = shared.__index__()
-        self.grid = _dims(kernel.entry, "grid", grid)
-        self.block = _dims(kernel.entry, "block", block)
+        self.shared: int = shared.__index__()
+        self.grid: tuple[int, int, int] = _dims(kernel.entry, "grid", grid)
+        self.block: tuple[int, int, int] = _dims(kernel.entry, "block", block)
 
     def __call__(self, *args: Any) -> None:
         self.kernel._launch(args, self.grid, self.block, self.shared, self.stream)

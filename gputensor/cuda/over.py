@@ -17,6 +17,10 @@ class Over:
     """`kernel.over(iterator)`: called with what the kernel takes behind the iterator's operands."""
 
     __slots__ = ("block", "iterator", "kernel", "per_thread")
+    block: int
+    iterator: TensorIterator
+    kernel: Kernel
+    per_thread: int
 
     def __init__(
         self, kernel: Kernel, iterator: TensorIterator, block: int, per_thread: int

@@ -28,9 +28,13 @@ class Row:
         "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores",
         "spill_bytes", "stack_bytes", "stores",
     )  # fmt: skip
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+    stack_bytes: int
 
     def __init__(self, arch: str) -> None:
-        self.arch = arch
+        self.arch: str = arch
         self.registers = self.shared_bytes = self.spill_bytes = self.stack_bytes = 0
         self.loads: dict[int, int] = {}
         self.stores: dict[int, int] = {}
@@ -47,7 +51,7 @@ class Report:
     __slots__ = ("rows",)
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = list(rows)
+        self.rows: list[Row] = list(rows)
 
     def __iter__(self) -> Any:
         return iter(self.rows)

@@ -24,6 +24,9 @@ class Source:
     """A kernel's text. title: the file's name in messages. path: None for a string."""
 
     __slots__ = ("path", "text", "title")
+    path: str | None
+    text: str
+    title: str
 
     def __init__(self, text: str, title: str, path: str | None) -> None:
         self.text, self.title, self.path = text, title, path

@@ -57,7 +57,8 @@ class Formula:
             keyword_only = ["keyword_only_inputs"] if schema.keyword_only else []
             named = ["ctx", "inputs", *keyword_only, "output"]
             _check_takes(name, "setup_context", setup_context, (), named)
-        self.backward, self.setup_context = backward, setup_context
+        self.backward: Callable[..., Any] = backward
+        self.setup_context: Callable[..., Any] | None = setup_context
 
 
 def _check_takes(name: str, what: str, function: Any, positional: Any, named: Any) -> None:

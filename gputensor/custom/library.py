@@ -53,6 +53,9 @@ class Library:
     """
 
     __slots__ = ("ns", "kind", "dispatch_key", "site", "_handles", "_finalizer", "__weakref__")
+    ns: str
+    dispatch_key: str
+    site: str
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         self.site = site = caller_site()

@@ -117,10 +117,14 @@ class Backend:
     """
 
     __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "_stubs", "__weakref__")
+    name: str
+    key: str
+    runtime: Any
+    site: str
 
     def __init__(self, name: str, key: str, runtime: Any, site: str) -> None:
         self.name, self.key, self.runtime, self.site = name, key, runtime, site
-        self.module = DeviceModule(name, runtime)
+        self.module: DeviceModule = DeviceModule(name, runtime)
         self._undos: list[Callable[[], None]] = []
         # (family, ops, what undoes it) of each stub: families that are installed later are added.
         self._stubs: list[tuple[str, tuple[str, ...], list[Callable[[], None]]]] = []

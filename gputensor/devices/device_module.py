@@ -113,7 +113,7 @@ class DeviceModule(DeviceFace):
 
     def __init__(self, device_type: str, runtime: Any) -> None:
         super().__init__(device_type)
-        self.__name__ = f"gputensor.{device_type}"
+        self.__name__: str = f"gputensor.{device_type}"
         self._runtime = runtime
 
     def __repr__(self) -> str:

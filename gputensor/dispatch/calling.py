@@ -43,22 +43,23 @@ class Signature:
     def __init__(
         self, schema: FunctionSchema, numbers: tuple[str, ...] = (), tags: Sequence[str] = ()
     ) -> None:
-        self.schema = schema
+        self.schema: FunctionSchema = schema
         declared = schema.arguments
-        self.names = tuple(a.name for a in declared)
-        self.n_positional = len(schema.positional)
+        self.names: tuple[str, ...] = tuple(a.name for a in declared)
+        self.n_positional: int = len(schema.positional)
         plain = all(a.type.name == "Tensor" for a in declared)
-        self.n_tensors = len(declared) if plain and self.n_positional == len(declared) else -1
+        self.n_tensors: int = len(declared) if plain and self.n_positional == len(declared) else -1
         self._takes = tuple(_how_to_take(a.type) for a in declared)
         self._convert = tuple(conversions.converter(a.type, a.name in numbers) for a in declared)
         self._defaults = tuple(map(_default, declared, self._convert))
         self._lists = tuple(n for n, a in enumerate(declared) if a.type.required.is_list)
         self._tensors_for_numbers = NUMBERS_AS_TENSORS in tags
-        self.is_converted = bool(self._lists) or self._tensors_for_numbers
-        self.returns_fit = conversions.checker_of([r.type for r in schema.returns])
-        self.returns_form = conversions.form_of([r.type for r in schema.returns])
+        self.is_converted: bool = bool(self._lists) or self._tensors_for_numbers
+        types = [r.type for r in schema.returns]
+        self.returns_fit: Callable[[Any], bool] = conversions.checker_of(types)
+        self.returns_form: Callable[[Any], Any] | None = conversions.form_of(types)
         returns = [r.type.name for r in schema.returns]
-        self.is_simple = self.n_positional == len(declared) and returns == ["Tensor"]
+        self.is_simple: bool = self.n_positional == len(declared) and returns == ["Tensor"]
 
     def arrange(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -47,6 +47,11 @@ class DispatchKey(_Named):
     """A run-time key: a slot of every operator's table. `bits`: the smallest key set with it."""
 
     __slots__ = ("functionality", "backend", "bits", "index")
+    functionality: str
+    backend: str | None
+    bits: int
+    index: int
+    name: str
 
     def __init__(
         self, name: str, functionality: str, backend: str | None, bits: int, index: int
@@ -59,6 +64,8 @@ class AliasKey(_Named):
     """A name for many run-time keys; it can be registered to, and is never called."""
 
     __slots__ = ("keys",)
+    keys: tuple[DispatchKey, ...]
+    name: str
 
     def __init__(self, name: str, keys: tuple[DispatchKey, ...]) -> None:
         self.name, self.keys = name, keys
@@ -90,10 +97,10 @@ _dense, _quantized, _sparse = (
 )
 _autograd = [k for k in RUNTIME_KEYS if k.functionality in ("AutogradOther", "Autograd")]
 
-Autograd = AliasKey("Autograd", tuple(_autograd))
+Autograd: AliasKey = AliasKey("Autograd", tuple(_autograd))
 _explicit = (UNDEFINED, *_dense, *_quantized, *_sparse)
-CompositeExplicitAutograd = AliasKey("CompositeExplicitAutograd", _explicit)
-CompositeExplicitAutogradNonFunctional = AliasKey(
+CompositeExplicitAutograd: AliasKey = AliasKey("CompositeExplicitAutograd", _explicit)
+CompositeExplicitAutogradNonFunctional: AliasKey = AliasKey(
     "CompositeExplicitAutogradNonFunctional",
     (UNDEFINED, *(k for k in (*_dense, *_quantized) if k.backend != "XLA")),
 )

@@ -44,6 +44,9 @@ class Kernel:
     """
 
     __slots__ = ("function", "convention", "site")
+    function: Callable[..., Any] | None
+    convention: str
+    site: str
 
     def __init__(self, function: Callable[..., Any] | None, convention: str, site: str) -> None:
         self.function, self.convention, self.site = function, convention, site
@@ -70,6 +73,10 @@ class Definition:
     """A schema's text, where it was defined, its tags; the parsed forms are made when asked for."""
 
     __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
+    text: str
+    site: str
+    tags: tuple[str, ...]
+    alias_analysis: str
 
     def __init__(
         self, text: str, site: str, tags: tuple[str, ...], alias_analysis: str,
@@ -77,7 +84,7 @@ class Definition:
     ) -> None:  # fmt: skip
         self.text, self.site, self.tags, self.alias_analysis = text, site, tags, alias_analysis
         # Tensor arguments that may be Python numbers; PyTorch's allow_numbers_as_tensors.
-        self.numbers = numbers
+        self.numbers: tuple[str, ...] = numbers
         self._schema = parsed
         self._signature: Signature | None = None
 
@@ -112,6 +119,12 @@ class Table(dict[int, Callable[..., Any]]):
         "operator", "definition", "kernels", "fallbacks", "plans", "n_tensors", "prepared", "_wrap",
         "short", "learners",
     )  # fmt: skip
+    operator: Operator
+    definition: Definition | None
+    kernels: Kernels
+    fallbacks: Mapping[DispatchKey, Kernel]
+    n_tensors: int
+    learners: dict[str, Callable[..., Any]]
 
     def __init__(
         self, operator: Operator, fallbacks: Mapping[DispatchKey, Kernel],
@@ -211,6 +224,8 @@ class Pending(Table):
     """
 
     __slots__ = ("attribute", "fill")
+    attribute: str
+    fill: Callable[[Operator], None]
 
     def __init__(
         self, operator: Operator, attribute: str, fill: Callable[[Operator], None]
@@ -254,6 +269,8 @@ class Operator:
 
     table: Table
     redispatch_table: Table
+    name: str
+    overload: str
 
     def __init__(self, name: str, overload: str) -> None:
         self.name, self.overload = name, overload

@@ -77,6 +77,7 @@ class trace:
     """
 
     __slots__ = ("level", "lines", "hops", "_write")
+    level: int
 
     def __init__(self, level: int = 1, write: Callable[[str], object] | None = None) -> None:
         self.level, self._write = level, write

@@ -42,13 +42,21 @@ class ForeignArray:
         "library", "owner", "keeper", "place", "device_index", "dtype", "itemsize", "sizes",
         "stride_bytes", "_address", "array", "is_readonly", "stream", "stream_owner", "_dense",
     )  # fmt: skip
+    library: str
+    owner: Any
+    keeper: Any
+    place: device
+    itemsize: int
+    sizes: Sizes
+    stride_bytes: Sizes
+    is_readonly: bool
 
     def __init__(
         self, library: str, owner: Any, place: device, element: dtype | None, itemsize: int,
         sizes: Sizes, stride_bytes: Sizes, address: int | None,
     ) -> None:  # fmt: skip
         self.library, self.place = library, place
-        self.device_index = -1 if place is CPU else place.index or 0
+        self.device_index: int = -1 if place is CPU else place.index or 0
         self.owner = self.keeper = owner
         self.dtype: Any = element
         self.itemsize, self.sizes, self.stride_bytes = itemsize, sizes, stride_bytes

@@ -34,6 +34,8 @@ class OutputPlan:
     """An output's geometry and how it comes to have it: ALLOCATE, KEEP (given, fits) or RESIZE."""
 
     __slots__ = ("geometry", "action")
+    geometry: Geometry
+    action: str
 
     def __init__(self, geometry: Geometry, action: str) -> None:
         self.geometry, self.action = geometry, action

@@ -22,6 +22,11 @@ class Rows:
     __slots__ = (
         "op", "shape", "stride_bytes", "dtypes", "common_dtype", "numel", "n_outputs", "n_reduced",
     )  # fmt: skip
+    op: str
+    common_dtype: Any
+    numel: int
+    n_outputs: int
+    n_reduced: int
 
     def __init__(self, op: str, operands: tuple[Geometry, ...], dim: int, compute: Any) -> None:
         self.op, self.common_dtype = op, compute

@@ -39,6 +39,10 @@ class Piece:
     """
 
     __slots__ = ("shape", "offset_bytes", "accumulate", "is_final")
+    shape: Shape
+    offset_bytes: tuple[int | None, ...]
+    accumulate: bool
+    is_final: bool
 
     def __init__(
         self, shape: Shape, offset_bytes: tuple[int | None, ...], accumulate: bool, is_final: bool
@@ -102,10 +106,13 @@ class DimCounter:
     """
 
     __slots__ = ("shape", "end", "offset", "values")
+    shape: Shape
+    end: int
+    offset: int
 
     def __init__(self, shape: Shape, begin: int, end: int) -> None:
         self.shape, self.end, self.offset = shape, end, begin
-        self.values = [0] * len(shape)
+        self.values: list[int] = [0] * len(shape)
         for dim, size in enumerate(shape):
             if not begin or not size:
                 break

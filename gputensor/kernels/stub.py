@@ -97,7 +97,7 @@ class Stub:
     __slots__ = ("family",)
 
     def __init__(self, family: str) -> None:
-        self.family = family
+        self.family: str = family
 
     def register(self, device_type: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
         """`register_stub` for this family."""

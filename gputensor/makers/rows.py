@@ -87,12 +87,12 @@ def _rule(name: str, make: autograd.Maker) -> Rule:
     return rule
 
 
-selects = _rule("BackendSelect", backend_select.selects)
-counts = _rule("ADInplaceOrView", inplace_or_view.counts)
-tracks = _rule("ADInplaceOrView", inplace_or_view.tracks)
-replays = _rule("ADInplaceOrView", inplace_or_view.replays)
-refuses_out = _rule("Autograd", autograd.refuses_out)
-refuses_resize = _rule("Autograd", autograd.refuses_resize)
+selects: Rule = _rule("BackendSelect", backend_select.selects)
+counts: Rule = _rule("ADInplaceOrView", inplace_or_view.counts)
+tracks: Rule = _rule("ADInplaceOrView", inplace_or_view.tracks)
+replays: Rule = _rule("ADInplaceOrView", inplace_or_view.replays)
+refuses_out: Rule = _rule("Autograd", autograd.refuses_out)
+refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:

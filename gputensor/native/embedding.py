@@ -123,7 +123,7 @@ class Bags:
         self, indices: Tensor, offsets: Tensor, include_last_offset: bool, padding_idx: int
     ) -> None:
         n = indices._geometry.numel
-        self.count = offsets._geometry.numel - bool(include_last_offset)
+        self.count: int = offsets._geometry.numel - bool(include_last_offset)
         starts = calls.slice_Tensor(offsets, 0, 0, self.count)
         marks = calls.new_zeros(indices, (n + 1,), int64, None, None, None)
         ones = calls.ones_like(starts, int64, None, None, None, None)
@@ -133,7 +133,7 @@ class Bags:
         each = calls.ones_like(indices, int64, None, None, None, None)
         if self.counted is not None:
             each = calls.to_dtype(self.counted, int64, False, False, None)
-        self.sizes = calls.new_zeros(indices, (self.count,), int64, None, None, None)
+        self.sizes: Tensor = calls.new_zeros(indices, (self.count,), int64, None, None, None)
         ask_inplace(operators.index_add_, self.sizes, 0, self.of, each, 1)
 
     def without_padding(self, rows: Tensor, instead: Any = 0) -> Tensor:

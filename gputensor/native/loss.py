@@ -44,6 +44,12 @@ class Targets:
         "op", "rows", "classes", "reduction", "dtypes", "stride_bytes", "common_dtype", "numel",
         "n_outputs", "grad_stride_bytes",
     )  # fmt: skip
+    op: str
+    rows: int
+    classes: int
+    reduction: int
+    numel: int
+    n_outputs: int
 
     def __init__(
         self, op: str, self_: Tensor, target: Tensor, weight: Tensor | None, reduction: int,

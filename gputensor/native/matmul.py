@@ -87,10 +87,10 @@ class Product:
 
     def __init__(self, out: Tensor, a: Tensor, b: Tensor) -> None:
         operands = (out._geometry, a._geometry, b._geometry)
-        self.op = "mm"
+        self.op: str = "mm"
         self.shape = (*out._geometry.sizes, a._geometry.sizes[1])
         self.stride_bytes = tuple([g.stride_bytes for g in operands])
-        self.dtypes = tuple([g.dtype for g in operands])
+        self.dtypes: tuple[dtype, ...] = tuple([g.dtype for g in operands])
         self.common_dtype, self.numel, self.n_outputs = out._geometry.dtype, out._geometry.numel, 1
 
 

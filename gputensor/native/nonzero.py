@@ -33,6 +33,12 @@ class Marks:
 
     __slots__ = ("op", "sizes", "shape", "stride_bytes", "dtypes", "common_dtype", "numel",
                  "n_outputs")  # fmt: skip
+    op: str
+    sizes: Sizes
+    shape: tuple[int]
+    stride_bytes: tuple[tuple[int], tuple[int]]
+    numel: int
+    n_outputs: int
 
     def __init__(self, op: str, sizes: Sizes, numel: int) -> None:
         self.op, self.sizes, self.numel, self.n_outputs = op, sizes, numel, 1

@@ -55,7 +55,7 @@ def check_floating(op: str, **operands: Tensor | None) -> None:
             raise errors.wrong_dtype(op, other, f"have {arg}'s dtype {of.short}", x)
 
 
-FLOAT = dtypes.float32
+FLOAT: dtype = dtypes.float32
 
 
 def _check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:

@@ -180,18 +180,18 @@ def _fold_continued(made: Tensor, d: int, end: int, n: int, edge: Tensor) -> Non
     _add(_cut(made, d, end, end + 1), calls.sum_dim_IntList(edge, (d,), True))
 
 
-reflection_pad1d = _padding("reflection_pad1d", 1, _mirrored)
-reflection_pad2d = _padding("reflection_pad2d", 2, _mirrored)
-reflection_pad3d = _padding("reflection_pad3d", 3, _mirrored)
-replication_pad1d = _padding("replication_pad1d", 1, _continued)
-replication_pad2d = _padding("replication_pad2d", 2, _continued)
-replication_pad3d = _padding("replication_pad3d", 3, _continued)
-reflection_pad1d_backward = _backward("reflection_pad1d_backward", 1, _fold_mirrored)
-reflection_pad2d_backward = _backward("reflection_pad2d_backward", 2, _fold_mirrored)
-reflection_pad3d_backward = _backward("reflection_pad3d_backward", 3, _fold_mirrored)
-replication_pad1d_backward = _backward("replication_pad1d_backward", 1, _fold_continued)
-replication_pad2d_backward = _backward("replication_pad2d_backward", 2, _fold_continued)
-replication_pad3d_backward = _backward("replication_pad3d_backward", 3, _fold_continued)
+reflection_pad1d: Kernel = _padding("reflection_pad1d", 1, _mirrored)
+reflection_pad2d: Kernel = _padding("reflection_pad2d", 2, _mirrored)
+reflection_pad3d: Kernel = _padding("reflection_pad3d", 3, _mirrored)
+replication_pad1d: Kernel = _padding("replication_pad1d", 1, _continued)
+replication_pad2d: Kernel = _padding("replication_pad2d", 2, _continued)
+replication_pad3d: Kernel = _padding("replication_pad3d", 3, _continued)
+reflection_pad1d_backward: Kernel = _backward("reflection_pad1d_backward", 1, _fold_mirrored)
+reflection_pad2d_backward: Kernel = _backward("reflection_pad2d_backward", 2, _fold_mirrored)
+reflection_pad3d_backward: Kernel = _backward("reflection_pad3d_backward", 3, _fold_mirrored)
+replication_pad1d_backward: Kernel = _backward("replication_pad1d_backward", 1, _fold_continued)
+replication_pad2d_backward: Kernel = _backward("replication_pad2d_backward", 2, _fold_continued)
+replication_pad3d_backward: Kernel = _backward("replication_pad3d_backward", 3, _fold_continued)
 
 
 def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:

@@ -162,7 +162,7 @@ def _unfold_rule(shape: Geometry, dimension: Any, size: Any, step: Any) -> Geome
     return like(shape, (*sizes, window), (*strides, shape.strides[d]))
 
 
-unfold = view_kernel("unfold", _unfold_rule)
+unfold: Kernel = view_kernel("unfold", _unfold_rule)
 
 
 def as_strided(

@@ -84,7 +84,7 @@ def _view_rule(shape: Geometry, size: Any) -> Geometry:
     return like(shape, sizes, strides)
 
 
-view = view_kernel("view", _view_rule)
+view: Kernel = view_kernel("view", _view_rule)
 
 
 def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
@@ -244,7 +244,7 @@ def _permute_rule(shape: Geometry, dims: Any) -> Geometry:
     return like(shape, tuple([shape.sizes[d] for d in order]), strides)
 
 
-permute = view_kernel("permute", _permute_rule)
+permute: Kernel = view_kernel("permute", _permute_rule)
 
 
 def _transpose_rule(shape: Geometry, dim0: Any, dim1: Any, op: str = "transpose") -> Geometry:
@@ -257,7 +257,7 @@ def _transpose_rule(shape: Geometry, dim0: Any, dim1: Any, op: str = "transpose"
     return like(shape, tuple(sizes), tuple(strides))
 
 
-transpose = view_kernel("transpose", _transpose_rule, "transpose_int")
+transpose: Kernel = view_kernel("transpose", _transpose_rule, "transpose_int")
 
 
 def _t_rule(shape: Geometry) -> Geometry:
@@ -267,7 +267,7 @@ def _t_rule(shape: Geometry) -> Geometry:
     return _transpose_rule(shape, 0, 1 if shape.ndim == 2 else 0, "t")
 
 
-t = view_kernel("t", _t_rule)
+t: Kernel = view_kernel("t", _t_rule)
 
 
 def mT(key_set: int, self: Tensor) -> Tensor:
@@ -331,9 +331,9 @@ def _squeeze_where(shape: Geometry, dims: Any) -> Geometry:
     return like(shape, tuple([shape.sizes[d] for d in kept]), strides)
 
 
-squeeze = view_kernel("squeeze", _squeeze_rule)
-squeeze_dim = view_kernel("squeeze_dim", _squeeze_dim_rule)
-squeeze_dims = view_kernel("squeeze_dims", _squeeze_dims_rule)
+squeeze: Kernel = view_kernel("squeeze", _squeeze_rule)
+squeeze_dim: Kernel = view_kernel("squeeze_dim", _squeeze_dim_rule)
+squeeze_dims: Kernel = view_kernel("squeeze_dims", _squeeze_dims_rule)
 
 
 def _unsqueeze_rule(shape: Geometry, dim: Any) -> Geometry:
@@ -346,7 +346,7 @@ def _unsqueeze_rule(shape: Geometry, dim: Any) -> Geometry:
     return like(shape, (*shape.sizes[:number], 1, *shape.sizes[number:]), strides)
 
 
-unsqueeze = view_kernel("unsqueeze", _unsqueeze_rule)
+unsqueeze: Kernel = view_kernel("unsqueeze", _unsqueeze_rule)
 
 
 def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
@@ -380,7 +380,7 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
     return like(shape, tuple(out_sizes), tuple(strides))
 
 
-expand = view_kernel("expand", _expand_rule)
+expand: Kernel = view_kernel("expand", _expand_rule)
 
 
 def expand_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
@@ -435,17 +435,17 @@ def _each(op: str, one: Kernel) -> Kernel:
     return kernel
 
 
-atleast_1d_each = _each("atleast_1d", atleast_1d)
-atleast_2d_each = _each("atleast_2d", atleast_2d)
-atleast_3d_each = _each("atleast_3d", atleast_3d)
+atleast_1d_each: Kernel = _each("atleast_1d", atleast_1d)
+atleast_2d_each: Kernel = _each("atleast_2d", atleast_2d)
+atleast_3d_each: Kernel = _each("atleast_3d", atleast_3d)
 
 
 def _alias_rule(shape: Geometry) -> Geometry:
     return shape
 
 
-alias = view_kernel("alias", _alias_rule)
-detach = view_kernel("detach", _alias_rule)
+alias: Kernel = view_kernel("alias", _alias_rule)
+detach: Kernel = view_kernel("detach", _alias_rule)
 
 
 # --- in place -----------------------------------------------------------------------------------
@@ -463,9 +463,9 @@ def _inplace(rule: Callable[..., Geometry]) -> Kernel:
     return kernel
 
 
-squeeze_ = _inplace(_squeeze_rule)
-squeeze_dim_ = _inplace(_squeeze_dim_rule)
-squeeze_dims_ = _inplace(_squeeze_dims_rule)
-unsqueeze_ = _inplace(_unsqueeze_rule)
-transpose_ = _inplace(_transpose_rule)
-t_ = _inplace(_t_rule)
+squeeze_: Kernel = _inplace(_squeeze_rule)
+squeeze_dim_: Kernel = _inplace(_squeeze_dim_rule)
+squeeze_dims_: Kernel = _inplace(_squeeze_dims_rule)
+unsqueeze_: Kernel = _inplace(_unsqueeze_rule)
+transpose_: Kernel = _inplace(_transpose_rule)
+t_: Kernel = _inplace(_t_rule)

@@ -38,7 +38,7 @@ class Outcome:
     __slots__ = ("name", "counts", "served_elsewhere", "failures")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.counts = dict.fromkeys(_WORST_LAST, 0)
         self.served_elsewhere: set[str] = set()
         self.failures: list[str] = []

@@ -32,13 +32,15 @@ class T:
     """
 
     __slots__ = ("sizes", "values", "dtype", "layout", "as_storage")
+    values: str
+    layout: str | None
 
     def __init__(
         self, *sizes: int, values: str = "exact", dtype: dtype | None = None,
         layout: str | None = None, as_storage: bool = False,
     ) -> None:  # fmt: skip
         self.sizes, self.values, self.dtype, self.layout = sizes, values, dtype, layout
-        self.as_storage = as_storage
+        self.as_storage: bool = as_storage
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -163,6 +165,7 @@ class Built:
     """A tensor made for one call, and what its whole storage held before it."""
 
     __slots__ = ("tensor", "before")
+    tensor: Any
 
     def __init__(self, tensor: Any, before: np.ndarray) -> None:
         self.tensor, self.before = tensor, before

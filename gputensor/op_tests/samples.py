@@ -21,7 +21,7 @@ class Fill:
     __slots__ = ("what",)
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what: str = what
 
 
 class Samples:
@@ -32,6 +32,10 @@ class Samples:
     """
 
     __slots__ = ("name", "samples", "dtypes", "has_values", "device_ulp", "refuses_expanded")
+    name: str
+    has_values: bool
+    device_ulp: float
+    refuses_expanded: bool
 
     def __init__(
         self, name: str, samples: list[tuple[Any, Any]], of: tuple[dtype, ...], has_values: bool,

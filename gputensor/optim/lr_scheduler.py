@@ -32,6 +32,8 @@ class LRScheduler:
     `initial_lr`.
     """
 
+    last_epoch: int
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise errors.wrong_type(type(self).__name__, "optimizer", "be an Optimizer", optimizer)
@@ -42,7 +44,7 @@ class LRScheduler:
             elif "initial_lr" not in group:
                 rule = "be -1 unless the groups have 'initial_lr'"
                 raise errors.must(type(self).__name__, "last_epoch", rule, last_epoch)
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs: list[Any] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._last_lr: list[float] = []
         self.step()
@@ -108,7 +110,7 @@ class _Lambdas(LRScheduler):
         self, optimizer: Optimizer, lr_lambda: Factor | list[Factor], last_epoch: int = -1,
     ) -> None:  # fmt: skip
         count = len(optimizer.param_groups)
-        self.lr_lambdas = (
+        self.lr_lambdas: list[Factor] = (
             list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
         )
         if len(self.lr_lambdas) != count or not all(map(callable, self.lr_lambdas)):
@@ -143,6 +145,9 @@ class MultiplicativeLR(_Lambdas):
 class StepLR(LRScheduler):
     """The rate times gamma at every step_size-th step."""
 
+    step_size: float
+    gamma: float
+
     def __init__(
         self, optimizer: Optimizer, step_size: float, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
@@ -156,6 +161,9 @@ class StepLR(LRScheduler):
 
 class MultiStepLR(LRScheduler):
     """The rate times gamma at each of the milestones."""
+
+    milestones: dict[int, int]
+    gamma: float
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1,
@@ -174,6 +182,9 @@ class MultiStepLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """The rate times a factor for so many steps."""
 
+    factor: float
+    total_iters: float
+
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: float = 5,
         last_epoch: int = -1,
@@ -191,6 +202,9 @@ class ConstantLR(LRScheduler):
 
 class LinearLR(LRScheduler):
     """A factor that goes from one to another over so many steps."""
+
+    start_factor: float
+    end_factor: float
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
@@ -224,6 +238,9 @@ class ExponentialLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """To zero over so many steps, by a power of what is left."""
 
+    total_iters: float
+    power: float
+
     def __init__(
         self, optimizer: Optimizer, total_iters: float = 5, power: float = 1.0, last_epoch: int = -1
     ) -> None:
@@ -239,6 +256,9 @@ class PolynomialLR(LRScheduler):
 
 class CosineAnnealingLR(LRScheduler):
     """Half a wave of a cosine from the first rate to eta_min over T_max steps, and back."""
+
+    T_max: float
+    eta_min: float
 
     def __init__(
         self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1
@@ -260,6 +280,12 @@ class CosineAnnealingLR(LRScheduler):
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a wave of a cosine over T_0 steps, again and again, each T_mult times as long."""
+
+    T_mult: float
+    eta_min: float
+    T_i: float
+    T_cur: float
+    last_epoch: int
 
     def __init__(
         self, optimizer: Optimizer, T_0: float, T_mult: float = 1, eta_min: float = 0.0,
@@ -290,6 +316,9 @@ class OneCycleLR(LRScheduler):
 
     pct_start: which part of the steps goes up. anneal_strategy: "cos" or "linear".
     """
+
+    total_steps: int
+    cycle_momentum: bool
 
     def __init__(
         self, optimizer: Optimizer, max_lr: float | list[float], total_steps: int | None = None,
@@ -362,6 +391,9 @@ class OneCycleLR(LRScheduler):
 class SequentialLR(LRScheduler):
     """One schedule after the other; milestones: the steps at which the next one begins."""
 
+    optimizer: Optimizer
+    last_epoch: int
+
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int],
         last_epoch: int = -1,
@@ -409,6 +441,17 @@ class ReduceLROnPlateau(LRScheduler):
     mode: "min" or "max", what is better. threshold: by how much, threshold_mode "rel" of the best
     or "abs". cooldown: steps to wait after a change. min_lr: where it stops.
     """
+
+    optimizer: Optimizer
+    factor: float
+    patience: float
+    threshold: float
+    cooldown: float
+    min_lrs: list[float]
+    eps: float
+    best: float
+    num_bad_epochs: int
+    last_epoch: int
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: float = 10,

@@ -58,10 +58,10 @@ class Memory:
     __slots__ = ("__weakref__", "block", "device_index", "nbytes", "ptr")
 
     def __init__(self, ptr: int, nbytes: int, device_index: int, block: Block | None) -> None:
-        self.ptr = ptr
-        self.nbytes = nbytes
-        self.device_index = device_index
-        self.block = block
+        self.ptr: int = ptr
+        self.nbytes: int = nbytes
+        self.device_index: int = device_index
+        self.block: Block | None = block
 
     def __del__(self) -> None:
         try:

@@ -322,12 +322,12 @@ class Stream:
     ) -> None:
         if of is None:
             of = _pooled(_checked("Stream", device_index), priority)
-        self.cupy = of
+        self.cupy: Any = of
         self.key: int = of.ptr
         self.ptr: int = of.ptr
-        self.device_index = device_index
-        self.priority = priority
-        self.is_borrowed = is_borrowed
+        self.device_index: int = device_index
+        self.priority: int = priority
+        self.is_borrowed: bool = is_borrowed
 
     def synchronize(self) -> None:
         with _On(self.device_index):
@@ -376,7 +376,7 @@ class Event:
     __slots__ = ("_device_index", "cupy", "enable_timing")
 
     def __init__(self, enable_timing: bool = False) -> None:
-        self.enable_timing = enable_timing
+        self.enable_timing: bool = enable_timing
         self.cupy: Any = None
         self._device_index = -1
 
@@ -579,8 +579,8 @@ class PinnedMemory:
         ask = cupy.cuda.alloc_pinned_memory
         what = "an allocation of pinned memory"
         self._owner = _reporting(_get_device(), what, ask, max(nbytes, 1))
-        self.ptr = int(self._owner.ptr)
-        self.nbytes = nbytes
+        self.ptr: int = int(self._owner.ptr)
+        self.nbytes: int = nbytes
         self.array = np.frombuffer(self._owner, np.uint8, max(nbytes, 1))[:nbytes]
         _staging.add(self.ptr, nbytes, self._owner)
         self._begin = self.ptr
@@ -604,19 +604,22 @@ class Function:
     __slots__ = (
         "carveout", "device_index", "function", "image", "module", "name", "ptr", "shared_bytes",
     )  # fmt: skip
+    image: bytes
+    module: Any
 
     def __init__(
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
     ) -> None:
         self.module, self.image = module, image
-        self.function = function  # keeps the module loaded
+        self.function: Any = function  # keeps the module loaded
         self.ptr: int = function.ptr
-        self.name = name
-        self.device_index = device_index
-        self.carveout = 0  # per cent of a multiprocessor's shared memory; 0 leaves it to the driver
+        self.name: str = name
+        self.device_index: int = device_index
+        # per cent of a multiprocessor's shared memory; 0 leaves it to the driver
+        self.carveout: int = 0
         # What the kernel declares itself counts into the 48 KiB that need no leave.
         own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
-        self.shared_bytes = max(_DEFAULT_SHARED - own, 0)
+        self.shared_bytes: Any = max(_DEFAULT_SHARED - own, 0)
 
     def symbol(self, name: str) -> tuple[int, int | None]:
         """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""

@@ -224,14 +224,16 @@ class Stream:
     """A queue of work for one device."""
 
     __slots__ = ("__weakref__", "device_index", "key", "priority", "ptr", "queue")
+    key: int
+    ptr: int
 
     def __init__(self, device_index: int, priority: int = 0, *, ptr: int | None = None) -> None:
         if ptr is None:
             _checked("Stream", device_index)
-        self.device_index = device_index
-        self.priority = priority
+        self.device_index: int = device_index
+        self.priority: int = priority
         self.key = self.ptr = next(_stream_numbers) if ptr is None else ptr
-        self.queue = Queue(device_index)
+        self.queue: Queue = Queue(device_index)
         if self.ptr:
             _by_number[self.ptr] = self
 
@@ -268,7 +270,7 @@ class Event:
     __slots__ = ("_mark", "enable_timing")
 
     def __init__(self, enable_timing: bool = False) -> None:
-        self.enable_timing = enable_timing
+        self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
 
     def record(self, stream: Stream | None = None) -> None:
@@ -401,11 +403,11 @@ class Function:
     __slots__ = ("arguments", "carveout", "device_index", "loaded", "name", "places")
 
     def __init__(self, loaded: Loaded, device_index: int) -> None:
-        self.loaded = loaded
-        self.device_index = device_index
-        self.name = loaded.name
-        self.places = loaded.places
-        self.carveout = 0
+        self.loaded: Loaded = loaded
+        self.device_index: int = device_index
+        self.name: Any = loaded.name
+        self.places: tuple[tuple[Any, Any], ...] = loaded.places
+        self.carveout: int = 0
         self.arguments: findings.Arguments = ()
 
     def symbol(self, name: str) -> tuple[int, int]:

@@ -30,6 +30,8 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
 class CurrentDevice(Guard):
     """Makes a device current in this thread, for a block or a function's calls. idx: its index."""
 
+    idx: int
+
     def __init__(self, runtime: Any, index: int) -> None:
         self.idx, self._runtime = index, runtime
         self._before: list[int] = []
@@ -55,6 +57,8 @@ class CurrentDevice(Guard):
 
 class CurrentStream(Guard):
     """Makes a stream and its device current in this thread, for a block or a function's calls."""
+
+    stream: Any
 
     def __init__(self, runtime: Any, stream: Any) -> None:
         self.stream, self._runtime = stream, runtime

@@ -236,10 +236,10 @@ class Entry:
     __slots__ = ("age_s", "label", "nbytes", "path")
 
     def __init__(self, path: str, label: str, nbytes: int, age_s: float) -> None:
-        self.path = path
-        self.label = label
-        self.nbytes = nbytes
-        self.age_s = age_s
+        self.path: str = path
+        self.label: str = label
+        self.nbytes: int = nbytes
+        self.age_s: float = age_s
 
 
 def entries() -> Iterator[Entry]:

@@ -21,7 +21,7 @@ class Library:
 
     def __init__(self, arrays: ModuleType, scipy: str, is_gpu: bool) -> None:
         self.np: Any = arrays
-        self.is_gpu = is_gpu
+        self.is_gpu: bool = is_gpu
         self._scipy = scipy
 
     def scipy(self, part: str) -> Any:

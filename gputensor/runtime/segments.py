@@ -29,6 +29,10 @@ class Counts:
     """What is counted without a lock: bytes in use and their peak, blocks given and taken back."""
 
     __slots__ = ("allocations", "in_use", "peak", "returns")
+    allocations: int
+    in_use: int
+    peak: int
+    returns: int
 
     def __init__(self) -> None:
         self.allocations = self.in_use = self.peak = self.returns = 0
@@ -47,6 +51,12 @@ class Block:
         "after", "before", "counts", "give_back", "handle", "home", "pool", "ptr", "size", "state",
         "stream", "used_on",
     )  # fmt: skip
+    counts: Counts | None
+    give_back: Any
+    handle: Any
+    ptr: int
+    size: int
+    stream: Any
 
     def __init__(
         self, ptr: int, size: int, stream: Any, give_back: Any, handle: Any = None,
@@ -56,7 +66,7 @@ class Block:
         self.give_back, self.counts = give_back, counts
         self.home: list[Block] = []
         self.pool: list[tuple[int, int, Block]] | Any = None
-        self.state = BINNED
+        self.state: int = BINNED
         self.before: Block | None = None
         self.after: Block | None = None
         self.used_on: dict[tuple[int, Any], Any] | None = None
@@ -90,7 +100,7 @@ class Pools:
     __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
 
     def __init__(self, stream: Any) -> None:
-        self.stream = stream
+        self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
         self.odd: list[Block] = []  # the home of blocks whose bin was forgotten
         self.small: list[tuple[int, int, Block]] = []

@@ -37,6 +37,13 @@ class Places:
     __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")
 
     order: Sizes | None
+    op: str
+    target: Tensor
+    sizes: Sizes
+    indices: list[Tensor]
+    led: list[int]
+    begin: int | None
+    wraps: bool
 
     def __init__(
         self, op: str, target: Tensor, sizes: Sizes, indices: list[Tensor], led: list[int],
@@ -118,6 +125,13 @@ class Walk:
         "op", "shape", "stride_bytes", "dtypes", "bounds", "wraps", "numel", "common_dtype",
         "n_outputs",
     )  # fmt: skip
+    op: str
+    shape: Sizes
+    stride_bytes: list[Sizes]
+    wraps: bool
+    numel: int
+    common_dtype: dtype
+    n_outputs: int
 
     def __init__(self, op: str, places: Places, value: Geometry, *, reads: bool) -> None:
         of = places.target._geometry

@@ -57,6 +57,13 @@ class Rule:
     __slots__ = (
         "family", "loop", "config", "check", "out_dtype", "param", "like_input", "takes_scalars",
     )  # fmt: skip
+    family: str
+    loop: str
+    config: Any
+    check: Callable[[str, Plan, tuple[Any, ...]], None] | None
+    out_dtype: Callable[[dtype], dtype] | None
+    param: str
+    like_input: bool
 
     def __init__(
         self, family: str, loop: str, config: Any,
@@ -65,7 +72,7 @@ class Rule:
         like_input: bool = False,
     ) -> None:  # fmt: skip
         self.family, self.loop, self.config, self.param = family, loop, config, param
-        self.takes_scalars = False
+        self.takes_scalars: bool = False
         self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
 
 
@@ -113,10 +120,12 @@ class CpuEntry:
         "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block", "has_numbers",
         "last_beside", "is_fresh", "seen",
     )  # fmt: skip
+    plan: Plan
+    geometry: Geometry
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
-        self.has_numbers = any([kind in NUMBERS for kind in self.kinds])
+        self.has_numbers: bool = any([kind in NUMBERS for kind in self.kinds])
         result = plan.outputs[0].geometry.dtype
         bind = stub.cpu(rule.family).bind
         if complex32 in (plan.common_dtype, result, *self.kinds):
@@ -136,7 +145,7 @@ class CpuEntry:
     def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
         """Keep the plan, and what follows from the number of elements."""
         self.plan, self.geometry = plan, plan.outputs[0].geometry
-        self.is_fresh = True
+        self.is_fresh: bool = True
         self.last_beside: Any = ((), ())
         self.seen: Any = None
         self.loop: Callable[..., Any]
@@ -145,8 +154,8 @@ class CpuEntry:
             self.loop, numpy_allocates = self.bound, False
         else:
             self.loop = of_many(self.bound, self.kinds, result, plan.numel)
-        self.block = _block(self.loop, plan.numel)
-        self.numpy_allocates = numpy_allocates and not self.block
+        self.block: int = _block(self.loop, plan.numel)
+        self.numpy_allocates: bool = numpy_allocates and not self.block
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Run the loop over the inputs into `out`, on several threads where that pays."""
@@ -228,12 +237,12 @@ class DeviceEntry:
     numpy_allocates = False
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-        self.plan = plan
-        self.geometry = plan.outputs[0].geometry
+        self.plan: Plan = plan
+        self.geometry: Geometry = plan.outputs[0].geometry
         self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
-        self.has_numbers = any([type(x) in NUMBERS for x in inputs])
+        self.has_numbers: bool = any([type(x) in NUMBERS for x in inputs])
         self.last_beside: Any = ((), ())
-        self.is_fresh = True
+        self.is_fresh: bool = True
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Launch over the inputs into `out`; returns before the device has run it."""

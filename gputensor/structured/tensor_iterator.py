@@ -189,6 +189,8 @@ class TensorIterator:
         "_plan", "_tensors", "_scalars", "_shape", "_strides", "_data",
         "accumulate", "is_final_output",
     )  # fmt: skip
+    accumulate: bool
+    is_final_output: bool
 
     def __init__(self, made: plan.Plan, operands: list[Any]) -> None:
         self._plan, self._tensors = made, operands

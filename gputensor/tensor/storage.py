@@ -29,11 +29,13 @@ class Storage:
 
     # _twins: of a SharedStorage alone, see there.
     __slots__ = ("_data", "_array", "nbytes", "device", "version", "_twins", "__weakref__")
+    nbytes: int
     is_shared = False  # whether another storage may look at these bytes
 
     def __init__(self, data: Any, nbytes: int, place: device) -> None:
-        self._data, self._array, self.nbytes, self.device = data, None, nbytes, place
-        self.version = 0
+        self._data, self._array, self.nbytes = data, None, nbytes
+        self.device: device = place
+        self.version: int = 0
 
     @property
     def data(self) -> Any:

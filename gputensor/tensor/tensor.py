@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -31,7 +31,11 @@ from .differentiable import Differentiable
 from .storage import Storage
 
 
-def _convert_to(name: str, target: dtypes.dtype) -> Callable[..., Tensor]:
+class _Conversion(Protocol):
+    def __call__(self, memory_format: memory_format = ...) -> Tensor: ...
+
+
+def _convert_to(name: str, target: dtypes.dtype) -> Any:
     def convert(self: Tensor, memory_format: memory_format = formats.preserve_format) -> Tensor:
         return calls.to_dtype(self, target, False, False, memory_format)
 
@@ -54,19 +58,19 @@ class Conversions:
 
     __slots__ = ()
 
-    bool = _convert_to("bool", dtypes.bool_)
-    byte = _convert_to("byte", dtypes.uint8)
-    char = _convert_to("char", dtypes.int8)
-    short = _convert_to("short", dtypes.int16)
-    int = _convert_to("int", dtypes.int32)
-    long = _convert_to("long", dtypes.int64)
-    half = _convert_to("half", dtypes.float16)
-    bfloat16 = _convert_to("bfloat16", dtypes.bfloat16)
-    float = _convert_to("float", dtypes.float32)
-    double = _convert_to("double", dtypes.float64)
-    chalf = _convert_to("chalf", dtypes.complex32)
-    cfloat = _convert_to("cfloat", dtypes.complex64)
-    cdouble = _convert_to("cdouble", dtypes.complex128)
+    bool: _Conversion = _convert_to("bool", dtypes.bool_)
+    byte: _Conversion = _convert_to("byte", dtypes.uint8)
+    char: _Conversion = _convert_to("char", dtypes.int8)
+    short: _Conversion = _convert_to("short", dtypes.int16)
+    int: _Conversion = _convert_to("int", dtypes.int32)
+    long: _Conversion = _convert_to("long", dtypes.int64)
+    half: _Conversion = _convert_to("half", dtypes.float16)
+    bfloat16: _Conversion = _convert_to("bfloat16", dtypes.bfloat16)
+    float: _Conversion = _convert_to("float", dtypes.float32)
+    double: _Conversion = _convert_to("double", dtypes.float64)
+    chalf: _Conversion = _convert_to("chalf", dtypes.complex32)
+    cfloat: _Conversion = _convert_to("cfloat", dtypes.complex64)
+    cdouble: _Conversion = _convert_to("cdouble", dtypes.complex128)
 
 
 class Tensor(Differentiable, GeneratedMethods, Conversions):
@@ -204,8 +208,24 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
 
     __hash__ = object.__hash__
 
-    __getitem__ = indexing.get  # without a frame of its own: q[1] is timed (bench/overhead.py)
-    __setitem__ = indexing.put
+    if TYPE_CHECKING:  # what is a plain name below has its signature here
+
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def norm(
+            self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+        ) -> Tensor: ...
+        def unique(
+            self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+            dim: int | None = None,
+        ) -> Any: ...  # fmt: skip
+        def unique_consecutive(
+            self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+        ) -> Any: ...
+    else:
+        # without a frame of its own: q[1] is timed (bench/overhead.py)
+        __getitem__, __setitem__ = indexing.get, indexing.put
+        norm, unique, unique_consecutive = norms.norm, distinct.unique, distinct.unique_consecutive
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not zero. See gt.nonzero."""
@@ -319,9 +339,6 @@ class Tensor(Differentiable, GeneratedMethods, Conversions):
         from . import export
 
         return export.to_device(self, _device(device), stream)
-
-    unique, unique_consecutive = distinct.unique, distinct.unique_consecutive
-    norm = norms.norm
 
     def is_nonzero(self) -> bool:
         """Whether the only element is not zero. Waits for the device."""

@@ -22,6 +22,8 @@ class finfo:
     """
 
     __slots__ = ("bits", "eps", "max", "min", "smallest_normal", "tiny", "resolution", "dtype")
+    smallest_normal: float
+    tiny: float
 
     def __init__(self, type: dtype | None = None) -> None:
         given = defaults.get_default_dtype() if type is None else type
@@ -31,11 +33,13 @@ class finfo:
         real = given.to_real
         info: Any = ml_dtypes.finfo if real is bfloat16 else np.finfo
         limits = info(real.np)
-        self.bits = real.itemsize * 8
-        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
+        self.bits: int = real.itemsize * 8
+        self.eps: float = float(limits.eps)
+        self.max: float = float(limits.max)
+        self.min: float = float(limits.min)
         self.smallest_normal = self.tiny = float(limits.smallest_normal)
-        self.resolution = _RESOLUTION[real.name]
-        self.dtype = real.name
+        self.resolution: float = _RESOLUTION[real.name]
+        self.dtype: str = real.name
 
     def __repr__(self) -> str:
         return (
@@ -60,10 +64,10 @@ class iinfo:
         if not isinstance(type, dtype) or type.category != INTEGER:
             remedy = "use finfo for floating-point dtypes"
             raise errors.wrong_type("iinfo", "type", "be an integer dtype", type, remedy=remedy)
-        self.bits = type.itemsize * 8
-        self.max = (1 << (self.bits - type.is_signed)) - 1
-        self.min = -self.max - 1 if type.is_signed else 0
-        self.dtype = type.name
+        self.bits: int = type.itemsize * 8
+        self.max: int = (1 << (self.bits - type.is_signed)) - 1
+        self.min: int = -self.max - 1 if type.is_signed else 0
+        self.dtype: str = type.name
 
     def __repr__(self) -> str:
         # PyTorch prints a float here; the bounds themselves say more.

@@ -41,6 +41,12 @@ class Record:
     """
 
     __slots__ = ("kind", "op", "path", "nbytes", "time_us", "device_us", "site", "what", "_events")
+    kind: str
+    op: str
+    path: tuple[str, ...]
+    nbytes: int
+    site: str
+    what: str
 
     def __init__(self, kind: str, path: tuple[str, ...], nbytes: int, site: str, what: str) -> None:
         self.kind, self.op, self.path, self.nbytes = kind, path[0], path, nbytes

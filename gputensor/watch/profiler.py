@@ -34,6 +34,13 @@ class Row:
     """What one operator cost at one key. Self times leave out the hops below it."""
 
     __slots__ = ("op", "key", "calls", "host_us", "host_self_us", "device_us", "device_self_us")
+    op: str
+    key: str
+    calls: int
+    host_us: float
+    host_self_us: float
+    device_us: float
+    device_self_us: float
 
     def __init__(self, op: str, key: str) -> None:
         self.op, self.key, self.calls = op, key, 0

@@ -20,6 +20,11 @@ class Cell:
     """number: of its (first) element in dst's order. count: of its elements that are shown. tint: 0
     moves first, 1 next. steps: that touch it."""
 
+    number: int
+    offset_bytes: int
+    tint: int
+    count: int
+
     def __init__(self, number: int, offset_bytes: int) -> None:
         self.number, self.offset_bytes = number, offset_bytes
         self.tint, self.count = -1, 0
@@ -32,13 +37,20 @@ class Side:
     columns, rows: the indices that are shown, by rising address.
     """
 
+    name: str
+    item_bytes: int
+    along: int
+    across: int
+    columns: list[int]
+    rows: list[int]
+
     def __init__(self, name: str, plane: Plane, along: int) -> None:
         walk = plane.found["walk"]
         self.name, self.item_bytes = name, int(walk[f"{name}_item_bytes"])
         strides = [*walk[f"{name}_stride_bytes"], 0, 0]
-        self.strides = {d: int(strides[d]) for d in (plane.x, plane.y)}
+        self.strides: dict[int, int] = {d: int(strides[d]) for d in (plane.x, plane.y)}
         self.along, self.across = along, plane.y if along == plane.x else plane.x
-        self.moves = tuple(bool(stride) for stride in self.strides.values())
+        self.moves: tuple[bool, ...] = tuple(bool(stride) for stride in self.strides.values())
         self.cells: dict[Place, Cell] = {}
         for i, j in plane.places:
             offset_bytes = i * self.strides[plane.x] + j * self.strides[plane.y]
@@ -58,6 +70,11 @@ class Side:
 class Plane:
     """found: what `gt.layout.explain` says, of a copy that has elements."""
 
+    x: int
+    y: int
+    dst: Side
+    src: Side
+
     def __init__(self, found: dict[str, Any]) -> None:
         self.found = found
         self.sizes: list[int] = found["walk"]["sizes"]
@@ -65,13 +82,13 @@ class Plane:
         moving = [d for d, stride in enumerate(strides) if stride]
         fastest = min(moving, key=lambda d: abs(strides[d]), default=0)
         self.x, self.y = dims = 0, fastest or 1
-        self.size = {d: [*self.sizes, 1, 1][d] for d in dims}
-        self.box = {d: int([*found["box"], 1, 1][d]) for d in dims}
+        self.size: dict[int, int] = {d: [*self.sizes, 1, 1][d] for d in dims}
+        self.box: dict[int, int] = {d: int([*found["box"], 1, 1][d]) for d in dims}
         last = self.number((self.size[self.x] - 1, self.size[self.y] - 1))
-        self.digits = len(str(last)) + (0 in strides)  # dots stand for what is repeated
+        self.digits: int = len(str(last)) + (0 in strides)  # dots stand for what is repeated
         columns = min(_CELLS, int(_CHARACTERS / (self.digits + 1.3)))
         shown = [_shown(self.size[d], self.box[d], columns) for d in dims]
-        self.places = [(i, j) for j in shown[1] for i in shown[0]]
+        self.places: list[tuple[int, int]] = [(i, j) for j in shown[1] for i in shown[0]]
         self.dst, self.src = Side("dst", self, self.x), Side("src", self, fastest)
         self.steps: list[str] = []
         self._walk()

@@ -65,6 +65,9 @@ def escape(text: str) -> str:
 class Picture:
     """What was drawn so far. steps: of a shape, the numbers of the steps that it belongs to."""
 
+    title: str
+    about: str
+
     def __init__(self, title: str, about: str) -> None:
         self.title, self.about = title, about
         self.parts: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from .base import ArgumentError, ArgumentValueError, GpuTensorError
 
@@ -20,17 +20,20 @@ class ScalerError(GpuTensorError, RuntimeError):
     """A step of GradScaler out of its order."""
 
 
-def _says(sentence: str) -> Callable[[], ScalerError]:
+_Says: TypeAlias = Callable[[], ScalerError]
+
+
+def _says(sentence: str) -> _Says:
     """A message without parts."""
     return lambda: ScalerError(sentence)
 
 
-unscaled_twice = _says(
+unscaled_twice: _Says = _says(
     "unscale_() has already been called on this optimizer since the last update()."
 )
-unscale_after_step = _says("unscale_() is being called after step().")
-stepped_twice = _says("step() has already been called since the last update().")
-scaler_in_use = _says(
+unscale_after_step: _Says = _says("unscale_() is being called after step().")
+stepped_twice: _Says = _says("step() has already been called since the last update().")
+scaler_in_use: _Says = _says(
     "GradScaler: it can be pickled after update() only; an optimizer has been unscaled since"
 )
 

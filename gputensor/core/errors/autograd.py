@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from .base import ArgumentTypeError, GpuTensorError, describe
 
@@ -19,51 +19,56 @@ class AnomalyWarning(UserWarning):
     """Where the operation was called whose derivative failed."""
 
 
-def _says(sentence: str) -> Callable[[], AutogradError]:
+_Says: TypeAlias = Callable[[], AutogradError]
+
+
+def _says(sentence: str) -> _Says:
     """A message without parts."""
     return lambda: AutogradError(sentence)
 
 
-leaf_modified = _says("a leaf Variable that requires grad is being used in an in-place operation.")
-view_of_leaf_modified = _says(
+leaf_modified: _Says = _says(
+    "a leaf Variable that requires grad is being used in an in-place operation."
+)
+view_of_leaf_modified: _Says = _says(
     "a view of a leaf Variable that requires grad is being used in an in-place operation."
 )
-leaf_in_graph = _says("leaf variable has been moved into the graph interior")
-dirty_not_returned = _says(
+leaf_in_graph: _Says = _says("leaf variable has been moved into the graph interior")
+dirty_not_returned: _Says = _says(
     "Some elements marked as dirty during the forward method were not returned as output. The "
     "inputs that are modified inplace must all be outputs of the Function"
 )
-dirty_view_among_several = _says(
+dirty_view_among_several: _Says = _says(
     "If your Function modifies inplace an input that is a view of another Tensor, your "
     "Function cannot return more than one Tensor"
 )
-pack_hook_wrote = _says(
+pack_hook_wrote: _Says = _says(
     "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
     "pack hook can not be modified by in-place operations"
 )
-backward_twice = _says(
+backward_twice: _Says = _says(
     "Trying to backward through the graph a second time (or directly access saved tensors "
     "after they have already been freed). Specify retain_graph=True if you need to backward "
     "through the graph a second time"
 )
-inference_tensor_saved = _says(
+inference_tensor_saved: _Says = _says(
     "Inference tensors cannot be saved for backward; make a clone to get a normal tensor"
 )
-inplace_on_inference_tensor = _says(
+inplace_on_inference_tensor: _Says = _says(
     "Inplace update to inference tensor outside InferenceMode is not allowed; make a clone to "
     "get a normal tensor"
 )
-inference_requires_grad = _says(
+inference_requires_grad: _Says = _says(
     "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed"
 )
-inference_version = _says("Inference tensors do not track version counter")
-requires_grad_of_nonleaf = _says(
+inference_version: _Says = _says("Inference tensors do not track version counter")
+requires_grad_of_nonleaf: _Says = _says(
     "you can only change requires_grad flags of leaf variables; use .detach() for a tensor "
     "without history"
 )
-detach_view = _says("Can't detach views in-place; use detach() instead")
-input_without_grad = _says("One of the differentiated Tensors does not require grad")
-deepcopy_of_nonleaf = _says(
+detach_view: _Says = _says("Can't detach views in-place; use detach() instead")
+input_without_grad: _Says = _says("One of the differentiated Tensors does not require grad")
+deepcopy_of_nonleaf: _Says = _says(
     "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
     "at the moment. Use .detach() on what is copied"
 )

@@ -118,11 +118,11 @@ def must(
 
 
 # `must` of one kind each.
-wrong_type = partial(must, kind=ArgumentTypeError)
-wrong_value = partial(must, kind=ArgumentValueError)
-wrong_dtype = partial(must, kind=DtypeError)
-wrong_shape = partial(must, kind=ShapeError)
-wrong_index = partial(must, kind=IndexRangeError)
+wrong_type: partial[GpuTensorError] = partial(must, kind=ArgumentTypeError)
+wrong_value: partial[GpuTensorError] = partial(must, kind=ArgumentValueError)
+wrong_dtype: partial[GpuTensorError] = partial(must, kind=DtypeError)
+wrong_shape: partial[GpuTensorError] = partial(must, kind=ShapeError)
+wrong_index: partial[GpuTensorError] = partial(must, kind=IndexRangeError)
 
 
 def not_in_complex32(op: str, arg: str, got: Any) -> GpuTensorError:
@@ -146,4 +146,4 @@ class Got:
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text: str = text

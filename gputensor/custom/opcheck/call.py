@@ -18,6 +18,8 @@ class Call:
     """operator: what is called. values: an argument each, defaults filled in."""
 
     __slots__ = ("operator", "values")
+    operator: Operator
+    values: list[Any]
 
     def __init__(self, operator: Operator, values: list[Any]) -> None:
         self.operator, self.values = operator, values

@@ -45,6 +45,10 @@ class Walk:
     """Dimensions of a copy, index 0 fastest in `dst`; strides in bytes, none negative."""
 
     __slots__ = ("itemsize", "shape", "dst", "src")
+    itemsize: int
+    shape: list[int]
+    dst: list[int]
+    src: list[int]
 
     def __init__(self, itemsize: int, shape: list[int], dst: list[int], src: list[int]) -> None:
         self.itemsize, self.shape, self.dst, self.src = itemsize, shape, dst, src
@@ -103,6 +107,9 @@ class Plan:
     """
 
     __slots__ = ("kind", "walk", "box", "order", "lane")
+    kind: str
+    walk: Walk
+    lane: int
 
     def __init__(
         self, kind: str, walk: Walk, box: list[int] | None, order: list[int], lane: int = -1

@@ -63,14 +63,14 @@ class ArgReduce:
         self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
         dims = launch.dims_for(op, kept)
         self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
-        self.dims = launch.pack_dims(kept, walks, dims)
-        self.is_adjacent = not kept or along <= walks[2][0]
+        self.dims: bytes = launch.pack_dims(kept, walks, dims)
+        self.is_adjacent: bool = not kept or along <= walks[2][0]
         slots = 0 if self.is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
-        self.lane_bits = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - slots)
-        self.slot_bits = bits_for(THREADS) - self.lane_bits
+        self.lane_bits: int = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - slots)
+        self.slot_bits: int = bits_for(THREADS) - self.lane_bits
         groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
         self.segments = max(1, min(count // _PER_SEGMENT, _BLOCKS // groups))
-        self.per_segment = -(-count // self.segments)
+        self.per_segment: int = -(-count // self.segments)
         self.segments = -(-count // self.per_segment)
         self.functions: dict[int, Any] = {}
 

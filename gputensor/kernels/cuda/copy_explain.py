@@ -22,11 +22,11 @@ class Explanation:
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "on_cpu", "traffic")
 
     def __init__(self, layout: Any, dst_low: int = 0, src_low: int = 0, gpu: Limits = H200) -> None:
-        self.layout = layout
+        self.layout: Any = layout
         self.walk: Walk | None = None
         self.plan: Any = None
-        self.launches = 0
-        self.on_cpu = ""
+        self.launches: int = 0
+        self.on_cpu: str = ""
         bound = copy_launch.bind("copy", "copy", layout)
         if type(bound) is copy_launch.Copy:
             made = bound.planned(gpu, dst_low, src_low)
@@ -38,7 +38,7 @@ class Explanation:
             self.walk = next(pieces(normalise(layout, dst_low, src_low), 1 << 62))
             self.plan = copy_plan.elem(self.walk)
         if self.walk is not None:
-            self.traffic = Traffic(self.walk, score.SECTOR_BYTES)
+            self.traffic: Traffic = Traffic(self.walk, score.SECTOR_BYTES)
 
     @property
     def kernel(self) -> str:

@@ -45,12 +45,14 @@ class Layout:
     stride_bytes of `pack` has a third entry, that of a table of f32 with an entry a channel."""
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
+    shape: Sizes
+    stride_bytes: tuple[Sizes, ...]
 
     def __init__(
         self, shape: Sizes, stride_bytes: tuple[Sizes, ...], dtypes: tuple[dtype, dtype]
     ) -> None:
         self.shape, self.stride_bytes, self.dtypes = shape, stride_bytes, dtypes
-        self.common_dtype = dtypes[1]
+        self.common_dtype: dtype = dtypes[1]
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -75,6 +77,8 @@ class Copy:
     """A copy between any addresses: what launches it, by device and by their low four bits."""
 
     __slots__ = ("op", "layout", "launches")
+    op: str
+    layout: Any
 
     def __init__(self, op: str, layout: Any) -> None:
         self.op, self.layout = op, layout
@@ -105,7 +109,7 @@ class Several:
     __slots__ = ("parts",)
 
     def __init__(self, parts: list[CopyLaunch]) -> None:
-        self.parts = parts
+        self.parts: list[CopyLaunch] = parts
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         for part in self.parts:
@@ -121,20 +125,27 @@ class CopyLaunch:
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
         "offsets", "is_scaled", "last_channel", "runs", "counted_shared_bytes",
     )  # fmt: skip
+    walk: Walk
+    plan: Any
+    text: str
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
 
     def __init__(
         self, walk: Walk, plan: Any, text: str, entry: str, defines: Mapping[str, object],
         blocks: int, threads: int, tail: bytes, shared_bytes: int = 0,
         counted_shared_bytes: int = 0,
     ) -> None:  # fmt: skip
-        self.counted_shared_bytes = counted_shared_bytes
+        self.counted_shared_bytes: int = counted_shared_bytes
         self.walk, self.plan, self.text, self.entry = walk, plan, text, entry
-        self.defines = {name: str(value) for name, value in defines.items()}
+        self.defines: dict[str, str] = {name: str(value) for name, value in defines.items()}
         self.grid, self.block, self.shared_bytes = (blocks, 1, 1), (threads, 1, 1), shared_bytes
-        self.tail = tail
-        self.offsets = (walk.dst_offset, walk.src_offset)
-        self.is_scaled = walk.channel is not None
-        self.last_channel = walk.first_channel + _reach(walk.sizes, walk.channel or [])[1]
+        self.tail: bytes = tail
+        self.offsets: tuple[int, int] = (walk.dst_offset, walk.src_offset)
+        self.is_scaled: bool = walk.channel is not None
+        self.last_channel: int = walk.first_channel + _reach(walk.sizes, walk.channel or [])[1]
         self.runs: dict[int, Callable[[bytes], None]] = {}  # by device
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:

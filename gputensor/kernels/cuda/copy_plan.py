@@ -27,7 +27,7 @@ class Elem:
     kernel = "elem"
 
     def __init__(self, packed: bool = False) -> None:
-        self.packed = packed
+        self.packed: bool = packed
 
 
 class Row:
@@ -35,6 +35,11 @@ class Row:
     copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
 
     __slots__ = ("step", "vector", "is_long", "is_shifted", "repeat")
+    step: int
+    vector: int
+    is_long: bool
+    is_shifted: bool
+    repeat: int | None
     kernel = "row"
 
     def __init__(
@@ -52,6 +57,10 @@ class Tile:
         "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves",
         "score",
     )  # fmt: skip
+    x: int
+    y: int
+    load: int
+    store: int
     kernel = "tile"
 
     def __init__(self, x: int, y: int, load: int, store: int) -> None:
@@ -70,6 +79,10 @@ class Skinny:
     """c, pixel: the dimensions. load, store: bytes of an access."""
 
     __slots__ = ("c", "pixel", "from_planes", "to_planes", "load", "store", "threads")
+    c: int
+    pixel: int
+    from_planes: bool
+    to_planes: bool
     kernel = "skinny"
 
     def __init__(self, c: int, pixel: int, from_planes: bool, to_planes: bool) -> None:

@@ -158,18 +158,20 @@ class Traffic:
     because a sector is written in part."""
 
     __slots__ = ("read", "written", "read_sectors", "written_sectors", "filled_sectors")
+    read_sectors: int
+    written_sectors: int
 
     def __init__(self, walk: Walk, sector: int) -> None:
         unique = [n for n, s in zip(walk.sizes, walk.src) if s]
         count = 1
         for n in unique:
             count *= n
-        self.read = count * walk.src_bytes
-        self.written = walk.numel * walk.dst_bytes
+        self.read: int = count * walk.src_bytes
+        self.written: int = walk.numel * walk.dst_bytes
         self.read_sectors, _ = _sectors(walk.sizes, walk.src, walk.src_bytes, walk.src_low, sector)
         dst = (walk.sizes, walk.dst, walk.dst_bytes, walk.dst_low)
         self.written_sectors, in_part = _sectors(*dst, sector)
-        self.filled_sectors = in_part
+        self.filled_sectors: int = in_part
 
     @property
     def useful_bytes(self) -> int:

@@ -43,6 +43,12 @@ class Launch:
         "family", "entry", "defines", "grid", "block", "shared_bytes", "head", "values", "packers",
         "single", "tail", "runs",
     )  # fmt: skip
+    family: str
+    entry: str
+    defines: dict[str, str]
+    shared_bytes: int
+    values: list[bytes]
+    packers: list[tuple[int, int, Any]]
 
     def __init__(
         self, family: str, entry: str, defines: dict[str, str], blocks: int, threads: int,
@@ -53,7 +59,7 @@ class Launch:
         self.head: Callable[..., bytes] = _pointers(n_pointers)
         self.values, self.packers = values, packers
         self.single: tuple[int, Callable[[Any], bytes], bytes, bytes] | None = None
-        self.tail = tail if packers else b"".join(values) + tail
+        self.tail: bytes = tail if packers else b"".join(values) + tail
         if len(packers) == 1:
             slot, source, packer = packers[0]
             before, after = b"".join(values[:slot]), b"".join(values[slot + 1 :]) + tail
@@ -107,7 +113,7 @@ class SplitLaunch:
     __slots__ = ("parts",)
 
     def __init__(self, parts: list[tuple[tuple[int | None, ...], Any]]) -> None:
-        self.parts = parts
+        self.parts: list[tuple[tuple[int | None, ...], Any]] = parts
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         for offsets, launch in self.parts:

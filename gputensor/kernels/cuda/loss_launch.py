@@ -32,7 +32,7 @@ class NllLoss:
 
     def __init__(self, op: str, layout: Any) -> None:
         self.op, self.layout, self.scalar = op, layout, layout.dtypes[0].short
-        self.blocks = max(launch.blocks_for(layout.rows, PER_BLOCK), 1)
+        self.blocks: int = max(launch.blocks_for(layout.rows, PER_BLOCK), 1)
         if op == "nll_loss_backward":
             self.entry = "ELEMENTS"
             self.grid = launch.blocks_for(layout.rows * layout.classes, THREADS)

@@ -32,7 +32,7 @@ class Matmul:
     op = "mm"
 
     def __init__(self, of: dtype) -> None:
-        self.itemsize = of.itemsize
+        self.itemsize: int = of.itemsize
         self.defines = variants.define(self.op, variants.matmul_scalar(of), "STRIDED")
 
     def __call__(

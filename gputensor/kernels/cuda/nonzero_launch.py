@@ -37,7 +37,7 @@ class NonZero:
         }
         dividers = [n for size in layout.sizes for n in divider(size)]
         head = (layout.numel, len(layout.sizes), self.blocks, 0)
-        self.tail = Struct(f"<4I{4 * dims}I").pack(
+        self.tail: bytes = Struct(f"<4I{4 * dims}I").pack(
             *head, *dividers, *[0] * (4 * dims - len(dividers))
         )  # fmt: skip
 

@@ -53,7 +53,7 @@ class Scaled:
 
     def __init__(self, op: str, layout: Any) -> None:
         self.op, self.layout = op, layout
-        self.plain = _bind("binary", op, layout)
+        self.plain: Any = _bind("binary", op, layout)
         self.scaled: Any = None
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:

@@ -38,6 +38,10 @@ class Walk:
     """
 
     __slots__ = ("shape", "strides", "itemsizes", "lows")
+    shape: Strides
+    strides: list[Strides | None]
+    itemsizes: list[int]
+    lows: list[int]
 
     def __init__(
         self, shape: Strides, strides: list[Strides | None], itemsizes: list[int], lows: list[int]
@@ -67,11 +71,11 @@ class Rows:
         return int(self.across is None)
 
     def __init__(self, walk: Walk, unit: int, across: int | None) -> None:
-        self.kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
+        self.kinds: list[str] = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
         self.unit, self.across = unit, across
         kinds = enumerate(self.kinds)
-        self.widths = [_width(walk, j, unit) if kind == RUNS else 1 for j, kind in kinds]
-        self.held = _held(walk, across)
+        self.widths: list[int] = [_width(walk, j, unit) if kind == RUNS else 1 for j, kind in kinds]
+        self.held: int = _held(walk, across)
         self.unroll = unroll_for(walk, unit, self.held)
         per_row = blocks_for(walk.shape[0], unit)
         if across is None:
@@ -104,7 +108,7 @@ class Turned:
             self.widths.append(_width(walk, j, unit, along) if kind in (RUNS, TURNS) else 1)
         side = SQUARES * unit
         outer = product(walk.shape[1:]) // walk.shape[y]
-        self.blocks = blocks_for(walk.shape[0], side) * blocks_for(walk.shape[y], side) * outer
+        self.blocks: int = blocks_for(walk.shape[0], side) * blocks_for(walk.shape[y], side) * outer
 
     @property
     def staged(self) -> int:

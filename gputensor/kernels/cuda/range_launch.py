@@ -35,7 +35,7 @@ class Range:
 
     def __init__(self, op: str, layout: Any, shape: Sizes, strides: Sizes) -> None:
         self.op, self.layout, self.shape, self.strides = op, layout, shape, strides
-        self.whole = self._bind(has_floats=False)
+        self.whole: Any = self._bind(has_floats=False)
         self.floating: Any = None
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:

@@ -90,7 +90,7 @@ class Stage:
         is_partial = leaves == PARTIALS or self.segments > 1
         if units == 0:
             reduced = strides = ()
-        self.tail = _PARAMS(
+        self.tail: bytes = _PARAMS(
             divide_by, outputs, units, self.per_segment, self.lane_bits, self.slot_bits,
             is_adjacent, is_partial, *codes, len(kept), len(reduced), run, all_outputs,
             out_step, *divider(self.segments),
@@ -157,7 +157,7 @@ class Reduce:
         count, outputs = product(reduced), product(kept)
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
-        self.op = op
+        self.op: str = op
         self.runs: dict[Any, Callable[[bytes], None]] = {}  # by stage and device
         # (bytes into the input, bytes into the workspace, stage)
         self.stages: list[tuple[int, int, Stage]] = []

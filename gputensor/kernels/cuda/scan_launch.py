@@ -56,15 +56,15 @@ class Scan:
         dims = launch.dims_for(op, rows)
         self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
         three = [strides[0], strides[1] if len(strides) > 2 else (0,) * len(rows), strides[-1]]
-        self.along = (along[0], along[1] if len(along) > 2 else 0, along[-1])
-        self.dims = launch.pack_dims(rows, three, dims)
-        self.is_adjacent = not rows or along[-1] <= strides[-1][0]
+        self.along: tuple[int, int, int] = (along[0], along[1] if len(along) > 2 else 0, along[-1])
+        self.dims: bytes = launch.pack_dims(rows, three, dims)
+        self.is_adjacent: bool = not rows or along[-1] <= strides[-1][0]
         slots = 0 if self.is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
-        self.lane_bits = min(bits_for(-(-count // ITEMS)), bits_for(THREADS) - slots)
-        self.slot_bits = bits_for(THREADS) - self.lane_bits
+        self.lane_bits: int = min(bits_for(-(-count // ITEMS)), bits_for(THREADS) - slots)
+        self.slot_bits: int = bits_for(THREADS) - self.lane_bits
         groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
         self.segments = max(1, min(count // _PER_SEGMENT, _BLOCKS // groups))
-        self.per_segment = -(-count // self.segments)
+        self.per_segment: int = -(-count // self.segments)
         self.segments = -(-count // self.per_segment)
         self.functions: dict[int, Any] = {}
 

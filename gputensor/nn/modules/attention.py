@@ -26,6 +26,12 @@ class MultiheadAttention(Module):
     in_proj_weight (3 E, E), or {q,k,v}_proj_weight where kdim or vdim are others than E; out_proj.
     """
 
+    embed_dim: int
+    num_heads: int
+    dropout: float
+    kdim: int
+    vdim: int
+
     def __init__(
         self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
         add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
@@ -40,9 +46,9 @@ class MultiheadAttention(Module):
             embed_dim if kdim is None else kdim,
             embed_dim if vdim is None else vdim,
         )
-        self.batch_first = flag("MultiheadAttention", "batch_first", batch_first)
+        self.batch_first: bool = flag("MultiheadAttention", "batch_first", batch_first)
         self.add_zero_attn = add_zero_attn
-        self.head_dim = embed_dim // num_heads
+        self.head_dim: int = embed_dim // num_heads
         self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
 
         def learnt(name: str, is_there: bool, *sizes: int) -> None:
@@ -55,7 +61,7 @@ class MultiheadAttention(Module):
         learnt("v_proj_weight", not is_one, embed_dim, self.vdim)
         learnt("in_proj_weight", is_one, 3 * embed_dim, embed_dim)
         learnt("in_proj_bias", bias, 3 * embed_dim)
-        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self.out_proj: Linear = Linear(embed_dim, embed_dim, bias, device, dtype)
         learnt("bias_k", add_bias_kv, 1, 1, embed_dim)
         learnt("bias_v", add_bias_kv, 1, 1, embed_dim)
         self._reset_parameters()
@@ -119,18 +125,18 @@ class _Layer(Module):
             options: Any = {"dropout": dropout, "bias": bias, "batch_first": batch_first, **made}
             return MultiheadAttention(d_model, nhead, **options)
 
-        self.self_attn = attention()
+        self.self_attn: MultiheadAttention = attention()
         if self.norms == 3:
-            self.multihead_attn = attention()
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
-        self.norm_first = flag(type(self).__name__, "norm_first", norm_first)
+            self.multihead_attn: MultiheadAttention = attention()
+        self.linear1: Linear = Linear(d_model, dim_feedforward, bias, **made)
+        self.dropout: Dropout = Dropout(dropout)
+        self.linear2: Linear = Linear(dim_feedforward, d_model, bias, **made)
+        self.norm_first: bool = flag(type(self).__name__, "norm_first", norm_first)
         for n in range(1, self.norms + 1):
             setattr(self, f"norm{n}", LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
         for n in range(1, self.norms + 1):
             setattr(self, f"dropout{n}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation: Callable[[Tensor], Tensor] = _activation(activation)
 
     def _step(self, n: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
         """x and a branch of it, normalised before or after."""
@@ -211,7 +217,7 @@ class _Stack(Module):
             if not isinstance(value, Module) and (arg == "layer" or value is not None):
                 raise errors.wrong_type(type(self).__name__, arg, "be a Module", value)
         check_layers(type(self).__name__, num_layers)
-        self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
+        self.layers: ModuleList = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
         self.num_layers = num_layers
         self.norm = norm
 
@@ -259,6 +265,12 @@ class TransformerDecoder(_Stack):
 
 class Transformer(Module):
     """An encoder, and a decoder that looks at what it gives."""
+
+    encoder: Any
+    decoder: Any
+    d_model: int
+    nhead: int
+    batch_first: bool
 
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6,

@@ -25,6 +25,12 @@ class _Conv(Module):
 
     ndim: ClassVar[int]
     transposed: ClassVar[bool] = False
+    in_channels: int
+    out_channels: int
+    groups: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints = 1,
@@ -38,7 +44,9 @@ class _Conv(Module):
         if not self.transposed:
             first, second = second, first
         made: Any = {"device": device, "dtype": dtype}
-        self.weight = Parameter(empty(first, second // groups, *self.kernel_size, **made))
+        self.weight: Parameter = Parameter(
+            empty(first, second // groups, *self.kernel_size, **made)
+        )
         self.register_parameter("bias", Parameter(empty(out_channels, **made)) if bias else None)
         self.reset_parameters()
 
@@ -60,7 +68,8 @@ class _Conv(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = self._each(kernel_size), self._each(stride)
         self.dilation, self.padding_mode = self._each(dilation), padding_mode
-        self.padding = padding if isinstance(padding, str) else self._each(padding)
+        is_named = isinstance(padding, str)
+        self.padding: str | tuple[int, ...] = padding if is_named else self._each(padding)
         if padding == "same" and any(step != 1 for step in self.stride):
             raise errors.must(name, "padding", "not be 'same' with a stride", self.stride)
 
@@ -139,7 +148,7 @@ class _ConvTranspose(_Conv):
             raise errors.must(type(self).__name__, "padding", "be numbers of zeros", given)
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
                          bias, padding_mode, device, dtype)  # fmt: skip
-        self.output_padding = self._each(output_padding)
+        self.output_padding: tuple[int, ...] = self._each(output_padding)
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         """output_size: of the result's last dimensions, where a stride leaves it open."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
 from typing import Any, ClassVar, dataclass_transform
 
@@ -43,12 +43,16 @@ class Fixed(Module):
     function: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
     shown: ClassVar[tuple[str, ...] | None] = None
-    __signature__ = _Signature()
+    __signature__: _Signature = _Signature()
 
-    def __init_subclass__(cls, function: str | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, function: str | None = None, shown: tuple[str, ...] | None = None, **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
         if function is not None:
             cls.function = function
+        if shown is not None:
+            cls.shown = shown
         own = cls.__annotations__ if cls.__module__.startswith(__package__) else {}
         cls.options = dict(cls.options)
         for name in [name for name, kind in own.items() if not kind.startswith("ClassVar")]:
@@ -87,9 +91,12 @@ class Fixed(Module):
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.options}
 
+    def _valued(self, names: Iterable[str]) -> str:
+        return ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+
     def extra_repr(self) -> str:
         if self.shown is not None:
-            return ", ".join([f"{name}={getattr(self, name)!r}" for name in self.shown])
+            return self._valued(self.shown)
         shown = []
         for name, default in self.options.items():
             value = getattr(self, name)
@@ -301,6 +308,9 @@ class LocalResponseNorm(Fixed, function="local_response_norm"):
 class Flatten(Module):
     """Dimensions from start_dim to end_dim as one."""
 
+    start_dim: int
+    end_dim: int
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -315,6 +325,9 @@ class Flatten(Module):
 
 class Unflatten(Module):
     """One dimension as several."""
+
+    dim: int
+    unflattened_size: Sequence[int]
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

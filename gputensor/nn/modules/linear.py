@@ -27,6 +27,9 @@ class Identity(Module):
 class Linear(Module):
     """input @ weight.T + bias; weight (out_features, in_features), bias (out_features)."""
 
+    in_features: int
+    out_features: int
+
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None,
         dtype: Any = None,
@@ -34,7 +37,7 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         made: Any = {"device": device, "dtype": dtype}
-        self.weight = Parameter(empty(out_features, in_features, **made))
+        self.weight: Parameter = Parameter(empty(out_features, in_features, **made))
         self.register_parameter("bias", Parameter(empty(out_features, **made)) if bias else None)
         self.reset_parameters()
 
@@ -56,6 +59,9 @@ class Linear(Module):
 class Bilinear(Module):
     """input1 @ weight[k] @ input2 + bias for each k; weight (out, in1, in2)."""
 
+    in1_features: int
+    in2_features: int
+
     def __init__(
         self, in1_features: int, in2_features: int, out_features: int, bias: bool = True,
         device: Any = None, dtype: Any = None,
@@ -64,7 +70,7 @@ class Bilinear(Module):
         self.in1_features, self.in2_features = in1_features, in2_features
         self.out_features = out_features
         made: Any = {"device": device, "dtype": dtype}
-        self.weight = Parameter(empty(out_features, in1_features, in2_features, **made))
+        self.weight: Parameter = Parameter(empty(out_features, in1_features, in2_features, **made))
         self.register_parameter("bias", Parameter(empty(out_features, **made)) if bias else None)
         self.reset_parameters()
 
@@ -89,6 +95,15 @@ class Embedding(Module):
     padding_idx: a row that gets no gradient and begins as zeros. max_norm: rows that are looked up
     are scaled down to it, in place.
     """
+
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    sparse: bool
+    weight: Parameter
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
@@ -148,6 +163,9 @@ class EmbeddingBag(Embedding):
     """The mean, sum or max of rows of a table, by bags of their numbers: of each row of a 2-d
     input, or of what lies between the offsets of a 1-d one."""
 
+    mode: str
+    include_last_offset: bool
+
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
@@ -192,13 +210,16 @@ class EmbeddingBag(Embedding):
 class PReLU(Module):
     """x, and learnt parts of it where it is negative; weight (num_parameters)."""
 
+    num_parameters: int
+    init: float
+
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
         made = empty(num_parameters, device=device, dtype=dtype).fill_(init)
-        self.weight = Parameter(made)
+        self.weight: Parameter = Parameter(made)
 
     def forward(self, input: Tensor) -> Tensor:
         made: Tensor = F.prelu(input, self.weight)

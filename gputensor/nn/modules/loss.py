@@ -217,6 +217,12 @@ class NLLLoss2d(NLLLoss):
 class LinearCrossEntropyLoss(Module):
     """CrossEntropyLoss of a linear layer, `linear`, which is its own."""
 
+    num_classes: int
+    out_features: tuple[int, ...]
+    reduction: str
+    ignore_index: int | None
+    label_smoothing: float
+
     def __init__(
         self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (),
         bias: bool = False, device: Any = None, dtype: Any = None, reduction: str = "mean",
@@ -232,7 +238,7 @@ class LinearCrossEntropyLoss(Module):
         self.options = options
         self.register_buffer("weight", weight)
         rows = math.prod(out_features, start=num_classes)
-        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+        self.linear: Linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         linear, outer = self.linear, (self.num_classes, *self.out_features)
@@ -271,6 +277,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         in_features / div_value**(i + 1) features.
     """
 
+    in_features: int
+    n_classes: int
+    shortlist_size: int
+    n_clusters: int
+    cutoffs: list[int]
+    div_value: float
+    head_bias: bool
+
     def __init__(
         self, in_features: int, n_classes: int, cutoffs: Numbers[int], div_value: float = 4.0,
         head_bias: bool = False, device: Any = None, dtype: Any = None,
@@ -287,10 +301,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.in_features, self.n_classes = in_features, n_classes
         self.cutoffs, self.div_value, self.head_bias = [*bounds, n_classes], div_value, head_bias
         self.shortlist_size, self.n_clusters = bounds[0], len(bounds)
-        self.head_size = self.shortlist_size + self.n_clusters
+        self.head_size: int = self.shortlist_size + self.n_clusters
         like: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.head = Linear(in_features, self.head_size, bias=head_bias, **like)
-        self.tail = ModuleList()
+        self.head: Linear = Linear(in_features, self.head_size, bias=head_bias, **like)
+        self.tail: ModuleList = ModuleList()
         for i in range(self.n_clusters):
             inner = int(in_features // div_value ** (i + 1))
             outer = self.cutoffs[i + 1] - self.cutoffs[i]

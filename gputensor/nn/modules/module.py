@@ -52,7 +52,7 @@ class Hook:
     """Takes a hook away again; also as a context manager."""
 
     def __init__(self, hooks: dict[int, Any]) -> None:
-        self.id = next(_ids)
+        self.id: int = next(_ids)
         self._hooks = ref(_alive(hooks))
 
     def remove(self) -> None:

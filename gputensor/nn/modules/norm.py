@@ -41,6 +41,11 @@ class _BatchNorm(_Affine):
     what was seen so far in evaluation. momentum: of those averages; None for all seen alike."""
 
     ndims: ClassVar[tuple[int, ...]]
+    num_features: int
+    eps: float
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
@@ -96,19 +101,19 @@ class _BatchNorm(_Affine):
 class BatchNorm1d(_BatchNorm):
     """Of (N, C) or (N, C, L)."""
 
-    ndims = (2, 3)
+    ndims: ClassVar[tuple[int, ...]] = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """Of (N, C, H, W)."""
 
-    ndims = (4,)
+    ndims: ClassVar[tuple[int, ...]] = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
     """Of (N, C, D, H, W)."""
 
-    ndims = (5,)
+    ndims: ClassVar[tuple[int, ...]] = (5,)
 
 
 class _InstanceNorm(_BatchNorm):
@@ -140,23 +145,27 @@ class _InstanceNorm(_BatchNorm):
 class InstanceNorm1d(_InstanceNorm):
     """Of (N, C, L) or (C, L)."""
 
-    ndims = (2, 3)
+    ndims: ClassVar[tuple[int, ...]] = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
     """Of (N, C, H, W) or (C, H, W)."""
 
-    ndims = (3, 4)
+    ndims: ClassVar[tuple[int, ...]] = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
     """Of (N, C, D, H, W) or (C, D, H, W)."""
 
-    ndims = (4, 5)
+    ndims: ClassVar[tuple[int, ...]] = (4, 5)
 
 
 class GroupNorm(_Affine):
     """Over groups of channels of each element of the batch."""
+
+    num_groups: int
+    num_channels: int
+    eps: float
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
@@ -183,12 +192,15 @@ class GroupNorm(_Affine):
 class LayerNorm(_Affine):
     """Over the last dimensions, of the sizes `normalized_shape`."""
 
+    eps: float
+    elementwise_affine: bool
+
     def __init__(
         self, normalized_shape: Ints, eps: float = 1e-5, elementwise_affine: bool = True,
         bias: bool = True, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.normalized_shape = _sizes(normalized_shape)
+        self.normalized_shape: tuple[int, ...] = _sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._register(elementwise_affine, self.normalized_shape, bias, device, dtype)
         self.reset_parameters()
@@ -206,12 +218,15 @@ class LayerNorm(_Affine):
 class RMSNorm(_Affine):
     """x over the root of its mean square in the last dimensions, times weight."""
 
+    eps: float | None
+    elementwise_affine: bool
+
     def __init__(
         self, normalized_shape: Ints, eps: float | None = None, elementwise_affine: bool = True,
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.normalized_shape = _sizes(normalized_shape)
+        self.normalized_shape: tuple[int, ...] = _sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._register(elementwise_affine, self.normalized_shape, False, device, dtype)
         self.reset_parameters()

@@ -30,12 +30,11 @@ class _Windows(Fixed):
             self.stride = self.kernel_size
 
 
-class _MaxPool(_Windows):
+class _MaxPool(_Windows, shown=("kernel_size", "stride", "padding", "dilation", "ceil_mode")):
     padding: Ints = 0
     dilation: Ints = 1
     return_indices: bool = False
     ceil_mode: bool = False
-    shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
 class MaxPool1d(_MaxPool, function="max_pool1d"):
@@ -50,11 +49,10 @@ class MaxPool3d(_MaxPool, function="max_pool3d"):
     """The largest of each window, 3d."""
 
 
-class _AvgPool(_Windows):
+class _AvgPool(_Windows, shown=("kernel_size", "stride", "padding")):
     padding: Ints = 0
     ceil_mode: bool = False
     count_include_pad: bool = True
-    shown = ("kernel_size", "stride", "padding")
 
 
 class AvgPool1d(_AvgPool, function="avg_pool1d"):
@@ -78,9 +76,8 @@ class AvgPool3d(_AvgPool, function="avg_pool3d"):
     divisor_override: int | None = None
 
 
-class _Adaptive(Fixed):
+class _Adaptive(Fixed, shown=("output_size",)):
     output_size: Sizes
-    shown = ("output_size",)
 
 
 class AdaptiveAvgPool1d(_Adaptive, function="adaptive_avg_pool1d"):
@@ -113,12 +110,11 @@ class AdaptiveMaxPool3d(_Adaptive, function="adaptive_max_pool3d"):
     return_indices: bool = False
 
 
-class _LPPool(Fixed):
+class _LPPool(Fixed, shown=("norm_type", "kernel_size", "stride", "ceil_mode")):
     norm_type: float
     kernel_size: Ints
     stride: Ints | None = None
     ceil_mode: bool = False
-    shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
 
 class LPPool1d(_LPPool, function="lp_pool1d"):
@@ -133,11 +129,10 @@ class LPPool3d(_LPPool, function="lp_pool3d"):
     """The root of each window's powers, 3d."""
 
 
-class _MaxUnpool(_Windows):
+class _MaxUnpool(_Windows, shown=("kernel_size", "stride", "padding")):
     """Elements where the indices of a max pool say; a size where the pool may have had several."""
 
     padding: Ints = 0
-    shown = ("kernel_size", "stride", "padding")
 
     def _complete(self) -> None:
         super()._complete()
@@ -165,7 +160,7 @@ class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
     """What max pooling took, 3d."""
 
 
-class _FractionalMaxPool(Fixed):
+class _FractionalMaxPool(Fixed, shown=()):
     """Maxima of windows at random places, drawn for each plane unless given."""
 
     kernel_size: Ints
@@ -173,7 +168,6 @@ class _FractionalMaxPool(Fixed):
     output_ratio: Reals | None = None
     return_indices: bool = False
     _random_samples: Tensor | None = None
-    shown = ()
 
     def _complete(self) -> None:
         name, count = type(self).__name__, int(type(self).__name__[-2])

@@ -99,6 +99,14 @@ class _Layers(_Kind):
     bias_hh_l0; with `_reverse` for the other direction; weight_hr_l0 (proj_size, hidden).
     """
 
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    bidirectional: bool
+    proj_size: int
+
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
@@ -219,7 +227,8 @@ class RNN(_Layers):
 class LSTM(_Layers):
     """Long short-term memory: gates decide what a cell takes, keeps and shows."""
 
-    gates, states = 4, 2
+    gates: ClassVar[int] = 4
+    states: ClassVar[int] = 2
 
     def _step(self) -> Callable[[Tensor, Tensor, State], State]:
         return _lstm
@@ -228,7 +237,7 @@ class LSTM(_Layers):
 class GRU(_Layers):
     """Gated recurrent unit: gates decide what of the state stays."""
 
-    gates = 3
+    gates: ClassVar[int] = 3
 
     def _step(self) -> Callable[[Tensor, Tensor, State], State]:
         return _gru
@@ -239,6 +248,10 @@ class GRU(_Layers):
 
 class _Cell(_Kind):
     """One step: weight_ih, weight_hh, bias_ih, bias_hh as a layer has them."""
+
+    input_size: int
+    hidden_size: int
+    bias: bool
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None,
@@ -291,7 +304,8 @@ class RNNCell(_Cell):
 class LSTMCell(_Cell):
     """A step of LSTM."""
 
-    gates, states = 4, 2
+    gates: ClassVar[int] = 4
+    states: ClassVar[int] = 2
 
     def _step(self) -> Callable[[Tensor, Tensor, State], State]:
         return _lstm
@@ -300,7 +314,7 @@ class LSTMCell(_Cell):
 class GRUCell(_Cell):
     """A step of GRU."""
 
-    gates = 3
+    gates: ClassVar[int] = 3
 
     def _step(self) -> Callable[[Tensor, Tensor, State], State]:
         return _gru

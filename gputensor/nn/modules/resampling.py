@@ -15,9 +15,8 @@ from .pooling import per_dimension
 class _Plain(Fixed):
     """Shows all its options."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.shown = tuple(cls.options)
+    def extra_repr(self) -> str:
+        return self._valued(self.options)
 
 
 # --- other sizes ----------------------------------------------------------------------------------
@@ -123,10 +122,9 @@ class _Pad(Fixed, function="pad"):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
-    mode = "constant"
+class _ConstantPad(_Pad, shown=("padding", "value")):
+    mode: ClassVar[str] = "constant"
     value: float
-    shown = ("padding", "value")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self._padding(), self.mode, self.value)
@@ -148,19 +146,20 @@ class ConstantPad3d(_ConstantPad):
 
 
 class _ZeroPad(_Pad):
-    mode, value = "constant", 0.0
+    mode: ClassVar[str] = "constant"
+    value: ClassVar[float] = 0.0
 
 
 class _ReflectionPad(_Pad):
-    mode = "reflect"
+    mode: ClassVar[str] = "reflect"
 
 
 class _ReplicationPad(_Pad):
-    mode = "replicate"
+    mode: ClassVar[str] = "replicate"
 
 
 class _CircularPad(_Pad):
-    mode = "circular"
+    mode: ClassVar[str] = "circular"
 
 
 class ZeroPad1d(_ZeroPad):

@@ -61,6 +61,8 @@ class _Image:
     """A shared object in memory."""
 
     __slots__ = ("begin", "end", "library", "module")
+    library: Any
+    module: Any
 
     def __init__(self, library: Any, module: Any) -> None:
         self.library, self.module = library, module
@@ -79,15 +81,15 @@ class Loaded:
     )  # fmt: skip
 
     def __init__(self, image: _Image, entry: _Entry) -> None:
-        self.image = image  # keeps the code mapped
-        self.address = ctypes.addressof(entry)
-        self.name = entry.name.decode()
-        self.has_collectives = bool(entry.has_collectives)
-        self.max_threads = min(entry.max_threads or MAX_THREADS, MAX_THREADS)
-        self.params_size = entry.params_size
+        self.image: _Image = image  # keeps the code mapped
+        self.address: int = ctypes.addressof(entry)
+        self.name: Any = entry.name.decode()
+        self.has_collectives: bool = bool(entry.has_collectives)
+        self.max_threads: Any | int = min(entry.max_threads or MAX_THREADS, MAX_THREADS)
+        self.params_size: Any = entry.params_size
         places = (entry.places[i] for i in range(entry.place_count))
         self.places = tuple((place.offset, place.size) for place in places)
-        self.offsets = tuple(offset for offset, _ in self.places)
+        self.offsets: tuple[Any, ...] = tuple(offset for offset, _ in self.places)
 
     def symbols(self) -> dict[str, tuple[int, int]]:
         """Address and bytes of each __constant__ and __device__ variable of the text."""
@@ -110,8 +112,11 @@ def _pass_on(number: int, sentence: str) -> None:
 class Machine:
     """The engine, loaded once per process."""
 
+    gap: int
+    reach: int
+
     def __init__(self) -> None:
-        self.checks = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
+        self.checks: bool = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
         self.is_closed = False  # its lock may be held for ever: finalisers leave it alone
         self._engine = ctypes.CDLL(toolchain.compile_engine())

@@ -17,7 +17,7 @@ class _Owner:
 
     def __init__(self, machine: Machine, nbytes: int) -> None:
         self._machine: Machine | None = None
-        self.ptr = machine.allocate(nbytes, -1)
+        self.ptr: int = machine.allocate(nbytes, -1)
         self._machine = machine
         self.__array_interface__ = {
             "data": (self.ptr, False), "shape": (nbytes,), "typestr": "|u1", "version": 3,
@@ -35,8 +35,8 @@ class PinnedMemory:
 
     def __init__(self, owner: _Owner, nbytes: int) -> None:
         self._owner = owner
-        self.ptr = owner.ptr
-        self.nbytes = nbytes
+        self.ptr: int = owner.ptr
+        self.nbytes: int = nbytes
         self.array = np.asarray(owner)
 
 

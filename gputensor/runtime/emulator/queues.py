@@ -28,7 +28,7 @@ class Mark:
     __slots__ = ("done", "queue", "time_s")
 
     def __init__(self, queue: Queue) -> None:
-        self.queue = queue
+        self.queue: Queue = queue
         self.done = False
         self.time_s = 0.0
 
@@ -46,9 +46,9 @@ class Queue:
     __slots__ = ("device_index", "pending", "running")
 
     def __init__(self, device_index: int) -> None:
-        self.device_index = device_index
+        self.device_index: int = device_index
         self.pending: deque[Callable[[], None] | Mark] = deque()
-        self.running = False
+        self.running: bool = False
 
 
 class Scheduler:

@@ -42,6 +42,8 @@ class Settings:
     """What holds for launches from now on. Immutable: a launch that waits keeps its own."""
 
     __slots__ = ("_options", "build", "checks", "limit_s", "schedule", "seed")
+    schedule: str
+    seed: int
 
     def __init__(
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
