@@ -579,7 +579,8 @@ LATER: dict[str, dict[str, str]] = {
     gradcheck gradgradcheck autograd.node: Node
     """),
     "cuda": _read("""
-    cuda.emulation: emulator_settings cuda.grid: grid_for cuda.kernel: Kernel
+    cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables cuda.graphs: CUDAGraph graph
+    graph_pool_handle is_current_stream_capturing cuda.grid: grid_for cuda.kernel: Kernel
     """),
     "dispatch": _read("""
     dispatch.dispatcher: find dispatch.keys: DispatchKey KeySet full_after dispatch.tables:

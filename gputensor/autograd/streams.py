@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import runtime
+from ..runtime import capture
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class on_stream:
 
     def __enter__(self) -> None:
         if self._stream is not None:
+            if capture.capturing:
+                capture.refuse_entering("backward", self._stream, strict=True)
             self._before = self._runtime.set_stream(self._stream)
 
     def __exit__(self, *exc: object) -> None:

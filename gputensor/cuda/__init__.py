@@ -15,10 +15,12 @@ from ..core.errors import OutOfMemoryError
 from ..devices.device_module import DeviceFace
 
 __all__ = [
-    "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device", "current_stream",
+    "CUDAGraph", "Event", "Kernel", "OutOfMemoryError", "Stream", "current_device",
+    "current_stream",
     "default_stream", "device", "device_count", "empty_cache", "emulator_settings",
-    "get_device_capability", "get_device_name", "get_rng_state", "grid_for", "initial_seed",
-    "is_available", "is_emulated", "manual_seed", "manual_seed_all", "mem_get_info",
+    "get_device_capability", "get_device_name", "get_rng_state", "graph", "graph_pool_handle",
+    "grid_for", "initial_seed", "is_available", "is_current_stream_capturing", "is_emulated",
+    "make_graphed_callables", "manual_seed", "manual_seed_all", "mem_get_info",
     "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
     "reset_peak_memory_stats", "set_device", "set_memory_limit", "set_rng_state", "stream",
     "synchronize", "unavailable_reason",
@@ -124,9 +126,14 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-# Imported when first named: most programs launch none of their own.
+# Imported when first named: most programs launch none of their own, and capture none.
 if TYPE_CHECKING:
     from .emulation import emulator_settings as emulator_settings
+    from .graphed import make_graphed_callables as make_graphed_callables
+    from .graphs import (
+        CUDAGraph as CUDAGraph, graph as graph, graph_pool_handle as graph_pool_handle,
+        is_current_stream_capturing as is_current_stream_capturing,
+    )  # fmt: skip
     from .grid import grid_for as grid_for
     from .kernel import Kernel as Kernel
 else:

@@ -22,6 +22,7 @@ from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
+from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array, numpy_allocates
 from ..tensor.tensor import Tensor
@@ -39,8 +40,24 @@ _CUBLAS = _BLAS | {float16}
 LARGE = 1 << 24
 
 
+# Whose products went to cuBLAS, which CuPy 14 does not let into a graph: `ready_for_capture`.
+_sent: set[dtype] = set()
+
+
 def by_library(of: dtype, multiplications: int) -> bool:
-    return multiplications >= LARGE and of in _CUBLAS
+    if multiplications < LARGE or of not in _CUBLAS:
+        return False
+    if capture.capturing:
+        return capture.here() is None
+    _sent.add(of)
+    return True
+
+
+def ready_for_capture(device_index: int) -> None:
+    """Load the kernels that stand in for cuBLAS within a capture, where nothing can be loaded."""
+    for of in _sent:
+        for op in ("mm", "addmm"):
+            getattr(stub.cuda("matmul"), op)(of).ready(device_index)
 
 
 def multiply(of: Any, out: Any, a: Any, b: Any) -> None:

@@ -44,7 +44,7 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     numel = shape.numel * (2 if shape.dtype.category == COMPLEX else 1)
     if numel == 0 or place.type == "meta":
         return out
-    seed, block = (generator or generators.default_generator(place)).take(numel)
+    seed, block = (generator or generators.default_generator(place)).take(numel, place.index)
     if place is CPU:
         run(getattr(stub.cpu("random"), loop), out._get_array(), seed, block, first, second)
     elif shape.is_contiguous:

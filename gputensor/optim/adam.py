@@ -20,17 +20,21 @@ class Adam(Optimizer):
         weight_decay: this part of the parameter is added to its gradient.
         amsgrad: over the root of the largest average square so far.
         maximize: step the other way.
+        capturable: steps are counted on the device, as a CUDA graph needs it.
         decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
     """
+
+    _counts_steps = True
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
-        maximize: bool = False, decoupled_weight_decay: bool = False,
+        maximize: bool = False, capturable: bool = False, decoupled_weight_decay: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-            "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize, "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
         })  # fmt: skip
 
     def _check(self, group: Group) -> None:
@@ -45,11 +49,10 @@ class Adam(Optimizer):
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         state = self.state.setdefault(p, {})
         if not state:
-            state["step"] = 0
             state["exp_avg"], state["exp_avg_sq"] = zeros_like(p), zeros_like(p)
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros_like(p)
-        state["step"] += 1
+        step = self._stepped(p, state, group)
         lr, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
         if decay and group["decoupled_weight_decay"]:
             p.mul_(1 - lr * decay)
@@ -65,8 +68,8 @@ class Adam(Optimizer):
         if largest is not None:
             largest.copy_(maximum(largest, square))
             square = largest
-        step_size = lr / (1 - beta1 ** state["step"])
-        root = square.sqrt().div_((1 - beta2 ** state["step"]) ** 0.5).add_(group["eps"])
+        step_size = lr / (1 - beta1**step)
+        root = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
         p.add_((average * -step_size).div_(root))
 
 
@@ -76,9 +79,9 @@ class AdamW(Adam):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, *,
-        maximize: bool = False,
+        maximize: bool = False, capturable: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize,
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, capturable=capturable,
             decoupled_weight_decay=True,
         )  # fmt: skip

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from .._generated.functions import full
 from ..autograd import enable_grad, no_grad
 from ..core import errors
 from ..core.arguments import flag, number as plain_number
+from ..core.dtype import float32
 from ..dispatch.refusal import declares, is_iterable
+from ..runtime import capture
 from ..tensor.tensor import Tensor
 
 Group = dict[str, Any]
@@ -25,6 +28,9 @@ class Optimizer:
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
     """
+
+    # Whether steps are counted, in state["step"]: by the host, or with capturable=True by a tensor.
+    _counts_steps = False
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         """
@@ -88,6 +94,8 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if capture.capturing:
+            self._check_capture()
         with no_grad():
             for group in self.param_groups:
                 for p in group["params"]:
@@ -134,6 +142,11 @@ class Optimizer:
             for n, kept in state_dict["state"].items()
         }
         for group, new in zip(groups, given):
+            if new.get("capturable", group.get("capturable")):
+                for p in group["params"]:
+                    if "step" in state.get(p, ()):
+                        state[p]["step"] = _count(p, state[p]["step"])
+        for group, new in zip(groups, given):
             group.update({name: value for name, value in new.items() if name != "params"})
         self.state = state
 
@@ -151,11 +164,41 @@ class Optimizer:
         for name in ("lr", "weight_decay", "momentum", "eps"):
             if name in group and not self._number(name, group[name]) >= 0:
                 raise self._must(name, "not be negative", group[name])
-        for name in ("nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered"):
+        for name in (
+            "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable"
+        ):  # fmt: skip
             flag(type(self).__name__, name, group.get(name))
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         raise NotImplementedError
+
+    def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
+        """Which step this is, from 1; of a capturable group a tensor on the parameter's device."""
+        if not group.get("capturable"):
+            state["step"] = state.get("step", 0) + 1
+        elif isinstance(state.get("step"), Tensor):
+            state["step"].add_(1)
+        else:
+            state["step"] = _count(p, state.get("step", 0) + 1)
+        return state["step"]
+
+    def _has_state(self, group: Group) -> bool:
+        """Whether a step of these parameters goes on from what earlier ones left."""
+        return True
+
+    def _check_capture(self) -> None:
+        """Raise where a step that is captured would not go on, in a replay, from the one before."""
+        if capture.here() is None:
+            return
+        name = type(self).__name__
+        for group in self.param_groups:
+            if self._counts_steps and not group.get("capturable"):
+                why = "the host counts its steps, where capturable is not True"
+                raise errors.capture_refused(f"{name}.step", why)
+            if self._has_state(group):
+                if any(p.grad is not None and not self.state.get(p) for p in group["params"]):
+                    why = "its state is made by a first step, which goes before the capture"
+                    raise errors.capture_refused(f"{name}.step", why)
 
     def _number(self, arg: str, value: Any) -> Any:
         """A number, NumPy's too, or a tensor of one element."""
@@ -172,6 +215,10 @@ class Optimizer:
         self, arg: str, rule: str, got: Any, kind: Any = errors.ArgumentValueError
     ) -> Exception:
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
+
+
+def _count(p: Tensor, step: int) -> Tensor:
+    return full((), float(step), dtype=float32, device=p.device)
 
 
 def _like(name: str, value: Any, p: Tensor) -> Any:

@@ -25,17 +25,21 @@ class RMSprop(Optimizer):
         centered: over the root of the average variance instead.
         momentum: along an average of these steps.
         weight_decay: this part of the parameter is added to its gradient.
+        capturable: steps are counted on the device, as a CUDA graph needs it.
         maximize: step the other way.
     """
 
+    _counts_steps = True
+
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
-        weight_decay: float = 0, momentum: float = 0, centered: bool = False, *,
-        maximize: bool = False,
+        weight_decay: float = 0, momentum: float = 0, centered: bool = False,
+        capturable: bool = False, *, maximize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay,
-            "momentum": momentum, "centered": centered, "maximize": maximize,
+            "momentum": momentum, "centered": centered, "capturable": capturable,
+            "maximize": maximize,
         })  # fmt: skip
 
     def _check(self, group: Group) -> None:
@@ -46,12 +50,12 @@ class RMSprop(Optimizer):
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         state = self.state.setdefault(p, {})
         if not state:
-            state["step"], state["square_avg"] = 0, zeros_like(p)
+            state["square_avg"] = zeros_like(p)
             if group["momentum"] > 0:
                 state["momentum_buffer"] = zeros_like(p)
             if group["centered"]:
                 state["grad_avg"] = zeros_like(p)
-        state["step"] += 1
+        self._stepped(p, state, group)
         alpha = group["alpha"]
         if group["weight_decay"]:
             grad = grad.add(p, alpha=group["weight_decay"])
@@ -65,7 +69,11 @@ class RMSprop(Optimizer):
         step = grad / root
         if group["momentum"] > 0:
             step = _real([state["momentum_buffer"]])[0].mul_(group["momentum"]).add_(step)
-        p.add_(step, alpha=-group["lr"])
+        rate = group["lr"]
+        if isinstance(rate, Tensor):
+            p.sub_(step * rate)
+        else:
+            p.add_(step, alpha=-rate)
 
 
 class Adagrad(Optimizer):
@@ -75,6 +83,8 @@ class Adagrad(Optimizer):
         lr_decay: lr is divided by 1 + (step - 1) * lr_decay.
         initial_accumulator_value: what the sum begins with.
     """
+
+    _counts_steps = True
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0,
@@ -95,13 +105,12 @@ class Adagrad(Optimizer):
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         state = self.state.setdefault(p, {})
         if not state:
-            state["step"] = 0
             first = group["initial_accumulator_value"]
             state["sum"] = full_like(p, complex(first, first) if p.is_complex() else first)
-        state["step"] += 1
+        step = self._stepped(p, state, group)
         if group["weight_decay"]:
             grad = grad.add(p, alpha=group["weight_decay"])
-        rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
         p, grad, total = _real([p, grad, state["sum"]])
         total.add_(grad * grad)
         p.add_(grad / total.sqrt().add_(group["eps"]), alpha=-rate)

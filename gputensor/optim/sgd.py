@@ -34,6 +34,9 @@ class SGD(Optimizer):
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise self._must("nesterov", "come with a momentum and no dampening", group["nesterov"])
 
+    def _has_state(self, group: Group) -> bool:
+        return bool(group["momentum"])
+
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         momentum = group["momentum"]
         if group["weight_decay"]:

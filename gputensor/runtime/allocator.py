@@ -21,6 +21,15 @@ inside the functions below and may allocate, drop, or raise KeyboardInterrupt. S
   them alone (an allocation gets a segment to itself). A change that did not come to its end leaves
   `_is_torn` behind, and the next one makes the pools anew.
 
+Note [Pools of graphs]
+A CUDA graph has the addresses of its capture, so what a capture allocates may go to nobody else as
+long as the graph can be replayed. While a stream is captured it has pools of the graph's instead of
+its own (`enter_pool`): no allocation asks whether there is a capture. Blocks go home to the pools
+they came from, so what is dropped serves later captures into the same pool, and nobody else; the
+segments go back to the backend, like others that are free, once the last graph has gone
+(`leave_pool`, `drop_pool`). Meanwhile no event is recorded or asked and nothing is given back: a
+driver refuses it. A backend whose blocks are not kept keeps those of graphs.
+
 Note [Allocator backend]
 A backend has
   malloc(size, stream) -> (ptr, handle)   raises MemoryError where there is none
@@ -44,6 +53,7 @@ from typing import Any
 
 from gputensor.core import errors
 
+from . import capture
 from .segments import BINNED, LAST, PENDING, STEP, USED, Block, Counts, Pools, segment_size
 
 _new = object.__new__
@@ -108,6 +118,12 @@ class Allocator:
         # By stream: blocks with the events that they still wait for, the first one on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
+        # Note [Pools of graphs]: by handle and stream; by handle, how many hold it; what streams
+        # under capture had before; handles that a finaliser let go of.
+        self._of_graphs: dict[Any, dict[Any, Pools]] = {}
+        self._holders: dict[Any, int] = {}
+        self._aside: dict[Any, Pools | None] = {}
+        self._let_go: deque[Any] = deque()
         self._alone: dict[Block, None] = {}  # what is in no pools
         self._give_back = self._returned.append if keeps_blocks else self._free_now
         # What was current when memory was last asked for, and the bins of that stream: `allocating`
@@ -230,7 +246,7 @@ class Allocator:
         with self._lock:
             self._take_back()
             firsts = [*self._alone]
-            for pools in self._pools.values():
+            for pools in self._every():
                 firsts += pools.segments
             return [
                 {
@@ -241,6 +257,55 @@ class Allocator:
                 for first in sorted(firsts, key=lambda block: block.ptr)
                 for block in first.walk()
             ]  # fmt: skip
+
+    # --- graphs: Note [Pools of graphs] ---------------------------------------------------------
+
+    def hold_pool(self, handle: Any) -> None:
+        """Somebody will replay what is captured into this pool, until `drop_pool`."""
+        with self._lock:
+            self._holders[handle] = self._holders.get(handle, 0) + 1
+
+    def drop_pool(self, handle: Any) -> None:
+        """The counterpart, which a finaliser may call."""
+        self._let_go.append(handle)
+
+    def enter_pool(self, handle: Any, stream: Any) -> None:
+        """Until `leave_pool`, what is allocated for `stream` comes from the pool of a graph."""
+        with self._lock:
+            of_graph = self._of_graphs.setdefault(handle, {})
+            pools = of_graph.get(stream.key)
+            if pools is None:
+                pools = of_graph[stream.key] = Pools(stream)
+            self._aside[stream.key] = self._pools.get(stream.key)
+            self._pools[stream.key] = pools
+            self._last = (None, {})
+
+    def leave_pool(self, stream: Any) -> None:
+        """Give a stream back the pools that it had."""
+        with self._lock:
+            own, of_graph = self._aside.pop(stream.key), self._pools[stream.key]
+            self._adopt(of_graph)
+            if own is None:
+                del self._pools[stream.key]
+            else:
+                self._pools[stream.key] = own
+            self._last = (None, {})
+
+    def _adopt(self, pools: Pools) -> None:
+        """What a finaliser took in the midst of a change is as captured as the rest."""
+        for block in [*self._alone]:
+            if block.pool is pools:
+                block.pool, block.home = pools.pool(block.size), pools.odd
+                del self._alone[block]
+                pools.segments[block] = None
+                if block.state == BINNED:
+                    pools.odd.append(block)
+
+    def _every(self) -> list[Pools]:
+        """All pools: of streams, of those under capture, of graphs."""
+        own = [pools for pools in self._aside.values() if pools is not None]
+        graphs = [pools for each in self._of_graphs.values() for pools in each.values()]
+        return [*dict.fromkeys([*self._pools.values(), *own, *graphs])]
 
     # --- taking back ----------------------------------------------------------------------------
 
@@ -258,8 +323,8 @@ class Allocator:
         try:
             if self.is_closed:
                 return
-            events = [self.backend.record(entry) for entry in block.used_on.values()]
-            is_done = all(event is not None and event.query() for event in events)
+            events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
+            is_done = not self._aside and all(e is not None and e.query() for e in events)
         except errors.GpuTensorError:  # of the device; whoever asks it next hears of it
             is_done = False
         if is_done:
@@ -271,26 +336,28 @@ class Allocator:
         """Do the bookkeeping of dropped blocks and poll the events of those that waited."""
         if self._is_changing:
             return
-        returned, keeps_blocks = self._returned, self.keeps_blocks
+        returned = self._returned
         while True:
             try:
                 block = returned[0]
             except IndexError:  # not asked before: a finaliser may run between that and this
                 break
             if block.used_on:
+                if self._aside:
+                    return
                 self._await(block)
                 continue
             del returned[0]
             self._counts.in_use -= block.size
             self._counts.returns += 1
-            if keeps_blocks:
+            if block.counts is not None:
                 block.state = BINNED
                 block.home.append(block)
             else:
                 del self._alone[block]
                 self._held_bytes -= block.size
                 self._device_frees += 1
-        if self._waiting:
+        if self._waiting and not self._aside:
             self._poll()
 
     def _await(self, block: Block) -> None:
@@ -331,7 +398,7 @@ class Allocator:
                     elif not block.size:  # borrowed
                         del queue[0]
                         block.handle()
-                    elif self.keeps_blocks:
+                    elif block.counts is not None:
                         del queue[0]
                         block.state = BINNED
                         block.home.append(block)
@@ -364,9 +431,12 @@ class Allocator:
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
         """A list that ends in a free block for the request; None where memory has run out."""
-        if self._is_changing or not self.keeps_blocks:
+        pool: Any = None
+        keeps = self.keeps_blocks or stream.key in self._aside
+        if self._is_changing or not keeps:
             # A block that is never reused has its exact size, so that an overrun is seen.
-            block = self._segment(size if self.keeps_blocks else nbytes, size, stream, self._alone)
+            pool = self._pools[stream.key] if stream.key in self._aside else None
+            block = self._segment(size if keeps else nbytes, size, stream, self._alone, pool)
             if block is None:
                 return None
             block.home = [block]
@@ -379,7 +449,7 @@ class Allocator:
             pools.gather()
             block = pools.take(size)
             if block is None:
-                whole = segment_size(size)
+                whole = segment_size(size) if self.keeps_blocks else size
                 where, pool = pools.segments, pools.pool(size)
                 block = self._segment(whole, whole, stream, where, pool)
                 if block is None and size < whole:
@@ -395,9 +465,9 @@ class Allocator:
     def _mend(self) -> None:
         """Before a change: what an interruption has left of earlier ones."""
         if self._is_torn:
-            for pools in self._pools.values():
+            for pools in self._every():
                 pools.rebuild()
-        for block in [*self._alone] if self.keeps_blocks else ():
+        for block in [*self._alone] if self.keeps_blocks and not self._aside else ():
             if block.state == BINNED:
                 block.home.clear()
                 pools = self._pools_of(block.stream)
@@ -422,7 +492,7 @@ class Allocator:
             ptr, handle = self.backend.malloc(ask, stream)
         except MemoryError:
             return None
-        counts = self._counts if self.keeps_blocks else None
+        counts = self._counts if self.keeps_blocks or stream.key in self._aside else None
         block = Block(ptr, size, stream, self._give_back, handle, counts)
         block.pool = pool
         where[block] = None
@@ -435,7 +505,7 @@ class Allocator:
     def _climb(self, rung: int, size: int) -> int:
         """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at last."""
         ladder = (self._release, self._collect, self.backend.release)
-        if rung == len(ladder):
+        if rung == len(ladder) or self._aside:
             with self._lock:
                 self._failures += 1
             raise errors.out_of_memory(f"cuda:{self.device_index}", size, self._figures())
@@ -468,7 +538,7 @@ class Allocator:
         dropped: list[Block] = []
         with self._lock:
             self._take_back()
-            if not self._is_changing:
+            if not self._is_changing and not self._aside:
                 self._take_out_free(dropped)
         for block in dropped:
             handle, block.handle = block.handle, None
@@ -484,14 +554,27 @@ class Allocator:
                     block.home.clear()
                     self._note_free(self._alone, block, dropped)
             self._last = (None, {})
-            for key, pools in [*self._pools.items()]:
-                for block in pools.whole():
-                    self._note_free(pools.segments, block, dropped)
-                if not pools.segments:
-                    del self._pools[key]  # and with it the last hold on the stream
+            self._free_from(self._pools, dropped)
+            while self._let_go:
+                handle = self._let_go.popleft()
+                self._holders[handle] -= 1
+                if not self._holders[handle]:
+                    del self._holders[handle]
+            for handle, of_graph in [*self._of_graphs.items()]:
+                if handle not in self._holders:
+                    self._free_from(of_graph, dropped)
+                    if not of_graph:
+                        del self._of_graphs[handle]
             self._is_torn = False
         finally:
             self._is_changing = False
+
+    def _free_from(self, by_stream: dict[Any, Pools], dropped: list[Block]) -> None:
+        for key, pools in [*by_stream.items()]:
+            for block in pools.whole():
+                self._note_free(pools.segments, block, dropped)
+            if not pools.segments:
+                del by_stream[key]  # and with it the last hold on the stream
 
     def _note_free(self, where: dict[Block, None], block: Block, dropped: list[Block]) -> None:
         del where[block]
@@ -584,6 +667,8 @@ class Allocators(list[Allocator]):
         return [block for allocator in self for block in allocator.snapshot()]
 
     def empty_cache(self) -> None:
+        if capture.capturing:
+            capture.refuse_unsafe("empty_cache", "it gives memory back to the driver")
         for allocator in self:
             allocator.empty_cache()
 

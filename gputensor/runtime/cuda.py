@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,9 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import no_cuda, nvrtc
+from . import capture, no_cuda, nvrtc
 from .allocator import Allocator, Allocators, Memory, allocating
+from .capture import capturing
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
 from .pinned import Staging
@@ -49,7 +51,9 @@ _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
 
 # Errors after which a context is of no use, by their numbers in cudaError and CUresult.
 _ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
-_OUT_OF_MEMORY, _BAD_HANDLE, _NOT_READY, _HAS_PEER = 2, 400, 600, 704
+_OUT_OF_MEMORY, _BAD_HANDLE, _NOT_READY, _HAS_PEER, _UNJOINED = 2, 400, 600, 704, 904
+_LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; modes are numbered as capture.MODES lists them
 _PER_THREAD = 2  # the handle that stands for another stream in each thread
 _STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
 # The attributes of `Limits`, in its order: MultiProcessorCount, MaxThreadsPerMultiProcessor,
@@ -157,6 +161,29 @@ def _is_done(device_index: int, what: str, status: int) -> bool:
     raise _failed(device_index, what, status)
 
 
+class _Relaxed:
+    """While a graph is captured, lets this thread take memory from the driver: what a capture
+    recorded cannot know of it. CuPy does not offer the driver's function for that."""
+
+    __slots__ = ("_mode",)
+
+    def __enter__(self) -> None:
+        self._mode = ctypes.c_int(_RELAXED) if capturing else None
+        self._exchange()
+
+    def __exit__(self, *exception: object) -> None:
+        self._exchange()
+
+    def _exchange(self) -> None:
+        if self._mode is None:
+            return
+        # By the name that the loader knows libcuda by: the library that CuPy has loaded.
+        exchange = ctypes.CDLL(_LIBCUDA).cuThreadExchangeStreamCaptureMode
+        status = exchange(ctypes.byref(self._mode))
+        if status:
+            raise _failed(_get_device(), "an allocation within a capture", status)
+
+
 # --- devices ------------------------------------------------------------------------------------
 
 
@@ -243,7 +270,7 @@ class _Backend:
         self._device_index = device_index
 
     def malloc(self, size: int, stream: Stream) -> tuple[int, Any]:
-        with _On(self._device_index):
+        with _On(self._device_index), _Relaxed():
             try:
                 handle = cupy.cuda.Memory(size)
             except _CudaError as error:
@@ -330,11 +357,15 @@ class Stream:
         self.is_borrowed: bool = is_borrowed
 
     def synchronize(self) -> None:
+        if capturing:
+            capture.refuse_wait("synchronize", self)
         with _On(self.device_index):
             _reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
         """Whether all its work is done; raises what the device did wrong."""
+        if capturing:
+            capture.refuse_wait("query", self)
         with _On(self.device_index):
             return _is_done(self.device_index, "asking a stream", _runtime.streamQuery(self.ptr))
 
@@ -373,12 +404,14 @@ def _pooled(device_index: int, priority: int) -> Any:
 class Event:
     """A point in a stream's work; CuPy's event is made when first recorded, on that device."""
 
-    __slots__ = ("_device_index", "cupy", "enable_timing")
+    __slots__ = ("_by", "_capture", "_device_index", "cupy", "enable_timing")
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self.cupy: Any = None
         self._device_index = -1
+        self._by: Stream | None = None
+        self._capture: capture.Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream(_get_device())
@@ -394,11 +427,14 @@ class Event:
                 self.cupy = cupy.cuda.Event(disable_timing=not self.enable_timing)
                 self._device_index = stream.device_index
             self.cupy.record(stream.cupy)
+        self._capture, self._by = capture.of(stream) if capturing else None, stream
 
     def wait(self, stream: Stream | None = None) -> None:
         """Work added to the stream from now on runs after this point."""
         if self.cupy is not None:
             stream = stream or current_stream(_get_device())
+            if capturing or self._capture is not None:
+                capture.before_waiting(self._capture, stream)
             with _On(stream.device_index):
                 wait, index = stream.cupy.wait_event, stream.device_index
                 _reporting(index, "waiting for an event", wait, self.cupy)
@@ -407,9 +443,13 @@ class Event:
         """Whether the work before it is done; raises what the device did wrong."""
         if self.cupy is None:
             return True
+        if capturing or self._capture is not None:
+            capture.refuse_wait("query", self._by, self._capture)
         return _is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def synchronize(self) -> None:
+        if capturing or self._capture is not None:
+            capture.refuse_wait("synchronize", self._by, self._capture)
         if self.cupy is not None:
             _reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
 
@@ -506,6 +546,8 @@ _external: dict[tuple[int, int], Stream] = {}
 
 def synchronize(index: int) -> None:
     """Wait for all work of a device; raises what that work did wrong."""
+    if capturing:
+        capture.refuse_wait("synchronize")
     with _On(_checked("synchronize", index)):
         _reporting(index, "synchronize", _runtime.deviceSynchronize)
 
@@ -519,6 +561,8 @@ def copy_async(
     """Queue a copy; device -1 is the host, which must be pinned for the copy to be asynchronous."""
     if nbytes == 0:
         return
+    if capturing and (dst_device < 0 or src_device < 0):
+        capture.refuse_host("copy", stream)
     if dst_device != src_device and dst_device >= 0 and src_device >= 0:
         _reach(dst_device, src_device)
     with _On(stream.device_index):
@@ -591,6 +635,8 @@ class PinnedMemory:
 
 
 def pinned_allocate(nbytes: int) -> PinnedMemory:
+    if capturing:
+        capture.refuse_unsafe("pinned_allocate", "it takes pinned memory of the host")
     _staging.settle()
     return PinnedMemory(nbytes)
 
@@ -663,6 +709,8 @@ def compile(
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
     """A kernel of a cubin, on one device; the module is loaded once per device."""
     mangled = getattr(image, "names", {}).get(entry, entry)
+    if capturing:
+        capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
     with _On(_checked("load", device_index)):
         key = (image, device_index)
         module = _modules.get(key)
@@ -841,8 +889,14 @@ def call_library(
     at values.
     """
     with _On(_checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy):
+        own = capture.of(current_stream(device_index)) if capturing else None
+        if own is not None:
+            if results is None:
+                raise errors.capture_refused(op, "it waits for the device")
         try:
             returned = function(_library, *[_array_over(x, x.ptr, device_index) for x in operands])
+            if own is not None:
+                _keep_plans(own)
             if results is None:
                 return returned
             taken: set[int] = set()
@@ -854,6 +908,12 @@ def call_library(
             raise errors.kernel_failed(op, _told("a library", error)) from error
         except Exception as error:
             raise errors.library_failed(op, error) from error
+
+
+def _keep_plans(own: capture.Capture) -> None:
+    """Plans of cuFFT have work areas, which a graph uses after they have left CuPy's cache."""
+    cache = cupy.fft.config.get_plan_cache()
+    own.kept.update((id(node.plan), node.plan) for _, node in cache)
 
 
 def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> Any:
@@ -876,6 +936,53 @@ def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) ->
     made = allocate(wanted.extent_bytes, device_index)
     _array_over(wanted, made.ptr, device_index, made)[...] = array
     return made
+
+
+# --- graphs -------------------------------------------------------------------------------------
+
+
+class _Capture(capture.Capture):
+    def _start(self) -> None:
+        with _On(self.origin.device_index):
+            what, mode = "beginning a capture", capture.MODES.index(self.mode)
+            _reporting(self.origin.device_index, what, self.origin.cupy.begin_capture, mode)
+
+    def _finish(self) -> Any:
+        index = self.origin.device_index
+        with _On(index):
+            try:
+                return self.origin.cupy.end_capture()
+            except _CudaError as error:
+                if error.status == _UNJOINED:
+                    raise errors.unjoined_capture() from error
+                raise _failed(index, "the capture of a graph", error) from error
+
+
+def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
+    """Record what is queued on a stream, instead of running it, until the capture's `end`."""
+    begun = _Capture(_allocators, stream, handle, mode)
+    begun.begin()
+    return begun
+
+
+def check_stream(stream: Stream) -> None:
+    """Raise where this thread captures, and goes over to the default stream."""
+    if capturing:
+        capture.refuse_entering("stream", stream)
+
+
+def replay(recorded: Any, device_index: int) -> None:
+    """Queue what a capture recorded on the current stream: CuPy's graph."""
+    previous = _get_device()
+    if previous != device_index:
+        _set_device(device_index)
+    try:
+        recorded.launch(_cupy_stream(device_index))
+    except _CudaError as error:
+        raise _failed(device_index, "the replay of a graph", error) from error
+    finally:
+        if previous != device_index:
+            _set_device(previous)
 
 
 def reset_after_fork() -> None:

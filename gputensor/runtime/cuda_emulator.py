@@ -25,12 +25,13 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import kernel_cache, no_cuda, nvrtc
+from . import capture, kernel_cache, no_cuda, nvrtc
 from .allocator import Allocator, Allocators, allocating
+from .capture import capturing
 from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
 from .emulator.pinned import PinnedAllocator, PinnedMemory
-from .emulator.queues import Mark, Queue, Scheduler
+from .emulator.queues import Mark, Queue, Recording, Scheduler
 from .device_limits import H200, Limits
 from .libraries import HOST, Array, Compute, as_results
 
@@ -214,6 +215,8 @@ record_stream = _allocators.record_stream
 
 
 def pinned_allocate(nbytes: int) -> PinnedMemory:
+    if capturing:
+        capture.refuse_unsafe("pinned_allocate", "it takes pinned memory of the host")
     return _pinned.allocate(nbytes)
 
 
@@ -239,11 +242,15 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for all its work; raises what that work did wrong."""
+        if capturing:
+            capture.refuse_wait("synchronize", self)
         _scheduler.drain(self.queue)
         _scheduler.raise_failure()
 
     def query(self) -> bool:
         """Whether all its work is done; raises what that work did wrong."""
+        if capturing:
+            capture.refuse_wait("query", self)
         _scheduler.poll(self.queue)
         _scheduler.raise_failure()
         return not self.queue.pending
@@ -267,30 +274,39 @@ class Stream:
 class Event:
     """A point in a stream's work."""
 
-    __slots__ = ("_mark", "enable_timing")
+    __slots__ = ("_by", "_capture", "_mark", "enable_timing")
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
+        self._by: Stream | None = None
+        self._capture: capture.Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream(current_device())
+        self._capture, self._by = capture.of(stream) if capturing else None, stream
         self._mark = _scheduler.record(stream.queue)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Work added to the stream from now on runs after this point."""
         if self._mark is not None:
             stream = stream or current_stream(current_device())
+            if capturing or self._capture is not None:
+                capture.before_waiting(self._capture, stream)
             _scheduler.wait(stream.queue, self._mark)
 
     def query(self) -> bool:
         """Whether the work before it is done; raises what that work did wrong."""
+        if capturing or self._capture is not None:
+            capture.refuse_wait("query", self._by, self._capture)
         if self._mark is not None and not self._mark.done:
             _scheduler.poll(self._mark.queue)
             _scheduler.raise_failure()
         return self._mark is None or self._mark.done
 
     def synchronize(self) -> None:
+        if capturing or self._capture is not None:
+            capture.refuse_wait("synchronize", self._by, self._capture)
         if self._mark is not None:
             _scheduler.reach(self._mark)
         _scheduler.raise_failure()
@@ -335,6 +351,8 @@ def set_stream(stream: Stream) -> Stream:
 
 def synchronize(index: int) -> None:
     """Wait for all work of a device; raises what that work did wrong."""
+    if capturing:
+        capture.refuse_wait("synchronize")
     _scheduler.drain_all(_checked("synchronize", index))
     _scheduler.raise_failure()
     late = _machine.check_freed()
@@ -351,9 +369,16 @@ def copy_async(
     """Queue a copy; device -1 is the host, whose pageable memory is done with before return."""
     if nbytes == 0:
         return
-    for arg, ptr, device in (("dst", dst_ptr, dst_device), ("src", src_ptr, src_device)):
-        if device >= 0:
-            _check_range("copy", arg, ptr, nbytes, device)
+    if capturing and (dst_device < 0 or src_device < 0):
+        capture.refuse_host("copy", stream)
+    is_captured = stream.queue.recording is not None
+
+    def check() -> None:
+        for arg, ptr, device in (("dst", dst_ptr, dst_device), ("src", src_ptr, src_device)):
+            if device >= 0:
+                _check_range("copy", arg, ptr, nbytes, device)
+
+    check()
     places = ((dst_ptr, dst_device), (src_ptr, src_device))
     keep = [_pinned.owner_of(ptr, nbytes) for ptr, device in places if device < 0]
     if src_device < 0 and keep[-1] is None:
@@ -362,6 +387,8 @@ def copy_async(
         src_ptr = ctypes.addressof(data)
 
     def run(keep: Sequence[Any] = keep) -> None:
+        if is_captured:
+            check()
         ctypes.memmove(dst_ptr, src_ptr, nbytes)
 
     _scheduler.add(stream.queue, run)
@@ -373,8 +400,11 @@ def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: S
     """Queue a fill with one byte value."""
     if nbytes:
         _check_range("memset", "ptr", ptr, nbytes, device_index)
+        is_captured = stream.queue.recording is not None
 
         def run() -> None:
+            if is_captured:
+                _check_range("memset", "ptr", ptr, nbytes, device_index)
             ctypes.memset(ptr, value, nbytes)
 
         _scheduler.add(stream.queue, run)
@@ -447,6 +477,8 @@ def compile(
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
     """A kernel of an image that `compile` returned, here or in another process."""
     _checked("load", device_index)
+    if capturing:
+        capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
     path = _paths.get(image)
     if path is None:
         key = kernel_cache.key("loaded", image)
@@ -469,21 +501,29 @@ def launch(
     """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
     kernel, device = function.loaded, function.device_index
     _check_launch(function, grid, block, shared_bytes, stream, params, offsets)
-    params = bytes(params)
-    found = _machine.scan(params, device, _peers[device])
-    if found is not None:
-        at, memory = found
-        rule = f"point to memory that cuda:{device} may use"
-        raise errors.wrong_pointer(kernel.name, f"params[{at}:{at + 8}]", rule, str(memory))
+    params, peers = bytes(params), _peers[device]
+    is_captured = stream.queue.recording is not None
 
-    options = settings.current().options(device, _peers[device])
+    def check() -> None:
+        found = _machine.scan(params, device, peers)
+        if found is not None:
+            at, memory = found
+            rule = f"point to memory that cuda:{device} may use"
+            raise errors.wrong_pointer(kernel.name, f"params[{at}:{at + 8}]", rule, str(memory))
+
+    check()
+    options = settings.current().options(device, peers)
 
     def run() -> None:
+        if is_captured:
+            check()
         named = function.arguments
         wrong = _machine.launch(kernel, grid, block, shared_bytes, params, options, named)
         if wrong is not None:
             raise errors.kernel_finding(wrong)
 
+    if is_captured:
+        run.what = kernel.name  # type: ignore[attr-defined]
     _scheduler.add(stream.queue, run)
 
 
@@ -549,7 +589,15 @@ def call_library(
 
     results: None waits for the stream and returns what the function returned.
     """
-    given = [_array_over(x, x.ptr, op, device_index) for x in operands]
+    stream = current_stream(device_index)
+    if results is None and capturing:
+        capture.refuse_wait(op, stream)
+    is_captured = stream.queue.recording is not None
+
+    def arrays() -> list[np.ndarray]:
+        return [_array_over(x, x.ptr, op, device_index) for x in operands]
+
+    given = arrays()
     made = [allocate(x.extent_bytes, device_index) for x in results or ()]
     into = [
         _array_over(x._replace(is_written=True), memory.ptr, op, device_index)
@@ -560,7 +608,7 @@ def call_library(
     def run() -> None:
         try:
             with np.errstate(all="ignore"):
-                returned = function(HOST, *given)
+                returned = function(HOST, *(arrays() if is_captured else given))
                 if results is None:
                     found.append(returned)
                     return
@@ -571,7 +619,6 @@ def call_library(
         except Exception as error:
             raise errors.library_failed(op, error) from error
 
-    stream = current_stream(device_index)
     _scheduler.add(stream.queue, run)
     if results is None:
         stream.synchronize()
@@ -588,6 +635,43 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
     array: np.ndarray = np.ndarray(of.sizes, of.dtype, room, 0, of.stride_bytes)
     array.flags.writeable = of.is_written
     return array
+
+
+# --- graphs -------------------------------------------------------------------------------------
+
+
+class _Capture(capture.Capture):
+    def _start(self) -> None:
+        self.recording = Recording()
+
+    def take_part(self, stream: Stream) -> None:
+        super().take_part(stream)
+        stream.queue.recording = self.recording
+
+    def _finish(self) -> Recording:
+        for stream in self.streams:
+            stream.queue.recording = None
+        if not self.recording.is_joined(self.origin.queue):
+            raise errors.unjoined_capture()
+        return self.recording
+
+
+def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
+    """Record what is queued on a stream, instead of running it, until the capture's `end`."""
+    begun = _Capture(_allocators, stream, handle, mode)
+    begun.begin()
+    return begun
+
+
+def check_stream(stream: Stream) -> None:
+    """Raise where this thread captures, and goes over to the default stream."""
+    if capturing:
+        capture.refuse_entering("stream", stream)
+
+
+def replay(recording: Recording, device_index: int) -> None:
+    """Queue what a capture recorded on the current stream."""
+    _scheduler.replay(current_stream(device_index).queue, recording)
 
 
 def reset_after_fork() -> None:

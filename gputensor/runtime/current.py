@@ -84,6 +84,9 @@ class CurrentStream(Guard):
         self._before.append(self._runtime.current_stream(self._device.idx))
         self._device._enter()
         try:
+            check = getattr(self._runtime, "check_stream", None)
+            if check is not None:
+                check(self.stream)
             self._runtime.set_stream(self.stream)
         except BaseException:
             self.__exit__()

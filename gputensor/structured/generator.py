@@ -12,11 +12,13 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from .. import runtime
 from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU, device as as_device
 from ..core.guard import Guard
 from ..dispatch.backend_select import resolve
+from ..runtime import capture
 
 _SEEDS = 1 << 64
 
@@ -48,6 +50,7 @@ class Generator:
         """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
+        self._stands_in_no_capture("manual_seed")
         self._seed, self._position = seed & (_SEEDS - 1), 0
         return self
 
@@ -69,14 +72,30 @@ class Generator:
         if not fits:
             rule = "be what get_state returned"
             raise errors.wrong_type("set_state", "state", rule, state)
+        self._stands_in_no_capture("set_state")
         self._seed, self._position = seed, position
 
-    def take(self, numel: int) -> tuple[int, int]:
-        """(seed, first block) for so many elements, which nobody else gets."""
+    def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
+        """(seed, first block) for so many elements, which nobody else gets.
+
+        kernel_on: of which CUDA device, where a kernel draws that takes a `capture.Place` as well.
+        """
+        if capture.capturing and self._device.type == "cuda":
+            if kernel_on is not None:
+                drawn = capture.draw(runtime.cuda(), self, -(-numel // 4), kernel_on)
+                if drawn is not None:
+                    return drawn
+            else:
+                capture.refuse_drawing()
         with self._lock:
             first = self._position
             self._position += -(-numel // 4)
             return self._seed, first
+
+    def _stands_in_no_capture(self, op: str) -> None:
+        if any(self is own for c in capture.capturing for own, _ in c.draws):
+            why = "the graph draws from this generator"
+            raise errors.capture_refused(op, why)
 
 
 _default_seed: int | None = None

@@ -48,6 +48,8 @@ NAMES = {
     2: "cudaErrorMemoryAllocation: out of memory",
     400: "cudaErrorInvalidResourceHandle: invalid resource handle",
     700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
+    901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error",
+    904: "cudaErrorStreamCaptureUnjoined: capture was not ended in the same stream",
     704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
 }
 
@@ -156,6 +158,13 @@ class FakeCupy:
             def wait_event(self, event):
                 fake._call("streamWaitEvent", self.ptr, event)
 
+            def begin_capture(self, mode=None):
+                fake._call("streamBeginCapture", self.ptr, mode)
+
+            def end_capture(self):
+                fake._call("streamEndCapture", self.ptr)
+                return Graph()
+
         Stream.null = Stream(null=True)
         Stream.ptds = Stream(null=True)
         Stream.ptds.ptr = 2
@@ -177,6 +186,10 @@ class FakeCupy:
 
             def synchronize(self):
                 fake._call("eventSynchronize")
+
+        class Graph:
+            def launch(self, stream=None):
+                fake._call("graphLaunch", stream.ptr)
 
         class Memory:
             def __init__(self, size):

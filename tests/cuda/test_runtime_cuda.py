@@ -15,7 +15,7 @@ import pytest
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import allocator, device_limits, kernel_cache
+from gputensor.runtime import allocator, capture, device_limits, kernel_cache
 from gputensor.runtime.libraries import Array
 
 from ..conftest import stop_where_a_device_is_lost
@@ -333,7 +333,7 @@ SILENT = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "
     "exchange_device memory_allocated memory_reserved memory_stats memory_snapshot "
     "reset_peak_memory_stats set_memory_limit Event current_stream default_stream set_stream "
-    "external_stream compile reset_after_fork"
+    "external_stream compile check_stream reset_after_fork"
 ).split()
 
 
@@ -346,6 +346,7 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
     launched = function, (1, 1, 1), (1, 1, 1), 0, stream, bytes(8)
     run = cuda.launcher(*launched[:4])
     run(bytes(8))
+    graph = cuda.begin_capture(stream, (1, 0), "global").end()
     entries = {
         "device_name": lambda: cuda.device_name(0),
         "capability": lambda: cuda.capability(0),
@@ -367,6 +368,8 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "launch": lambda: cuda.launch(*launched),
         "launcher": lambda: run(bytes(8)),
         "call_library": lambda: cuda.call_library("sort", lambda library: fake._check(), (), (), 0),
+        "begin_capture": lambda: cuda.begin_capture(stream, (1, 0), "global"),
+        "replay": lambda: cuda.replay(graph, 0),
         "device_of": lambda: cuda.device_of(memory.ptr),
         "symbol": lambda: function.symbol("table"),
         **{
@@ -402,6 +405,50 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
     assert cuda.first_failure() == ILLEGAL
     memory = None
     assert cuda.allocate(8, 0).nbytes == 8, "the allocator has come through it"
+
+
+def test_a_capture_is_the_drivers_and_a_replay_one_call_of_it(cuda, fake, monkeypatch):
+    """Memory from the driver is taken in relaxed mode; nothing else is asked of it meanwhile."""
+    modes = []
+
+    def exchange(mode):
+        modes.append(mode._obj.value)
+        mode._obj.value = 2 - mode._obj.value
+        return 0
+
+    library = types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=exchange)
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
+    stream = cuda.Stream(1)
+    cuda.device_count()
+    fake.device = 1
+    cuda.set_stream(stream)
+    fake.device = 0
+    calls(fake)
+    begun = cuda.begin_capture(stream, (7, 0), "thread_local")
+    memory = cuda.allocate(100, 1)
+    assert memory.block.stream.key == stream.key and modes == [2, 0]
+    graph = begun.end()
+    names = ["streamBeginCapture", "malloc", "streamEndCapture"]
+    assert [(name, device) for name, device, *_ in fake.calls] == [(name, 1) for name in names]
+    assert calls(fake)[0][2:] == (stream.ptr, 1) and not capture.capturing
+    held = memory.ptr
+    del memory
+    assert cuda.allocate(100, 1).ptr != held, "it is the graph's"
+    calls(fake)
+    cuda.replay(graph, 1)
+    assert calls(fake) == [("graphLaunch", 1, stream.ptr)] and fake.device == 0
+
+
+def test_a_capture_that_the_driver_ends_leaves_nothing_behind(cuda, fake):
+    stream = cuda.Stream(0)
+    cuda.set_stream(stream)
+    for status, words in ((904, "has not waited for all"), (901, "StreamCaptureInvalidated")):
+        begun = cuda.begin_capture(stream, (8, 0), "global")
+        fake.fail = RuntimeFailure(status)
+        with pytest.raises(errors.GpuTensorError, match=words):
+            begun.end()
+        fake.fail = None
+        assert not capture.capturing and not cuda._allocators[0]._aside
 
 
 def test_a_run_of_tests_stops_where_a_device_is_lost(cuda, fake, monkeypatch):

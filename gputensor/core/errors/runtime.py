@@ -67,6 +67,21 @@ def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> Ker
     return KernelError(f"{title}: does not compile{' with' if given else ''}{given}\n{log.strip()}")
 
 
+def capture_refused(op: str, why: str) -> DeviceError:
+    """While a CUDA graph is captured, or as one begins or ends. why: a clause."""
+    return DeviceError(f"{op}: cannot be captured into a CUDA graph: {why}")
+
+
+def unjoined_capture() -> DeviceError:
+    """A stream that took part was not waited for."""
+    return capture_refused("capture_end", "the capture's stream has not waited for all that joined")
+
+
+def no_graph(op: str, rule: str) -> DeviceError:
+    """A CUDAGraph that is not in the state that a call needs. rule: a clause."""
+    return DeviceError(f"{op}: the graph {rule}")
+
+
 def no_device_for_kernel(entry: str, reason: str) -> DeviceError:
     return DeviceError(
         f"{entry}: no CUDA device ({reason}); GPUTENSOR_CUDA=emulator runs it on the CPU"

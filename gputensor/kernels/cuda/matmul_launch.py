@@ -42,13 +42,17 @@ class Matmul:
         strides = (out_strides, a_strides, b_strides)
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, b"")
 
+    def ready(self, device_index: int) -> Any:
+        """Its kernel, loaded."""
+        return module.function("matmul", self.entry, self.defines, device_index)
+
     def _launch(
         self, device_index: int, pointers: tuple[int, int, int], sizes: tuple[int, int, int],
         strides: tuple[Sizes, ...], count: int, rest: bytes,
     ) -> None:  # fmt: skip
         if sizes[0] == 0 or sizes[1] == 0 or count == 0:
             return
-        function = module.function("matmul", self.entry, self.defines, device_index)
+        function = self.ready(device_index)
         cuda = runtime.cuda()
         stream = cuda.current_stream(device_index)
         for first in range(0, count, _MOST_PRODUCTS):

@@ -126,9 +126,17 @@ struct uniform {  // as many bits as the type holds
 
 // value[0] = {seed, counter of element 0}; value[1] = {whole Philox blocks, elements of one more}
 // that earlier launches of a split call took; value[2] = the distribution's two parameters.
+// In a graph the upper half of value[1].high is set, and value[0] = {address of seed and counter,
+// blocks of the graph's calls before}: what lies there changes with each replay.
 DEVICE philox_block random_bits(const value_slot (&value)[3], u32 block) {
-  const u64 base = value[0].high, low = base + value[1].low + block;
-  return philox(philox_block{{low, low < base, 0, 0}}, value[0].low, 0);
+  u64 seed = value[0].low, base = value[0].high;
+  if (value[1].high >> 32) {
+    const u64* const place = (const u64*)seed;
+    seed = place[0];
+    base += place[1];
+  }
+  const u64 low = base + value[1].low + block;
+  return philox(philox_block{{low, low < base, 0, 0}}, seed, 0);
 }
 
 // ---- body ----

@@ -11,6 +11,7 @@ from .launch import Operands
 
 _TAIL = Struct("<II").pack
 _FLOATS = Struct("<dd").pack
+_BY_PLACE = (1).to_bytes(4, "little")
 _COUNTED = ("bernoulli", "integers")  # whose parameters are integers
 
 
@@ -50,5 +51,8 @@ class Random(launch.Launch):
     def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
-        packed: bytes = self.head(*operands) + begin + self.values[1] + params + self.tail
+        before = self.values[1]
+        if type(seed) is not int:  # the place of a seed: Note [Random numbers of a graph]
+            before = before[:12] + _BY_PLACE
+        packed: bytes = self.head(*operands) + begin + before + params + self.tail
         return packed

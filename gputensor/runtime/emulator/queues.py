@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gputensor.core import errors
 
@@ -25,10 +25,11 @@ __tracebackhide__ = errors.is_of_a_kernel
 class Mark:
     """One recording of an event: done when the queue has come to it."""
 
-    __slots__ = ("done", "queue", "time_s")
+    __slots__ = ("after", "done", "queue", "time_s")
 
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
+        self.after: tuple[int, ...] = ()  # where it lies in a recording
         self.done = False
         self.time_s = 0.0
 
@@ -41,14 +42,66 @@ class Mark:
 
 
 class Queue:
-    """The pending work of one stream: calls to make, and marks to wait for."""
+    """The pending work of one stream: calls to make, and marks to wait for.
 
-    __slots__ = ("device_index", "pending", "running")
+    recording: where calls go instead, while the stream is captured.
+    """
+
+    __slots__ = ("device_index", "pending", "recording", "running")
 
     def __init__(self, device_index: int) -> None:
         self.device_index: int = device_index
         self.pending: deque[Callable[[], None] | Mark] = deque()
         self.running: bool = False
+        self.recording: Recording | None = None
+
+
+class Recording:
+    """Calls that were not made, and for which others each of them has to wait."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.after: list[tuple[int, ...]] = []
+        self.last: dict[Queue, tuple[int, ...]] = {}
+
+    def add(self, queue: Queue, call: Callable[[], None]) -> None:
+        self.after.append(self.last.get(queue, ()))
+        self.last[queue] = (len(self.calls),)
+        self.calls.append(call)
+
+    def wait(self, queue: Queue, after: tuple[int, ...]) -> None:
+        self.last[queue] = (*dict.fromkeys(self.last.get(queue, ()) + after),)
+
+    def is_joined(self, queue: Queue) -> bool:
+        """Whether all that was recorded comes before what this queue would do next."""
+        seen, open_ = set(self.last.get(queue, ())), [*self.last.get(queue, ())]
+        while open_:
+            new = {n for n in self.after[open_.pop()] if n not in seen}
+            seen |= new
+            open_ += new
+        return len(seen) == len(self.calls)
+
+    def debug_dot_str(self, flags: int = 0) -> str:
+        """What CuPy's graphs have: nodes and edges in the DOT language. flags: ignored."""
+        lines = ["digraph recorded {"]
+        for n, (call, after) in enumerate(zip(self.calls, self.after)):
+            what = getattr(call, "what", call.__qualname__.partition(".")[0])
+            lines.append(f'  n{n} [label="{n}: {what}"];')
+            lines += [f"  n{before} -> n{n};" for before in after]
+        return "\n".join([*lines, "}", ""])
+
+    def order(self, chance: random.Random | None) -> Iterator[Callable[[], None]]:
+        """The calls as they were recorded, or by chance in any order that the waits allow."""
+        if chance is None:
+            yield from self.calls
+            return
+        left, done = [*range(len(self.calls))], set[int]()
+        while left:
+            ready = [n for n in left if all(before in done for before in self.after[n])]
+            number = chance.choice(ready)
+            left.remove(number)
+            done.add(number)
+            yield self.calls[number]
 
 
 class Scheduler:
@@ -69,6 +122,9 @@ class Scheduler:
 
     def add(self, queue: Queue, call: Callable[[], None]) -> None:
         """Put a call at the end of a queue; a failure is raised here if it ran here."""
+        if queue.recording is not None:
+            queue.recording.add(queue, call)
+            return
         with self.lock:
             queue.pending.append(call)
             self._busy[queue] = None
@@ -95,11 +151,27 @@ class Scheduler:
 
     def record(self, queue: Queue) -> Mark:
         mark = Mark(queue)
-        self.add(queue, mark.pass_by)
+        if queue.recording is not None:
+            mark.after = queue.recording.last.get(queue, ())
+        else:
+            self.add(queue, mark.pass_by)
         return mark
+
+    def replay(self, queue: Queue, recording: Recording) -> None:
+        """Make the calls of a recording, as one entry of the queue."""
+        chance = self._chance if self.order == "random" else None
+
+        def run() -> None:
+            for call in recording.order(chance):
+                call()
+
+        self.add(queue, run)
 
     def wait(self, queue: Queue, mark: Mark) -> None:
         """What is added to the queue later runs after the mark."""
+        if queue.recording is not None:
+            queue.recording.wait(queue, mark.after)
+            return
         if mark.queue is queue or mark.done:
             return
         with self.lock:

@@ -1,0 +1,274 @@
+"""CUDA graphs: work that is recorded once, and then launched as a whole by one call of the host.
+
+Names and rules are PyTorch's (torch/cuda/graphs.py). What may not be captured, and where random
+numbers come from in a replay, runtime/capture.py says; whose memory it is, runtime/allocator.py.
+`make_graphed_callables` is in graphed.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import runtime
+from ..core import errors
+from ..core.arguments import flag
+from ..native import matmul
+from ..runtime import capture, files
+from ..runtime.current import CurrentStream, stream_given
+from ..structured.generator import Generator
+
+
+def is_current_stream_capturing() -> bool:
+    """True if work on the current stream is recorded into a graph."""
+    if not capture.capturing:
+        return False
+    cuda = runtime.cuda()
+    return capture.of(cuda.current_stream(cuda.current_device())) is not None
+
+
+def graph_pool_handle() -> capture.Handle:
+    """The name of a memory pool that graphs can share; see `CUDAGraph.pool`."""
+    return capture.new_handle()
+
+
+class CUDAGraph:
+    """Work of a stream, recorded by a capture, which `replay` launches as a whole.
+
+    A replay reads and writes the memory that the capture saw: copy new values into the tensors that
+    the captured code read, and find results in those that it made. Nothing runs in a capture.
+
+    keep_graph: keep what `raw_cuda_graph` returns.
+    """
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self._keeps = flag("CUDAGraph", "keep_graph", keep_graph)
+        self._capture: capture.Capture | None = None  # underway, and after it what it says
+        self._recorded: Any = None
+        self._handle: capture.Handle | None = None
+        self._generators: list[Generator] = []
+        self._allocators: list[Any] = []  # which hold the pool for this graph
+        self._draws: list[tuple[Generator, Any]] = []
+        self._index = 0
+        self._replay: Any = None
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        """Record what is queued on the current stream from now on, which is not the default one.
+
+        Args:
+            pool: the name of a memory pool, shared with graphs that are replayed in the order of
+                their captures and never at once; one of its own unless given.
+            capture_error_mode: whose calls that are not safe meanwhile raise: all threads'
+                ("global"), this one's ("thread_local"), or nobody's ("relaxed").
+        """
+        if self._capture is not None:
+            raise errors.no_graph("capture_begin", "has been captured into; reset() it first")
+        if capture_error_mode not in capture.MODES:
+            rule = f"be one of {', '.join(capture.MODES)}"
+            raise errors.wrong_value(
+                "capture_begin", "capture_error_mode", rule, capture_error_mode
+            )
+        if pool is not None:
+            _check_handle("capture_begin", pool)
+        if capture.here() is not None:
+            raise errors.capture_refused("capture_begin", "this thread captures another graph")
+        cuda = runtime.cuda()
+        index = cuda.current_device()
+        handle = capture.new_handle(is_of_graph=True) if pool is None else pool
+        matmul.ready_for_capture(index)
+        self._capture = cuda.begin_capture(cuda.current_stream(index), handle, capture_error_mode)
+        self._handle, self._index = handle, index
+
+    def capture_end(self) -> None:
+        """Stop recording; `replay` can be called then. If this raises, the graph is as if new."""
+        begun = self._capture
+        if begun is None or begun.is_over:
+            raise errors.no_graph("capture_end", "is not being captured into")
+        cuda = runtime.cuda()
+        if capture.of(cuda.current_stream(begun.origin.device_index)) is not begun:
+            raise errors.must(
+                "capture_end", "stream", "be the one that the capture began on",
+                errors.Got(str(cuda.current_stream(begun.origin.device_index))),
+            )  # fmt: skip
+        for stream in begun.streams:
+            allocator = begun.allocators[stream.device_index]
+            if allocator not in self._allocators:
+                allocator.hold_pool(begun.handle)
+                self._allocators.append(allocator)
+        try:
+            self._recorded = begun.end()
+        except BaseException:
+            self.reset()
+            raise
+        self._draws = [(generator, drawn) for (generator, _), drawn in begun.draws.items()]
+        self._replay = cuda.replay
+
+    def replay(self) -> None:
+        """Launch what was recorded on the current stream of its device; waits for nothing."""
+        recorded = self._recorded
+        if recorded is None:
+            raise errors.no_graph("replay", "holds no capture")
+        if capture.capturing and capture.here() is not None:
+            raise errors.capture_refused("replay", "a graph is not a part of another")
+        if self._draws:
+            self._draw()
+        self._replay(recorded, self._index)
+
+    def _draw(self) -> None:
+        """Note [Random numbers of a graph]."""
+        cuda = runtime.cuda()
+        own = cuda.current_stream(self._index)
+        for generator, drawn in self._draws:
+            index = drawn.memory.device_index
+            stream = own if index == self._index else cuda.current_stream(index)
+            if stream is not own:
+                stream.wait_stream(own)
+            state = np.array(generator.take(4 * drawn.blocks), np.uint64)
+            cuda.copy_async(drawn.memory.ptr, index, state.ctypes.data, -1, state.nbytes, stream)
+            cuda.record_stream(drawn.memory, stream)
+            if stream is not own:
+                own.wait_stream(stream)
+
+    def reset(self) -> None:
+        """Forget what was recorded. Its memory goes back once no graph and no tensor uses it."""
+        begun, self._capture, self._recorded, self._draws = self._capture, None, None, []
+        try:
+            if begun is not None and not begun.is_over:
+                begun.end()
+        finally:
+            while self._allocators:
+                self._allocators.pop().drop_pool(self._handle)
+
+    def __del__(self) -> None:
+        if "_replay" in self.__dict__:
+            self.reset()
+
+    def pool(self) -> capture.Handle:
+        """The name of the memory pool, for `pool=` of later captures."""
+        if self._handle is None or self._recorded is None:
+            raise errors.no_graph("pool", "holds no capture")
+        return self._handle
+
+    def register_generator_state(self, generator: Generator) -> None:
+        """Takes a generator that the capture is to draw from; any that it draws from is found."""
+        if not isinstance(generator, Generator):
+            rule = "be a gputensor.Generator"
+            raise errors.wrong_type("register_generator_state", "generator", rule, generator)
+
+    def instantiate(self) -> None:
+        """Nothing is left to do: a capture that has ended can be replayed."""
+        self._graph("instantiate")
+
+    def enable_debug_mode(self) -> None:
+        """Has no effect: `debug_dump` needs none."""
+
+    def debug_dump(self, debug_path: str) -> None:
+        """Write the graph's nodes and edges to a file in the DOT language, for Graphviz."""
+        text = self._graph("debug_dump").debug_dot_str(1)
+        files.write_text(debug_path, text)
+
+    def raw_cuda_graph(self) -> int:
+        """The cudaGraph_t, if `keep_graph` was set."""
+        if not self._keeps:
+            raise errors.no_graph("raw_cuda_graph", "was not made with keep_graph=True")
+        return self._raw("raw_cuda_graph", "graph")
+
+    def raw_cuda_graph_exec(self) -> int:
+        """The cudaGraphExec_t."""
+        return self._raw("raw_cuda_graph_exec", "graphExec")
+
+    def _raw(self, op: str, name: str) -> int:
+        found = getattr(self._graph(op), name, None)
+        if found is None:
+            raise errors.no_graph(op, "is the emulator's, which has no handle")
+        return int(found)
+
+    def _graph(self, op: str) -> Any:
+        if self._recorded is None:
+            raise errors.no_graph(op, "holds no capture")
+        return self._recorded
+
+
+class graph:
+    """`with gt.cuda.graph(g):` captures the block's work into a `CUDAGraph`.
+
+    An error in the block ends the capture, and leaves `g` as if nothing had been captured.
+
+    Args:
+        cuda_graph: what to capture into.
+        pool: the name of a memory pool that graphs share; `graph_pool_handle` makes one.
+        stream: where to capture; a side stream of the device unless given.
+        capture_error_mode: as for `CUDAGraph.capture_begin`.
+    """
+
+    default_capture_stream: Any = None
+
+    def __init__(
+        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None,
+        capture_error_mode: str = "global",
+    ) -> None:  # fmt: skip
+        if not isinstance(cuda_graph, CUDAGraph):
+            raise errors.wrong_type("graph", "cuda_graph", "be a CUDAGraph", cuda_graph)
+        cuda = runtime.cuda()
+        index = cuda.current_device()
+        if stream is None:
+            stream = _own_stream(cuda, index)
+        else:
+            stream = stream_given("graph", cuda, index, stream)
+        if pool is not None:
+            _check_handle("graph", pool)
+        self.cuda_graph, self.pool, self.capture_stream = cuda_graph, pool, stream
+        self.capture_error_mode = capture_error_mode
+        self.stream_ctx = CurrentStream(cuda, stream)
+
+    def __enter__(self) -> None:
+        if capture.capturing and capture.here() is not None:
+            raise errors.capture_refused("graph", "this thread captures another graph")
+        cuda = runtime.cuda()
+        cuda.synchronize(self.capture_stream.device_index)
+        if not capture.capturing:
+            cuda.empty_cache()
+        self.stream_ctx.__enter__()
+        try:
+            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+        except BaseException:
+            self.stream_ctx.__exit__()
+            raise
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            if kind is None:
+                self.cuda_graph.capture_end()
+            else:
+                _abandon(self.cuda_graph)
+        finally:
+            self.stream_ctx.__exit__(kind, error, trace)
+
+
+def _abandon(of: CUDAGraph) -> None:
+    """End a capture within which something went wrong; that is what is raised."""
+    try:
+        of.reset()
+    except errors.GpuTensorError:
+        pass  # the driver's word for a capture that is no good, which is known
+
+
+# By runtime and device: what `graph` captures on unless it is told a stream.
+_streams: dict[tuple[Any, int], Any] = {}
+
+
+def _own_stream(cuda: Any, index: int) -> Any:
+    key = cuda, index
+    if key not in _streams:
+        _streams[key] = cuda.Stream(index)
+    return _streams[key]
+
+
+def _check_handle(op: str, pool: Any) -> None:
+    if (
+        not isinstance(pool, tuple) or len(pool) != 2
+        or not all(type(n) is int for n in pool)
+    ):  # fmt: skip
+        rule = "be what graph_pool_handle() or a graph's pool() returned"
+        raise errors.wrong_type(op, "pool", rule, pool)

@@ -1,0 +1,213 @@
+"""What is common to captures of CUDA graphs: who takes part, and what nobody may do meanwhile.
+
+Work on a stream under capture is recorded and not run. A runtime begins a `Capture` on a stream;
+others take part once they wait for an event of it, and must be waited for before it ends. A call
+that would have to see a result, or that a driver refuses meanwhile, is refused here first, with the
+operator's name, and the capture goes on. Others ask whether `capturing` is empty, and no more.
+
+Note [Random numbers of a graph]
+A call within a capture takes no numbers. Its kernel gets the address of {seed, position}, and how
+many blocks the calls before it take; each replay first writes there where the generator stands, and
+moves it on by what all calls take together. So replays draw what the calls themselves would draw.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from itertools import count
+from typing import Any
+
+from ..core import errors
+
+# What is underway, in all threads.
+capturing: list[Capture] = []
+
+MODES = ("global", "thread_local", "relaxed")
+_numbers = count(1)
+
+# A pool by its name: (of a graph, 0) or (0, made by `graph_pool_handle`), as in PyTorch.
+Handle = tuple[int, int]
+
+
+def new_handle(*, is_of_graph: bool = False) -> Handle:
+    """The name of a pool that nobody has yet."""
+    number = next(_numbers)
+    return (number, 0) if is_of_graph else (0, number)
+
+
+class Capture:
+    """A capture underway, or one that is over. A runtime adds how its streams begin and end it.
+
+    streams: who takes part, the first being where it began. draws: by generator and device.
+    kept: what the graph needs to be there.
+    """
+
+    def __init__(self, allocators: Any, stream: Any, handle: Handle, mode: str) -> None:
+        self.allocators, self.handle, self.mode = allocators, handle, mode
+        self.thread = threading.get_ident()
+        self.streams: list[Any] = []
+        self.draws: dict[tuple[Any, int], Draws] = {}
+        self.kept: dict[int, Any] = {}
+        self.is_over = False
+        self.origin = stream
+
+    def begin(self) -> None:
+        """Raises, and leaves everything as it was, where the stream cannot be captured."""
+        if self.origin.ptr in (0, 1):
+            raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
+        if of(self.origin) is not None:
+            raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
+        self._start()
+        capturing.append(self)
+        self.take_part(self.origin)
+
+    def end(self) -> Any:
+        """What was recorded. However that goes, streams and allocators are as before."""
+        try:
+            return self._finish()
+        finally:
+            self.is_over = True
+            capturing.remove(self)
+            for stream in self.streams:
+                self.allocators[stream.device_index].leave_pool(stream)
+
+    def take_part(self, stream: Any) -> None:
+        self.allocators[stream.device_index].enter_pool(self.handle, stream)
+        self.streams.append(stream)
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> Any:
+        raise NotImplementedError
+
+
+class Draws:
+    """What a capture draws from a generator: where {seed, position} lie, and how many blocks."""
+
+    __slots__ = ("blocks", "memory")
+
+    def __init__(self, memory: Any) -> None:
+        self.memory, self.blocks = memory, 0
+
+
+class Place(int):
+    """An address of {seed, position}, in the place of a seed."""
+
+
+def of(stream: Any) -> Capture | None:
+    """The capture that a stream takes part in."""
+    for capture in capturing:
+        for own in capture.streams:
+            if own.key == stream.key and own.device_index == stream.device_index:
+                return capture
+    return None
+
+
+def here() -> Capture | None:
+    """The capture that this thread has begun."""
+    me = threading.get_ident()
+    return next((c for c in capturing if c.thread == me), None)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
+    """Raise where waiting for a stream, or for an event of the capture `after`, waits for ever.
+
+    No stream stands for the whole device. A thread that captures waits for nothing else either,
+    but in relaxed mode.
+    """
+    own = here()
+    if (
+        after is not None or own is not None and own.mode != "relaxed"
+        or (own is not None if stream is None else of(stream) is not None)
+    ):  # fmt: skip
+        raise errors.capture_refused(operator() or what, "it waits for the device")
+
+
+def refuse_unsafe(what: str, why: str) -> None:
+    """Raise where a driver would refuse what may touch memory that a capture uses."""
+    me = threading.get_ident()
+    if any(c.mode == "global" or c.mode != "relaxed" and c.thread == me for c in capturing):
+        raise errors.capture_refused(operator() or what, why)
+
+
+def refuse_host(what: str, stream: Any) -> None:
+    """Raise for a copy from or to the host on a stream under capture."""
+    if of(stream) is not None:
+        why = "it copies between the device and the host"
+        raise errors.capture_refused(operator() or what, why)
+
+
+def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
+    """Raise where this thread captures and goes to work on the default stream, or, if strict, on
+    any other that takes no part: that work would run at once, and never again."""
+    if here() is not None and (stream.ptr in (0, 1) or strict) and of(stream) is None:
+        why = f"it works on {stream}, which takes no part in the capture"
+        raise errors.capture_refused(operator() or what, why)
+
+
+def before_waiting(after: Capture | None, stream: Any) -> None:
+    """A stream is about to wait for an event that was recorded in `after`: it takes part then."""
+    own = of(stream)
+    if after is own:
+        return
+    if after is None:
+        raise errors.capture_refused(
+            "wait_event", "a stream under capture cannot wait for what is not captured"
+        )
+    if after.is_over:
+        raise errors.capture_refused("wait_event", "the event belongs to a capture that is over")
+    if own is not None:
+        raise errors.capture_refused("wait_event", "a stream takes part in one capture at a time")
+    if stream.ptr in (0, 1):
+        raise errors.capture_refused("wait_event", "the default stream cannot be captured")
+    after.take_part(stream)
+
+
+def operator() -> str | None:
+    """The operator that this thread is in, as its caller named it: for a message, from frames."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith("gputensor.") or module.startswith("gputensor.autograd.engine"):
+            if found:
+                break
+        elif module.startswith("gputensor._generated.families"):
+            found = frame.f_code.co_name.removeprefix("Tensor_").removeprefix("call_")
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+# --- random numbers -------------------------------------------------------------------------------
+
+
+def refuse_drawing() -> None:
+    """Raise where this thread captures, for a call whose numbers are drawn on the host."""
+    if here() is not None:
+        why = "its random numbers would be the same in every replay"
+        raise errors.capture_refused(operator() or "take", why)
+
+
+def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int, int] | None:
+    """Note [Random numbers of a graph]: (Place, block) for a call that is captured, else None."""
+    stream = cuda.current_stream(device_index)
+    capture = of(stream)
+    if capture is None:
+        return None
+    draws = capture.draws.get((generator, device_index))
+    if draws is None:
+        # Not of the graph's pool: there it may be what an earlier call of the graph writes.
+        allocator = capture.allocators[device_index]
+        allocator.leave_pool(stream)
+        try:
+            memory = cuda.allocate(16, device_index)
+        finally:
+            allocator.enter_pool(capture.handle, stream)
+        draws = capture.draws[generator, device_index] = Draws(memory)
+    first = draws.blocks
+    draws.blocks += blocks
+    return Place(draws.memory.ptr), first
