@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from . import emit_functions, emit_operators, paths
@@ -140,8 +140,36 @@ def _index(model: Model, used: set[str]) -> str:
     parts = [f'{name} = _read("""\n{_listed(found)}\n""")' for name, found in named.items()]
     parts += ["MODULES: dict[str, dict[str, str]] = {", *indent(_modules(model)), "}"]
     parts += ["LATER: dict[str, dict[str, str]] = {", *indent(_later()), "}"]
+    lacks = textwrap.fill(" ".join(_lacked({name for _, name in methods})), WIDTH)
+    parts.append(f'LACKS = """\n{lacks}\n"""')
     parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
     return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
+
+
+def _lacked(methods: set[str]) -> list[str]:
+    """What PyTorch's tensors and NumPy's arrays have by names.txt, and ours do not."""
+    lines = paths.NAMES.read_text(encoding="utf-8").splitlines()
+    theirs = [line.partition(": ") for line in lines]
+    of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
+    ours = set(methods)
+    for source in ("base", "differentiable", "tensor"):
+        text = (paths.PACKAGE / "tensor" / f"{source}.py").read_text(encoding="utf-8")
+        for kind in ast.parse(text).body:
+            ours |= {*_defined(kind.body)} if isinstance(kind, ast.ClassDef) else set()
+    return sorted({*" ".join(of_tensors).split()} - ours)
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """The names that statements of a class give to it."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.If):
+            yield from _defined([*node.body, *node.orelse])
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [name for target in targets for name in ast.walk(target)]
+            yield from [name.id for name in names if isinstance(name, ast.Name)]
 
 
 def _modules(model: Model) -> list[str]:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 YAML = ROOT / "native_functions.yaml"
 PACKAGE = ROOT / "gputensor"
 GENERATED = PACKAGE / "_generated"
+NAMES = PACKAGE / "core" / "errors" / "names.txt"
 OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 
 

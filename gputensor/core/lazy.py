@@ -65,3 +65,29 @@ class MissingName(AttributeError):
         from .errors.names import no_name
 
         return no_name(*self.args)
+
+
+class Lacks:
+    """Stands in a class for a name that others' classes have: who reads it is told so.
+
+    A `__getattr__` would hear of every name that is missing, but then Python does not specialise
+    reads of those that are there: small calls took 1.3 times as long.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, kind: type) -> Any:
+        raise LackedName(self._name, kind)
+
+
+class LackedName(AttributeError):
+    """A name that others' tensors have. The sentence is made when it is read."""
+
+    def __str__(self) -> str:
+        from .errors.names import no_attribute
+
+        missing, kind = self.args
+        return no_attribute(missing, sorted({*dir(kind)} - {*index.LACKS.split()}))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from . import differentiable, indexing, printing
-from .._generated import calls
+from .._generated import calls, index
 from .._generated.methods import GeneratedMethods
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import flag, number
 from ..core.device import CPU, device
 from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
+from ..core.lazy import Lacks
 from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
@@ -73,7 +74,19 @@ class Conversions:
     cdouble: _Conversion = _convert_to("cdouble", dtypes.complex128)
 
 
-class Tensor(Differentiable, GeneratedMethods, Conversions):
+class Lacking:
+    """The last base of Tensor: what PyTorch's tensors or NumPy's arrays have, and ours lack."""
+
+    __slots__ = ()
+    _lacks = {name: Lacks(name) for name in index.LACKS.split()}
+    vars().update(_lacks)
+
+    def __dir__(self) -> list[str]:
+        listed = object.__dir__(self)
+        return [name for name in listed if name not in Lacking._lacks or hasattr(self, name)]
+
+
+class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking):
     """A strided array on one device, whose operators go through the dispatcher."""
 
     __slots__ = ()

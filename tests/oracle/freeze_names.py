@@ -1,7 +1,7 @@
 """Writes the public names of PyTorch and NumPy: `python -m tests.oracle.freeze_names`.
 
 What an error says of a name that gputensor lacks comes from `gputensor/core/errors/names.txt`: a
-line for each of their modules that has a counterpart here.
+line for each of their modules that has a counterpart here, and for their class of tensors.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ import gputensor
 NAMES = Path(gputensor.__file__).parent / "core" / "errors" / "names.txt"
 MODULES = {
     "torch": [
-        "", ".amp", ".autograd", ".autograd.graph", ".cuda", ".fft", ".library", ".linalg", ".nn",
-        ".nn.functional", ".nn.init", ".nn.utils", ".optim", ".optim.lr_scheduler", ".profiler",
-        ".random", ".special", ".testing",
+        "", ".Tensor", ".amp", ".autograd", ".autograd.graph", ".cuda", ".fft", ".library",
+        ".linalg", ".nn", ".nn.functional", ".nn.init", ".nn.utils", ".optim",
+        ".optim.lr_scheduler", ".profiler", ".random", ".special", ".testing",
     ],
-    "numpy": ["", ".fft", ".linalg", ".random", ".testing"],
+    "numpy": ["", ".ndarray", ".fft", ".linalg", ".random", ".testing"],
 }  # fmt: skip
 
 
 def public(module: str) -> list[str]:
+    of, _, last = module.rpartition(".")
+    if last in ("Tensor", "ndarray"):
+        return [name for name in dir(getattr(import_module(of), last)) if not name.startswith("_")]
     found = vars(import_module(module))
     listed = set(getattr(import_module(module), "__all__", ())) | {
         # PyTorch leaves many of its functions out of `__all__`: those made of C have no module.

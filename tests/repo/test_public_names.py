@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gputensor as gt
+from gputensor._generated import index
 
 ROOT = Path(__file__).parents[2]
 MODULES = """
@@ -83,6 +84,45 @@ def test_what_the_pages_name_is_listed() -> None:
 def test_a_missing_name_is_explained(name: str, says: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(says)):
         found(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("to_sparse", "PyTorch has torch.Tensor.to_sparse, and gputensor does not yet"),
+        ("partition", "NumPy has numpy.ndarray.partition, and gputensor does not yet"),
+        (
+            "storage",
+            "PyTorch has torch.Tensor.storage, and gputensor does not yet; docs/operators.md",
+        ),
+        ("strides", "'Tensor' object has no attribute 'strides'; did you mean 'stride'"),
+    ],
+)
+def test_a_name_that_tensors_of_others_have_is_explained(name: str, says: str) -> None:
+    x = gt.ones(2)
+    with pytest.raises(AttributeError, match=re.escape(says)):
+        getattr(x, name)
+    assert not hasattr(x, name) and not hasattr(gt.Tensor, name) and name not in dir(x)
+
+    class Own(gt.Tensor):
+        pass
+
+    setattr(Own, name, 3)
+    own = x.as_subclass(Own)
+    assert getattr(own, name) == 3 and name in dir(own)
+
+
+def test_python_names_what_is_near_to_a_slip() -> None:
+    # It looks through dir(x), and at most at 750 names.
+    assert len(dir(gt.ones(2))) < 750
+    program = "import gputensor as gt; gt.ones(2).shpae"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "Did you mean: 'shape'" in done.stderr
+
+
+def test_names_of_others_are_no_operators_of_ours() -> None:
+    lacks = index.LACKS.split()
+    assert len(lacks) > 50 and not set(lacks) & {*index.METHODS, *vars(gt.Tensor)}
 
 
 def test_hasattr_builds_no_message() -> None:

@@ -1,22 +1,34 @@
-"""What is said of a name that a module of users does not have; built when the sentence is read."""
+"""What is said of a name that Tensor or a module of users lacks; built when it is read."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 _PACKAGE = __name__.partition(".")[0]
 _LISTS = Path(__file__).with_name("names.txt")
 _LIBRARIES = {"torch": "PyTorch", "numpy": "NumPy"}
+_TENSORS = ("torch.Tensor", "numpy.ndarray")
 
 
 def no_name(module: str, missing: str) -> str:
     """Near names that the module has, and which library has this one."""
+    place = module.removeprefix(_PACKAGE)
+    places = [f"{library}{place}" for library in _LIBRARIES]
     text = f"module {module!r} has no attribute {missing!r}"
-    near = nearest(missing, dir(sys.modules[module]))
-    if near:
-        text += f"; did you mean {near}"
-    for of in theirs(module.removeprefix(_PACKAGE), missing):
+    return text + _more(missing, dir(sys.modules[module]), places)
+
+
+def no_attribute(missing: str, known: list[str]) -> str:
+    """What is said of a name that tensors of others have. known: what ours have."""
+    return f"'Tensor' object has no attribute {missing!r}" + _more(missing, known, _TENSORS)
+
+
+def _more(missing: str, known: list[str], places: Iterable[str]) -> str:
+    near = nearest(missing, known)
+    text = f"; did you mean {near}" if near else ""
+    for of in theirs(places, missing):
         text += f"; {_LIBRARIES[of.partition('.')[0]]} has {of}, and gputensor does not yet"
     return f"{text}; docs/operators.md lists the operators"
 
@@ -29,11 +41,11 @@ def nearest(name: str, known: list[str]) -> str:
     return " or ".join(map(repr, difflib.get_close_matches(name, public, 3, 0.7)))
 
 
-def theirs(place: str, name: str) -> list[str]:
-    """Full names of what PyTorch and NumPy call so; place: "", ".linalg", ".nn.functional"."""
+def theirs(places: Iterable[str], name: str) -> list[str]:
+    """Full names of what PyTorch and NumPy call so; places: "torch", "numpy.linalg", ..."""
     found = []
     for line in _LISTS.read_text(encoding="utf-8").splitlines():
         module, _, names = line.partition(": ")
-        if module in (f"torch{place}", f"numpy{place}") and name in names.split():
+        if module in places and name in names.split():
             found.append(f"{module}.{name}")
     return found
