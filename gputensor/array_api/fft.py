@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import gputensor as gt
 from gputensor import Tensor, device, dtype
+
+from ..core import lazy
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
@@ -97,3 +99,12 @@ def rfftn(
 ) -> Tensor:  # fmt: skip
     """The transform of real numbers over several axes; the half that says all."""
     return gt.fft.rfftn(x, s, axes, norm)
+
+
+__all__ = [
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft",
+    "irfft", "irfftn", "rfft", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import gputensor as gt
 from gputensor import Tensor, dtype
 
+from ..core import lazy
 from .dtypes import promoted
 from .linear_algebra import (
     matmul as matmul, matrix_transpose as matrix_transpose, tensordot as tensordot,
@@ -130,3 +131,13 @@ def vector_norm(
     if axis == ():
         return gt.linalg.vector_norm(x.unsqueeze(-1), ord, -1)
     return gt.linalg.vector_norm(x, ord, axis, keepdims)
+
+
+__all__ = [
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv",
+    "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv",
+    "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

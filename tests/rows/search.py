@@ -51,7 +51,16 @@ ROWS = [
     ),
     Row(
         "isin",
-        [S(T(2, 3), T(2)), S(T(4), T(2, 2), invert=True), S(T(3), 1), S(1, T(3)), S(T(), T(0))],
+        [
+            S(T(2, 3), T(2)),
+            S(T(4), T(2, 2), invert=True),
+            S(T(3), 1),
+            S(1, T(3)),
+            S(T(), T(0)),
+            S(T(3), 1, invert=True),
+            S(1, T(3), invert=True),
+            S(T(2), T(0), invert=True),
+        ],
         lambda x, among, invert=False: np.asarray(np.isin(x, among) ^ invert),
         out="same",
         dtypes=_REAL,

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..._generated import index
+
 _PACKAGE = __name__.partition(".")[0]
 _LISTS = Path(__file__).with_name("names.txt")
 _LIBRARIES = {"torch": "PyTorch", "numpy": "NumPy"}
@@ -15,8 +17,11 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 def no_name(module: str, missing: str) -> str:
     """Near names that the module has, and which library has this one."""
     place = module.removeprefix(_PACKAGE)
+    # gt.profiler is watch/profiler.py: what users name, and others' modules are named like it.
+    exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
+    place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]
-    text = f"module {module!r} has no attribute {missing!r}"
+    text = f"module '{_PACKAGE}{place}' has no attribute {missing!r}"
     return text + _more(missing, dir(sys.modules[module]), places)
 
 
