@@ -384,7 +384,7 @@ binary_strided(const strided_call p) {
 #endif
 #include "operand_defines.cuh"
 template <class P> struct binary_body : computed_inputs<scalar_t, P> {
-  DEVICE scalar_t of(acc_t a, acc_t b, nothing) const {
+  DEVICE scalar_t of(acc_t a, acc_t b) const {
     return cast<scalar_t>(op::OP::of(a, b, number<acc_t>(this->p.value[2])));
   }
 };

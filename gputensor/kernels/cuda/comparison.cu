@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) comparison_strided(const s
 #endif
 #include "operand_defines.cuh"
 template <class P> struct comparison_body : computed_inputs<scalar_t, P> {
-  DEVICE b8 of(acc_t a, acc_t b, nothing) const { return b8{(u8)op::OP::of(a, b)}; }
+  DEVICE b8 of(acc_t a, acc_t b) const { return b8{(u8)op::OP::of(a, b)}; }
 };
 #endif
 

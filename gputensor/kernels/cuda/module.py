@@ -7,7 +7,9 @@ only what follows for each variant. Compiling, caching on disk and loading are t
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -21,33 +23,70 @@ _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
 Key = tuple[str, str, frozenset[tuple[str, str]]]
 _functions: dict[tuple[Key, int], Any] = {}
 _images: dict[tuple[Any, ...], bytes] = {}
+_composed: dict[str, str] = {}
 
 
-@cache
 def text(family: str) -> str:
     """The family's whole text: the file, with its includes in place of their lines. A header is
     inlined once, except after BODY, where one may be repeated for each variant."""
-    folder = resources.files(__package__)
-    seen: set[str] = set()
-    in_body = False
+    return _composed.get(family) or _of_file(family)
 
-    def inlined(name: str) -> list[str]:
-        nonlocal in_body
-        path = folder / name if name.endswith(".cu") else folder / "include" / name
+
+@cache
+def _of_file(family: str) -> str:
+    return "\n".join(_Inliner().lines(f"{family}.cu")) + "\n"
+
+
+def composed(families: Sequence[str], functor: str) -> str:
+    """The text of a chain: what stands before the bodies of these families, and of chain.cu; the
+    functor; and chain.cu's body."""
+    inliner = _Inliner()
+    heads = [inliner.lines(f"{family}.cu", whole=False) for family in families]
+    rest = inliner.lines("chain.cu")
+    at = rest.index(BODY)
+    mark = f'#line {at_line(rest, at)} "chain.cu"'
+    parts = [*[line for head in heads for line in head], *rest[:at], '#line 1 "chain"',
+             *functor.splitlines(), mark, *rest[at:]]  # fmt: skip
+    return "\n".join(parts) + "\n"
+
+
+def at_line(lines: list[str], at: int) -> int:
+    """The line of its own file that `lines[at]` is, by the mark before it."""
+    last = max(k for k in range(at) if lines[k].startswith("#line"))
+    return int(lines[last].split()[1]) + at - last - 1
+
+
+def keep(text: str) -> str:
+    """A name by which `function` knows a composed text, the same for the same text."""
+    name = f"chain_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    _composed[name] = text
+    return name
+
+
+class _Inliner:
+    """Reads files with their includes in place, each header once."""
+
+    def __init__(self) -> None:
+        self.folder = resources.files(__package__)
+        self.seen: set[str] = set()
+        self.in_body = False
+
+    def lines(self, name: str, whole: bool = True) -> list[str]:
+        path = self.folder / name if name.endswith(".cu") else self.folder / "include" / name
         lines = [f'#line 1 "{name}"']
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             included = _INCLUDE.match(line)
             if included is None:
+                if line == BODY and not whole:
+                    break
                 lines.append(line)
-                in_body = in_body or line == BODY
+                self.in_body = self.in_body or line == BODY
                 continue
-            if in_body or included[1] not in seen:
-                seen.add(included[1])
-                lines += inlined(included[1])
+            if self.in_body or included[1] not in self.seen:
+                self.seen.add(included[1])
+                lines += self.lines(included[1])
             lines.append(f'#line {number + 1} "{name}"')
         return lines
-
-    return "\n".join(inlined(f"{family}.cu")) + "\n"
 
 
 def function(family: str, entry: str, defines: variants.Defines, device_index: int) -> Any:

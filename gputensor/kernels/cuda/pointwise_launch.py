@@ -144,8 +144,17 @@ def planned(
     functor = "add_alpha" if op == "sub_alpha" else op
     common = layout.common_dtype
     scalar, types = _types(family, functor, common, tuple(layout.dtypes))
-    packers = _packers(family, op, plan.layout, scalar, common, walk.strides)
+    packers = packers_of(family, op, plan.layout, scalar, common, walk.strides)
     values = [numbers.EMPTY] * sum(slots(family, op))
+    defines = variants.planned(functor, scalar, types, plan)
+    return of_plan(family, family, defines, values, packers, walk, plan)
+
+
+def of_plan(
+    family: str, entry: str, defines: variants.Defines, values: list[bytes], packers: list[Any],
+    walk: pointwise_plan.Walk, plan: pointwise_plan.Plan,
+) -> launch.Launch:  # fmt: skip
+    """The same of any text; `entry` without its layout."""
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -153,9 +162,8 @@ def planned(
         tuple([walk.shape[d] for d in outer]),
         [tuple([s[d] for d in outer]) for s in strides], pointwise_plan.MAX_OUTER_DIMS,
     )  # fmt: skip
-    defines = variants.planned(functor, scalar, types, plan)
     return launch.Launch(
-        family, f"{family}_{plan.layout.lower()}", defines, plan.blocks, launch.THREADS,
+        family, f"{entry}_{plan.layout.lower()}", defines, plan.blocks, launch.THREADS,
         len(strides), values, packers, tail,
     )  # fmt: skip
 
@@ -222,7 +230,7 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
         layout_name, scalar = _computed(family, functor, common, dtypes, shape, strides)
     else:
         layout_name, scalar = _moved(family, common, dtypes, shape, strides)
-    packers = _packers(family, op, layout_name, scalar, common, strides)
+    packers = packers_of(family, op, layout_name, scalar, common, strides)
     values = [numbers.EMPTY] * sum(slots(family, op))
     numel, given = launch.product(shape), 0
     for slot, source, _ in packers:
@@ -285,7 +293,7 @@ def _itemsize(scalar: str) -> int:
     return int(scalar.lstrip("abcfiuw")) // 8
 
 
-def _packers(
+def packers_of(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
     """Which value slots a call fills, and how: see launch.Launch."""

@@ -37,16 +37,19 @@ class Walk:
     bytes (None for a number), the bytes of an element, and its address modulo 16.
     """
 
-    __slots__ = ("shape", "strides", "itemsizes", "lows")
+    __slots__ = ("shape", "strides", "itemsizes", "lows", "outputs")
     shape: Strides
     strides: list[Strides | None]
     itemsizes: list[int]
     lows: list[int]
+    outputs: int
 
     def __init__(
-        self, shape: Strides, strides: list[Strides | None], itemsizes: list[int], lows: list[int]
-    ) -> None:
+        self, shape: Strides, strides: list[Strides | None], itemsizes: list[int], lows: list[int],
+        outputs: int = 1,
+    ) -> None:  # fmt: skip
         self.shape, self.strides, self.itemsizes, self.lows = shape, strides, itemsizes, lows
+        self.outputs = outputs
 
     @property
     def widest(self) -> int:
@@ -120,10 +123,10 @@ Plan = Rows | Turned
 
 def choose(walk: Walk) -> Plan | None:
     """The kernel of a walk; None: the strided entry."""
-    out = walk.strides[0]
-    assert out is not None, "out is a tensor"
-    if out[0] != walk.itemsizes[0] or walk.shape[0] * walk.itemsizes[0] < ROW_BYTES:
-        return None
+    for out, size in zip(walk.strides[: walk.outputs], walk.itemsizes):
+        assert out is not None, "out is a tensor"
+        if out[0] != size or walk.shape[0] * size < ROW_BYTES:
+            return None
     if walk.bytes < SMALL_BYTES or len(walk.shape) > MAX_OUTER_DIMS + 1:
         return None
     return turned(walk) or rows(walk)
@@ -139,7 +142,7 @@ def rows(walk: Walk) -> Rows:
     kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
     # The dimension along which most of what a thread loads stays the same, or the fastest one.
     held = [
-        sum(size for s, size, kind in zip(walk.strides[1:], walk.itemsizes[1:], kinds[1:])
+        sum(size for s, size, kind in list(zip(walk.strides, walk.itemsizes, kinds))[walk.outputs :]
             if kind in (RUNS, STEPS) and s is not None and s[d] == 0)
         for d in range(1, len(walk.shape))
     ]  # fmt: skip
@@ -157,7 +160,7 @@ def turned(walk: Walk) -> Turned | None:
     if walk.bytes < TURNED_BYTES:
         return None
     gain = [0] * len(walk.shape)
-    for strides, size in zip(walk.strides[1:], walk.itemsizes[1:]):
+    for strides, size in list(zip(walk.strides, walk.itemsizes))[walk.outputs :]:
         if strides is not None and _kind(strides, size) == STEPS:
             for d in range(1, len(walk.shape)):
                 if strides[d] == size and walk.shape[d] > 1:
@@ -169,8 +172,10 @@ def turned(walk: Walk) -> Turned | None:
     largest = walk.widest
     unit = min(ACCESS_BYTES // largest, 8)
     found = Turned(walk, y, unit)
-    if found.staged * shared_bytes(unit) > MAX_SHARED_BYTES:
-        found = Turned(walk, y, unit // 2)
+    while found.staged * shared_bytes(found.unit) > MAX_SHARED_BYTES:
+        if found.unit == 1:
+            return None
+        found = Turned(walk, y, found.unit // 2)
     used = 1.0
     for extent in (walk.shape[0], walk.shape[y]):
         if extent * largest < TURNED_SIDE_BYTES:
@@ -189,7 +194,7 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
     """Units of a thread: a power of two, so that their loads are FLIGHT_BYTES or a little more."""
     loaded = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
-        if j and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):
+        if j >= walk.outputs and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):
             loaded += unit * size
     loaded = loaded or unit * walk.itemsizes[0]
     unroll = 1
@@ -214,7 +219,7 @@ def _held(walk: Walk, across: int | None) -> int:
     """A bit for each input of which all units of a thread see the same."""
     held = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
-        if j and strides is not None:
+        if j >= walk.outputs and strides is not None:
             is_held = _kind(strides, size) == STAYS if across is None else strides[across] == 0
             held |= is_held << j
     return held

@@ -487,7 +487,7 @@ unary_strided(const strided_call p) {
 #endif
 #include "operand_defines.cuh"
 template <class P> struct unary_body : computed_inputs<scalar_t, P> {
-  DEVICE scalar_t of(acc_t x, nothing, nothing) const { return cast<scalar_t>(op::OP::of(x)); }
+  DEVICE scalar_t of(acc_t x) const { return cast<scalar_t>(op::OP::of(x)); }
 };
 #endif
 

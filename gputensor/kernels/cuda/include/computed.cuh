@@ -114,14 +114,8 @@ DEVICE void compute_strided(const strided_call_of<F, MAX_DIMS>& p) {
 template <class F, class scalar_t, class P> struct computed_body : computed_inputs<scalar_t, P> {
   typedef typename acc_of<scalar_t>::type acc_t;
 
-  static DEVICE void put(acc_t& slot, acc_t x) { slot = x; }
-  static DEVICE void put(acc_t&, nothing) {}
-
-  template <class B, class C> DEVICE scalar_t of(acc_t a, B b, C c) const {
-    acc_t v[F::values];
-    v[0] = a;
-    if constexpr (F::inputs > 1) put(v[1], b);
-    if constexpr (F::inputs > 2) put(v[2], c);
+  template <class... X> DEVICE scalar_t of(X... x) const {
+    acc_t v[F::values] = {x...};
 #pragma unroll
     for (int j = F::inputs; j < F::values; ++j) v[j] = number<acc_t>(this->p.value[j]);
     return cast<scalar_t>(made_of<F>(v));

@@ -18,13 +18,16 @@
 #ifndef ALONG
 #define ALONG 0
 #endif
+#ifndef OUTPUTS
+#define OUTPUTS 1
+#endif
 #ifndef EDGES
 #define EDGES 1
 #endif
 struct operands {
   typedef type_list<TYPES> types;
   template <int J> using type = typename types::template at<J>;
-  static constexpr int count = types::count, unit = UNIT, unroll = UNROLL;
+  static constexpr int count = types::count, outputs = OUTPUTS, unit = UNIT, unroll = UNROLL;
   static constexpr bool is_along = ALONG;
   // -DEDGES=0 takes it for granted that units and tiles are whole, and so leaves a text whose
   // instructions can be counted; it is never run.

@@ -2,8 +2,8 @@
 //
 // Note [Operand kinds]: the type of each operand, how it runs along the row of out that a thread
 // works on, and how many elements one access of it takes are -D (pointwise_plan.py finds them), so
-// that nothing is asked per element. Operand 0 is out, which always RUNS; there are up to three
-// inputs. A unit is as many elements as the widest operand has in 16 bytes, or fewer; each operand
+// that nothing is asked per element. Outputs come first and always RUN; operators have one, and up
+// to three inputs, a chain any number of both. A unit is as many elements as the widest operand has in 16 bytes, or fewer; each operand
 // is read and written at its own width, and one that is not aligned by narrower accesses.
 #ifndef GPUTENSOR_OPERANDS
 #define GPUTENSOR_OPERANDS
@@ -26,8 +26,6 @@ template <class... T> struct type_list {
   static constexpr int count = sizeof...(T);
   template <int J> using at = typename nth_type<J, T...>::type;
 };
-
-struct nothing {};  // what stands for the inputs that an operator does not have
 
 template <class T, int N, int WIDTH> DEVICE vec<T, N> load_unit(const char* address) {
   if constexpr (WIDTH >= N) {
@@ -54,8 +52,8 @@ template <int WIDTH, class T, int N> DEVICE void store_unit(char* address, const
   }
 }
 
-// Input J of U units of V elements each, in registers; nothing where there is no input J.
-template <class O, int J, int V, int U, bool IS_THERE = (J < O::count)> struct input_units {
+// Input J of U units of V elements each, in registers.
+template <class O, int J, int V, int U> struct input_units {
   typedef typename O::template type<J> T;
   static constexpr int kind = O::kind(J), elements = kind == STAYS ? 1 : V;
   static constexpr bool is_held = O::is_held(J);  // one for all units of the thread
@@ -83,10 +81,61 @@ template <class O, int J, int V, int U, bool IS_THERE = (J < O::count)> struct i
   }
 };
 
-template <class O, int J, int V, int U> struct input_units<O, J, V, U, false> {
-  DEVICE void load(int, const char*, i64) {}
-  template <class B> DEVICE nothing get(const B&, int, int) const { return {}; }
+// Inputs J and those behind it. address(j): of operand j in unit k.
+template <class O, int V, int U, int J = O::outputs, bool IS_THERE = (J < O::count)>
+struct all_inputs {
+  input_units<O, J, V, U> first;
+  all_inputs<O, V, U, J + 1> rest;
+
+  template <class A> DEVICE void load(int k, A address, const i64 (&inner)[O::count]) {
+    first.load(k, address(J), inner[J]);
+    rest.load(k, address, inner);
+  }
+
+  // What the body makes of element i of unit k.
+  template <class B, class... X> DEVICE auto made(const B& body, int k, int i, X... x) const {
+    return rest.made(body, k, i, x..., first.get(body, k, i));
+  }
 };
+
+template <class O, int V, int U, int J> struct all_inputs<O, V, U, J, false> {
+  template <class A> DEVICE void load(int, A, const i64 (&)[O::count]) {}
+  template <class B, class... X> DEVICE auto made(const B& body, int, int, X... x) const {
+    return body.of(x...);
+  }
+};
+
+// Output J of what a body made: all of it, where there is one output.
+template <class O, int J, class R> DEVICE auto output_of(const R& made) {
+  if constexpr (O::outputs == 1) {
+    return cast<typename O::template type<0>>(made);
+  } else {
+    return cast<typename O::template type<J>>(made.template output<J>());
+  }
+}
+
+// A unit of output J and of those behind it. made(i): of element i; address(j, size of an element):
+// where a unit goes.
+template <class O, int V, int J = 0, class A, class M>
+DEVICE void store_each(A address, M made) {
+  if constexpr (J < O::outputs) {
+    typedef typename O::template type<J> T;
+    const auto unit = assembled<T, V>([&](int i) { return part_of(output_of<O, J>(made(i))); });
+    store_unit<O::width(J)>(address(J, (int)sizeof(T)), unit);
+    store_each<O, V, J + 1>(address, made);
+  }
+}
+
+template <class O, int V, class A, class M> DEVICE void store_outputs(A address, M made) {
+  if constexpr (O::outputs == 1) {
+    store_each<O, V>(address, made);
+  } else {
+    decltype(made(0)) once[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) once[i] = made(i);
+    store_each<O, V>(address, [&](int i) { return once[i]; });
+  }
+}
 
 // What an operator that computes makes of its inputs: narrowed to the common dtype, then in the
 // arithmetic type. A number beside f16 or bf16 is not rounded to them. See Note [Common dtype].

@@ -28,27 +28,19 @@ template <int OPERANDS, int VALUES, int MAX_DIMS> struct rows_params {
 template <class O, int V, bool ALL, class B>
 DEVICE void compute_units(const B& body, char* const (&at)[O::count], const i64 (&step)[O::count],
                           const i64 (&inner)[O::count], u32 exists) {
-  constexpr int U = O::unroll, B1 = 1, B2 = O::count > 2 ? 2 : 0, B3 = O::count > 3 ? 3 : 0;
-  input_units<O, 1, V, U> a;
-  input_units<O, 2, V, U> b;
-  input_units<O, 3, V, U> c;
+  constexpr int U = O::unroll;
+  all_inputs<O, V, U> inputs;
 #pragma unroll
   for (int k = 0; k < U; ++k) {
     if (ALL || (exists >> k & 1)) {
-      a.load(k, at[B1] + k * step[B1], inner[B1]);
-      b.load(k, at[B2] + k * step[B2], inner[B2]);
-      c.load(k, at[B3] + k * step[B3], inner[B3]);
+      inputs.load(k, [&](int j) { return at[j] + k * step[j]; }, inner);
     }
   }
 #pragma unroll
   for (int k = 0; k < U; ++k) {
     if (ALL || (exists >> k & 1)) {
-      typedef typename O::template type<0> T;
-      const auto result = assembled<T, V>([&](int i) {
-        return part_of(
-            cast<T>(body.of(a.get(body, k, i), b.get(body, k, i), c.get(body, k, i))));
-      });
-      store_unit<O::width(0)>(at[0] + k * step[0], result);
+      store_outputs<O, V>([&](int j, int) { return at[j] + k * step[j]; },
+                          [&](int i) { return inputs.made(body, k, i); });
     }
   }
 }

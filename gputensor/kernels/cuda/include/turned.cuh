@@ -54,19 +54,15 @@ template <class T, class W> DEVICE T unboxed(W word) {
 }
 
 // Input J of a thread of a tile. put, staged: only of operands that turn.
-template <class O, int J,
-          bool TURNS_HERE = (J < O::count && O::kind(J < O::count ? J : 0) == TURNS)>
-struct tile_input {
+template <class O, int J, bool TURNS_HERE = (O::kind(J) == TURNS)> struct tile_input {
   static constexpr int V = O::unit;
   input_units<O, J, V, V> units;
   template <class P> DEVICE void load(const P& p, const char* at) {
-    if constexpr (J < O::count) {
 #pragma unroll
-      for (int k = 0; k < V; ++k) {
-        const u32 o = threadIdx.x + k * SQUARES * SQUARES;
-        units.load(k, at + o / SQUARES * p.y_stride[J] + (i64)(o % SQUARES * V) * p.x_stride[J],
-                   p.x_stride[J]);
-      }
+    for (int k = 0; k < V; ++k) {
+      const u32 o = threadIdx.x + k * SQUARES * SQUARES;
+      units.load(k, at + o / SQUARES * p.y_stride[J] + (i64)(o % SQUARES * V) * p.x_stride[J],
+                 p.x_stride[J]);
     }
   }
   DEVICE void put(uint4*) {}
@@ -79,9 +75,7 @@ struct tile_input {
   template <class P, class B>
   DEVICE auto one(const P& p, const B& body, const char* at, const uint4*, u32 x, u32 y) {
     input_units<O, J, 1, 1> unit;
-    if constexpr (J < O::count) {
-      unit.load(0, at + (i64)x * p.x_stride[J] + (i64)y * p.y_stride[J], 0);
-    }
+    unit.load(0, at + (i64)x * p.x_stride[J] + (i64)y * p.y_stride[J], 0);
     return unit.get(body, 0, 0);
   }
 };
@@ -133,8 +127,67 @@ template <class O, int J> struct tile_input<O, J, true> {
 // How many operands before this one are staged.
 template <class O> DEVICE constexpr int staged_before(int j) {
   int found = 0;
-  for (int k = 1; k < j && k < O::count; ++k) found += O::kind(k) == TURNS;
+  for (int k = O::outputs; k < j && k < O::count; ++k) found += O::kind(k) == TURNS;
   return found;
+}
+
+// Inputs J and those behind it, staged one behind another from `shared` on.
+template <class O, int J = O::outputs, bool IS_THERE = (J < O::count)> struct tile_inputs {
+  static constexpr int STAGE = staged_before<O>(J) * (int)(SQUARES * SQUARES) * O::unit;
+  tile_input<O, J> first;
+  tile_inputs<O, J + 1> rest;
+
+  template <class P> DEVICE void load(const P& p, char* const (&at)[O::count]) {
+    first.load(p, at[J]);
+    rest.load(p, at);
+  }
+  DEVICE void put(uint4* shared) {
+    first.put(shared + STAGE);
+    rest.put(shared);
+  }
+  DEVICE void ready(int k, const uint4* shared, u32 o) {
+    first.ready(k, shared + STAGE, o);
+    rest.ready(k, shared, o);
+  }
+  template <class P>
+  DEVICE void put_one(const P& p, char* const (&at)[O::count], uint4* shared, u32 x, u32 y) {
+    first.put_one(p, at[J], shared + STAGE, x, y);
+    rest.put_one(p, at, shared, x, y);
+  }
+  template <class B, class... X> DEVICE auto made(const B& body, int k, int i, X... x) const {
+    return rest.made(body, k, i, x..., first.get(body, k, i));
+  }
+  template <class P, class B, class... X>
+  DEVICE auto one(const P& p, const B& body, char* const (&at)[O::count], const uint4* shared,
+                  u32 x, u32 y, X... before) {
+    return rest.one(p, body, at, shared, x, y, before...,
+                    first.one(p, body, at[J], shared + STAGE, x, y));
+  }
+};
+
+template <class O, int J> struct tile_inputs<O, J, false> {
+  template <class P> DEVICE void load(const P&, char* const (&)[O::count]) {}
+  DEVICE void put(uint4*) {}
+  DEVICE void ready(int, const uint4*, u32) {}
+  template <class P>
+  DEVICE void put_one(const P&, char* const (&)[O::count], uint4*, u32, u32) {}
+  template <class B, class... X> DEVICE auto made(const B& body, int, int, X... x) const {
+    return body.of(x...);
+  }
+  template <class P, class B, class... X>
+  DEVICE auto one(const P&, const B& body, char* const (&)[O::count], const uint4*, u32, u32,
+                  X... x) {
+    return body.of(x...);
+  }
+};
+
+template <class O, int J = 0, class P, class R>
+DEVICE void store_one_of_each(const P& p, char* const (&at)[O::count], u32 x, u32 y, const R& made) {
+  if constexpr (J < O::outputs) {
+    typedef typename O::template type<J> T;
+    *(T*)(at[J] + y * p.y_stride[J] + x * sizeof(T)) = output_of<O, J>(made);
+    store_one_of_each<O, J + 1>(p, at, x, y, made);
+  }
 }
 
 // What a block needs, in 16 bytes.
@@ -144,12 +197,8 @@ constexpr int TILE_CELLS =
 
 template <class O, class P, class B>
 DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
-  constexpr int N = O::count, V = O::unit, B2 = N > 2 ? 2 : 0, B3 = N > 3 ? 3 : 0;
-  constexpr u32 TILE = SQUARES * V, CELLS = TILE * SQUARES, THREADS_OF_TILE = SQUARES * SQUARES;
-  typedef typename O::template type<0> T;
-  uint4* stage1 = shared;
-  uint4* stage2 = shared + staged_before<O>(2) * CELLS;
-  uint4* stage3 = shared + staged_before<O>(3) * CELLS;
+  constexpr int N = O::count, V = O::unit;
+  constexpr u32 TILE = SQUARES * V, THREADS_OF_TILE = SQUARES * SQUARES;
 
   const u32 batch = quotient_of(blockIdx.x, p.tiles);
   const u32 rest = blockIdx.x - batch * p.tiles.size;
@@ -165,21 +214,16 @@ DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
   const u32 xs = p.xs - x0, ys = p.ys - y0;
   const bool is_whole = !O::has_edges || (xs >= TILE && ys >= TILE);
 
-  tile_input<O, 1> a;
-  tile_input<O, 2> b;
-  tile_input<O, 3> c;
+  tile_inputs<O> inputs;
   if (is_whole) {
-    a.load(p, at[1]), b.load(p, at[B2]), c.load(p, at[B3]);
+    inputs.load(p, at);
     __syncwarp();  // keeps ptxas from moving loads behind the first store, which waits for others
-    a.put(stage1), b.put(stage2), c.put(stage3);
+    inputs.put(shared);
   } else {
 #pragma unroll 4
     for (u32 e = threadIdx.x; e < TILE * TILE; e += THREADS_OF_TILE) {
       const u32 x = e / TILE, y = e % TILE;
-      if (x < xs && y < ys) {
-        a.put_one(p, at[1], stage1, x, y), b.put_one(p, at[B2], stage2, x, y);
-        c.put_one(p, at[B3], stage3, x, y);
-      }
+      if (x < xs && y < ys) inputs.put_one(p, at, shared, x, y);
     }
   }
   __syncthreads();
@@ -187,23 +231,18 @@ DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
 #pragma unroll
     for (int k = 0; k < V; ++k) {
       const u32 o = threadIdx.x + k * THREADS_OF_TILE;
-      a.ready(k, stage1, o), b.ready(k, stage2, o), c.ready(k, stage3, o);
-      const auto result = assembled<T, V>([&](int i) {
-        return part_of(
-            cast<T>(body.of(a.get(body, k, i), b.get(body, k, i), c.get(body, k, i))));
-      });
-      store_unit<O::width(0)>(
-          at[0] + o / SQUARES * p.y_stride[0] + o % SQUARES * (V * sizeof(T)), result);
+      inputs.ready(k, shared, o);
+      const auto address = [&](int j, int size) {
+        return at[j] + o / SQUARES * p.y_stride[j] + o % SQUARES * (V * size);
+      };
+      store_outputs<O, V>(address, [&](int i) { return inputs.made(body, k, i); });
     }
   } else {
 #pragma unroll 4
     for (u32 e = threadIdx.x; e < TILE * TILE; e += THREADS_OF_TILE) {
       const u32 x = e % TILE, y = e / TILE;
       if (x < xs && y < ys) {
-        const T result = cast<T>(body.of(a.one(p, body, at[1], stage1, x, y),
-                                         b.one(p, body, at[B2], stage2, x, y),
-                                         c.one(p, body, at[B3], stage3, x, y)));
-        *(T*)(at[0] + y * p.y_stride[0] + x * sizeof(T)) = result;
+        store_one_of_each<O>(p, at, x, y, inputs.one(p, body, at, shared, x, y));
       }
     }
   }

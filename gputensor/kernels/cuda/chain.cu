@@ -1,0 +1,61 @@
+// outputs[i] = op::OP(inputs[i], numbers)                                  a chain of operators
+// Shapes   rows, turned: all outputs run along a dimension; strided: any strides.
+// Types    TYPES, outputs first; each operator computes in its own.
+// Launch   one-dimensional; a block owns blockDim.x * (UNROLL units | 4 elements), or a tile of
+//          16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that turns,
+//          static.
+// Design   op::OP is written by chain_source.py and stands before the body; this file alone has
+//          none, and so a chain that gives what it takes.
+#include "chain.cuh"
+
+namespace op {
+
+struct chain {
+  template <class V, class T> static DEVICE T of(const V&, T x) { return x; }
+};
+
+}  // namespace op
+
+// ---- body ----
+#ifndef OP
+#define OP chain
+#endif
+#ifndef TYPES
+#define TYPES f32, f32
+#endif
+#ifndef VALUES
+#define VALUES 1
+#endif
+#include "defaults.cuh"
+#include "operand_defines.cuh"
+
+template <class P> struct chain_body {
+  const P& p;
+  template <int J, class T> DEVICE T read(T x) const { return x; }
+  template <class... X> DEVICE auto of(X... x) const { return op::OP::of(p.value, x...); }
+};
+
+#if HAS_LAYOUT(STRIDED)
+typedef chain_params<operands::count, VALUES, DIMS> strided_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+chain_strided(const __grid_constant__ strided_call p) {
+  walk_strided<operands>(p, chain_body<strided_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(ROWS)
+typedef rows_params<operands::count, VALUES, DIMS> rows_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+chain_rows(const __grid_constant__ rows_call p) {
+  walk_rows<operands>(p, chain_body<rows_call>{p});
+}
+#endif
+
+#if HAS_LAYOUT(TURNED)
+typedef turned_params<operands::count, VALUES, DIMS> turned_call;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+chain_turned(const __grid_constant__ turned_call p) {
+  __shared__ uint4 shared[TILE_CELLS<operands>];
+  walk_tiles<operands>(p, chain_body<turned_call>{p}, shared);
+}
+#endif

@@ -1,0 +1,113 @@
+"""The text of a chain: CUDA C that calls the functors of its operators, one after the other.
+
+An operator's functor is the one in its family's `.cu`; nothing here says what an operator means. A
+value is kept in the type in which the operator alone would have stored it, so that f16 is rounded
+after each, and what stands beside the tensors travels with the parameters: a chain whose numbers
+change is the same text. Numbers need a slot for each time that they are used, as an operator reads
+its own in the type that it computes in.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...core.dtype import dtype
+from . import module, variants
+
+# Those whose operators are functors of elements. copy's only casts, so it needs none.
+FAMILIES = frozenset(
+    ("unary", "binary", "comparison", "where", "ternary", "activation", "special", "criterion",
+     "copy")
+)  # fmt: skip
+NAME = "chain_functor"
+
+
+class Step(NamedTuple):
+    """An operator of a chain.
+
+    common: the dtype to compute in; out: of its value. inputs: values by their number, a chain's
+    inputs first, then what its steps give; ~slot for a number. scalars: slots of what stands behind
+    the inputs. name: for the reader of the text.
+    """
+
+    family: str
+    op: str
+    common: dtype
+    out: dtype
+    inputs: tuple[int, ...]
+    scalars: tuple[int, ...]
+    name: str
+
+
+class Body(NamedTuple):
+    """What a chain computes, whatever its layout. inputs: dtypes; stores: the values that are
+    kept, in the order of the outputs."""
+
+    inputs: tuple[dtype, ...]
+    steps: tuple[Step, ...]
+    stores: tuple[int, ...]
+
+    @property
+    def dtypes(self) -> tuple[dtype, ...]:
+        """Of the operands, outputs first."""
+        values = (*self.inputs, *[step.out for step in self.steps])
+        return (*[values[n] for n in self.stores], *self.inputs)
+
+
+def text(body: Body) -> str:
+    """Everything that is compiled for a chain."""
+    families = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
+    return module.composed(sorted(families), functor(body))
+
+
+def functor(body: Body, name: str = NAME) -> str:
+    """The struct that stands for the chain where an operator's functor would."""
+    types = [variants.storage(d) for d in body.inputs]
+    count = len(types)
+
+    def value(n: int) -> str:
+        return f"x{n}" if n < count else f"v{n - count}"
+
+    lines = ["namespace op {", ""]
+    outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]
+    if len(outputs) > 1:
+        lines += [f"struct {name}_results {{"]
+        lines += [f"  {of} r{j};" for j, of in enumerate(outputs)]
+        lines += ["  template <int J> DEVICE auto output() const {"]
+        for j in range(len(outputs) - 1):
+            lines.append(f"    {'} else ' if j else ''}if constexpr (J == {j}) {{")
+            lines.append(f"      return r{j};")
+        lines += ["    } else {", f"      return r{len(outputs) - 1};", "    }", "  }", "};", ""]
+    parameters = ", ".join(["const V& n", *[f"{of} x{j}" for j, of in enumerate(types)]])
+    lines += [f"struct {name} {{", f"  template <class V> static DEVICE auto of({parameters}) {{"]
+    for k, step in enumerate(body.steps):
+        out = variants.storage(step.out)
+        lines.append(f"    const {out} v{k} = {_call(step, value)};  // {step.name}")
+    kept = [value(n) for n in body.stores]
+    if len(kept) == 1:
+        lines.append(f"    return {kept[0]};")
+    else:
+        lines.append(f"    return {name}_results{{{', '.join(kept)}}};")
+    return "\n".join([*lines, "  }", "};", "", "}  // namespace op", ""])
+
+
+def _call(step: Step, value: object) -> str:
+    common, out = variants.storage(step.common), variants.storage(step.out)
+    assert callable(value)
+    if step.family == "copy":
+        return f"cast<{out}>({value(step.inputs[0])})"
+    given = []
+    for place, n in enumerate(step.inputs):
+        if step.family == "where":
+            of = "b8" if place == 0 else common
+            x = f"number<{of}>(n[{~n}])" if n < 0 else value(n)
+            given.append(f"is_true({x})" if place == 0 else x if n < 0 else f"cast<{of}>({x})")
+        else:
+            given.append(f"given<{common}>(n[{~n}])" if n < 0 else f"taken<{common}>({value(n)})")
+    if step.family == "where":
+        return f"cast<{out}>(where::of({', '.join(given)}))"
+    given += [f"given<{common}>(n[{slot}])" for slot in step.scalars]
+    if step.family == "binary" and not step.scalars:
+        given.append(f"acc_of<{common}>::type()")
+    functor = "add_alpha" if step.op == "sub_alpha" else step.op
+    return f"made<{functor}, {common}, {out}>({', '.join(given)})"
