@@ -67,7 +67,7 @@ oracle: $(VENV)/.oracle
 	@$(call pytest,full,-m oracle)
 
 nvrtc: $(VENV)/.nvrtc
-	@$(call pytest,full,$(patsubst %,tests/cuda/test_%.py,compile copy_compile \
+	@$(call pytest,full,$(patsubst %,tests/cuda/test_%.py,compile chain_compile copy_compile \
 	  pointwise_compile runtime_cuda kernel_on_cupy samples emulator_coverage))
 
 lint: $(VENV)/.check

@@ -23,8 +23,8 @@ struct chain {
 #ifndef TYPES
 #define TYPES f32, f32
 #endif
-#ifndef VALUES
-#define VALUES 1
+#ifndef NUMBERS
+#define NUMBERS 1
 #endif
 #include "defaults.cuh"
 #include "operand_defines.cuh"
@@ -36,7 +36,7 @@ template <class P> struct chain_body {
 };
 
 #if HAS_LAYOUT(STRIDED)
-typedef chain_params<operands::count, VALUES, DIMS> strided_call;
+typedef chain_params<operands::count, NUMBERS, DIMS> strided_call;
 extern "C" __global__ void __launch_bounds__(THREADS)
 chain_strided(const __grid_constant__ strided_call p) {
   walk_strided<operands>(p, chain_body<strided_call>{p});
@@ -44,7 +44,7 @@ chain_strided(const __grid_constant__ strided_call p) {
 #endif
 
 #if HAS_LAYOUT(ROWS)
-typedef rows_params<operands::count, VALUES, DIMS> rows_call;
+typedef rows_params<operands::count, NUMBERS, DIMS> rows_call;
 extern "C" __global__ void __launch_bounds__(THREADS)
 chain_rows(const __grid_constant__ rows_call p) {
   walk_rows<operands>(p, chain_body<rows_call>{p});
@@ -52,7 +52,7 @@ chain_rows(const __grid_constant__ rows_call p) {
 #endif
 
 #if HAS_LAYOUT(TURNED)
-typedef turned_params<operands::count, VALUES, DIMS> turned_call;
+typedef turned_params<operands::count, NUMBERS, DIMS> turned_call;
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 chain_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];

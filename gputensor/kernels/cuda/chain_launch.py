@@ -44,10 +44,13 @@ def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
     family = module.keep(chain_source.text(body))
     values = [numbers.EMPTY] * max(1, len(packing))
     n_outputs, sizes_of = len(body.stores), [d.itemsize for d in body.dtypes]
-    if len(shape) > variants.FEW_DIMS or _params_bytes(len(strides), len(values)) > MAX_PARAMS_BYTES:
+    if (
+        len(shape) > variants.FEW_DIMS
+        or _params_bytes(len(strides), len(values)) > MAX_PARAMS_BYTES
+    ):
         return None
     fixed = {
-        "OUTPUTS": str(n_outputs), "VALUES": str(len(values)),
+        "OUTPUTS": str(n_outputs), "NUMBERS": str(len(values)),
     }  # fmt: skip
     types = tuple([variants.storage(d) for d in body.dtypes])
 

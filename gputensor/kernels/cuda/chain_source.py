@@ -82,7 +82,7 @@ def functor(body: Body, name: str = NAME) -> str:
     lines += [f"struct {name} {{", f"  template <class V> static DEVICE auto of({parameters}) {{"]
     for k, step in enumerate(body.steps):
         out = variants.storage(step.out)
-        lines.append(f"    const {out} v{k} = {_call(step, value)};  // {step.name}")
+        lines += [f"    // {step.name}", f"    const {out} v{k} = {_call(step, value)};"]
     kept = [value(n) for n in body.stores]
     if len(kept) == 1:
         lines.append(f"    return {kept[0]};")

@@ -1,0 +1,113 @@
+"""Chains through NVRTC, without a GPU: they compile, do not spill, and move each operand once."""
+
+from __future__ import annotations
+
+import random
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gputensor.core.dtype import bool_, float16, float32
+from gputensor.kernels.cuda import chain_launch, chain_source, module
+from gputensor.kernels.cuda.chain_source import Body, Step
+
+from . import chains, sass
+from .test_compile import OPTIONS, nvrtc, requires_nvrtc
+
+pytestmark = [pytest.mark.full, requires_nvrtc]
+
+N = 4096
+
+
+def program(bound: Any, arch: str, **more: str) -> tuple[bytes, str]:
+    """Cubin and log of a launch's kernel."""
+    made = nvrtc.createProgram(module.text(bound.family), "chain.cu", (), ())
+    given = [f"-D{name}={value}" for name, value in {**bound.defines, **more}.items()]
+    try:
+        nvrtc.compileProgram(made, (*OPTIONS, f"-arch={arch}", *given))
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(made))
+    found = nvrtc.getCUBIN(made), nvrtc.getProgramLog(made)
+    nvrtc.destroyProgram(made)
+    return found
+
+
+def bound(body: Body, shape: tuple[int, ...], turned: int = -1) -> Any:
+    """A chain over dense operands; one of them runs the other way."""
+    walks = []
+    for k, d in enumerate(body.dtypes):
+        strides = [d.itemsize, d.itemsize * shape[0]][: len(shape)]
+        walks.append(tuple(strides[::-1] if k == turned else strides))
+    layout = SimpleNamespace(shape=shape, stride_bytes=walks)
+    packing: list[Any] = []
+    for step in body.steps:
+        slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
+        packing += chain_launch.packers(step, slots)
+    return chain_launch.bind(body, layout, packing)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_120"])
+def test_random_chains_compile(arch: str) -> None:
+    rng = random.Random(arch)
+    for _ in range(4):
+        body = chains.some_chain(rng, rng.randint(2, 12))
+        for shape in ((100,), (N, N)):
+            one = bound(body, shape)
+            _, log = program(getattr(one, "at", lambda one=one: one)(), arch)
+            assert "Compiling entry function" in log
+
+
+# (a * b + n > m ? a : b, and the product) of f32; of f16 and f32, two results
+MASKED = Body(
+    (float32, float32),
+    (
+        Step("binary", "mul", float32, float32, (0, 1), (), "aten::mul.Tensor"),
+        Step("binary", "add", float32, float32, (2, ~0), (), "aten::add.Scalar"),
+        Step("comparison", "gt", float32, bool_, (3, ~1), (), "aten::gt.Scalar"),
+        Step("where", "where", float32, float32, (4, 0, 1), (), "aten::where.self"),
+        Step("unary", "tanh", float32, float32, (5,), (), "aten::tanh"),
+    ),
+    (6,),
+)
+TWO = Body(
+    (float32, float16),
+    (
+        Step("binary", "mul", float32, float32, (0, 1), (), "aten::mul.Tensor"),
+        Step("copy", "copy", float32, float16, (2,), (), "aten::_to_copy"),
+    ),
+    (2, 3),
+)
+
+
+@pytest.mark.parametrize("body", [MASKED, TWO], ids=["masked", "two results"])
+@pytest.mark.parametrize("turned", [-1, 2])
+def test_a_chain_moves_its_operands_once(body: Body, turned: int) -> None:
+    one = bound(body, (N, N), turned).at()
+    assert one.entry == ("chain_turned" if turned >= 0 else "chain_rows")
+    cubin, log = program(one, "sm_90", EDGES="0", DIMS="1")
+    assert "0 bytes spill stores, 0 bytes spill loads" in log
+    assert int(re.search(r"Used (\d+) registers", log)[1]) <= (128 if turned >= 0 else 64)
+    code = sass.instructions(cubin, one.entry)
+    moved = {"LDG": 0, "STG": 0}
+    for x in code:
+        if x.access in moved:
+            moved[x.access] += x.nbytes
+    unit, outputs = int(one.defines["UNIT"]), len(body.stores)
+    units = unit if turned >= 0 else int(one.defines["UNROLL"])
+    sizes = [d.itemsize * unit * units for d in body.dtypes]
+    assert moved == {"LDG": sum(sizes[outputs:]), "STG": sum(sizes[:outputs])}
+    loads = [k for k, x in enumerate(code) if x.access == "LDG"]
+    stores = [k for k, x in enumerate(code) if x.access in ("STG", "STS")]
+    assert max(loads) < min(stores)
+
+
+def test_the_names_of_all_families_are_apart() -> None:
+    """Any of their operators may meet in one text."""
+    step = [Step(f, op, float32, float32, (0,), (), op) for f, op in (("unary", "neg"),)]
+    text = module.composed(sorted(chain_source.FAMILIES - {"copy"}),
+                           chain_source.functor(Body((float32,), tuple(step), (1,))))  # fmt: skip
+    one = bound(Body((float32,), tuple(step), (1,)), (100,))
+    one.family = module.keep(text)
+    program(one, "sm_80")
