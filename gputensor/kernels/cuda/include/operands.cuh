@@ -3,8 +3,9 @@
 // Note [Operand kinds]: the type of each operand, how it runs along the row of out that a thread
 // works on, and how many elements one access of it takes are -D (pointwise_plan.py finds them), so
 // that nothing is asked per element. Outputs come first and always RUN; operators have one, and up
-// to three inputs, a chain any number of both. A unit is as many elements as the widest operand has in 16 bytes, or fewer; each operand
-// is read and written at its own width, and one that is not aligned by narrower accesses.
+// to three inputs, a chain any number of both. A unit is as many elements as the widest operand has
+// in 16 bytes, or fewer; each operand is read and written at its own width, and one that is not
+// aligned by narrower accesses.
 #ifndef GPUTENSOR_OPERANDS
 #define GPUTENSOR_OPERANDS
 

@@ -182,7 +182,8 @@ template <class O, int J> struct tile_inputs<O, J, false> {
 };
 
 template <class O, int J = 0, class P, class R>
-DEVICE void store_one_of_each(const P& p, char* const (&at)[O::count], u32 x, u32 y, const R& made) {
+DEVICE void store_one_of_each(const P& p, char* const (&at)[O::count], u32 x, u32 y,
+                              const R& made) {
   if constexpr (J < O::outputs) {
     typedef typename O::template type<J> T;
     *(T*)(at[J] + y * p.y_stride[J] + x * sizeof(T)) = output_of<O, J>(made);
