@@ -25,8 +25,8 @@ SHARED = {
     "native": set(),
     "kernels/cpu": {"cast", "pointwise", "quiet", "select", "table"},
     "kernels/cuda": {
-        "binding", "division", "launch", "module", "numbers", "pointwise_launch", "pointwise_plan",
-        "prebuilt", "variants",
+        "binding", "chain", "chain_launch", "chain_source", "division", "launch", "module",
+        "numbers", "pointwise_launch", "pointwise_plan", "prebuilt", "variants",
     },
 }  # fmt: skip
 
