@@ -37,14 +37,9 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    _forget_plans()
-
-
-def _forget_plans() -> None:
-    """A plan knows result dtypes, not the rules it was built under (structured/pointwise.py)."""
-    for operator in dispatcher.loaded():
-        operator.table.forget()
-        operator.redispatch_table.forget()
+    # A plan knows result dtypes, not the rules it was built under (structured/pointwise.py). What a
+    # call in flight remembers still goes to the table that it began with.
+    dispatcher.forget_plans()
 
 
 _PROMOTIONS = ("pytorch", "array_api")
@@ -75,7 +70,7 @@ def set_type_promotion(rules: str) -> None:
 
     _promotion = rules
     promotion.count_zero_dim(rules == "array_api")
-    _forget_plans()
+    dispatcher.forget_plans()
 
 
 set_type_promotion(os.environ.get(VARIABLE) or "pytorch")

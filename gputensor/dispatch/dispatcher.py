@@ -127,11 +127,6 @@ def overloads(name: str) -> list[Operator]:
     return found
 
 
-def loaded() -> list[Operator]:
-    """The operators that are there by now: for what concerns nobody before his first call."""
-    return list(_operators.values())
-
-
 def _get_or_make(qualified_name: str) -> Operator:
     """The operator of a name; a new one is published by `_commit`."""
     qualified_name = qualified_name.removesuffix(".default")

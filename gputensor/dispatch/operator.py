@@ -5,8 +5,10 @@ A `Table` is made from a snapshot of what is registered and never changes its mi
 builds a new one under the dispatcher's lock and puts it in the operator's slot with one attribute
 store. So a call takes no lock and sees the state before or after a registration, nothing between.
 What is derived from the registrations (key set -> kernel, and the iterator's plans) lives on the
-table, so it cannot outlive them. The snapshot costs nothing: `Operator.kernels` and the fallbacks
-are never changed in place, a registration replaces them.
+table, so it cannot outlive them. A kernel takes the table before it reads what a plan follows from,
+and leaves the plan, or a short cut, on that one: if it was swapped meanwhile, nobody looks there.
+The snapshot costs nothing: `Operator.kernels` and the fallbacks are never changed in place, a
+registration replaces them.
 """
 
 from __future__ import annotations

@@ -134,15 +134,15 @@ def _name(kernel: Callable[..., Any]) -> str:
 LONG = object()
 
 
-def recording(operator: Operator, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
+def recording(table: Table, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
     """(begin, finish) of a short cut whose operands autograd may know, None if there is none:
     finish(result, node) makes the history of the result what begin(*operands) gave, unless that is
     None. behind: the arguments behind the operands."""
-    kernel, _ = operator.table.slot(_AUTOGRAD)
+    kernel, _ = table.slot(_AUTOGRAD)
     if kernel is None or kernel.is_fallthrough:
         return _nothing, None
     find = getattr(kernel.function, "recording", None)
-    found: tuple[Any, Any] | None = find and find(operator.table, behind)
+    found: tuple[Any, Any] | None = find and find(table, behind)
     return found
 
 
@@ -154,12 +154,14 @@ def _nothing(*operands: Any) -> None:
 
 
 def learn(
-    operator: Operator, kernel: Callable[..., Any], key: Any, found: ShortCut,
-    at: device = CPU_DEVICE,
-) -> None:  # fmt: skip
-    """Leave a short cut on the operator's table, if calls may pass by `kernel` that way. at: the
-    device of its operands."""
-    table = operator.table
+    table: Table, kernel: Callable[..., Any], key: Any, found: ShortCut, at: device = CPU_DEVICE
+) -> None:
+    """Leave a short cut on an operator's table, if calls may pass by `kernel` that way. at: the
+    device of its operands.
+
+    table: the operator's from before anything was read that the short cut follows from. If it was
+    swapped since, what is left there harms nobody.
+    """
     if table.learners.get(at.type) is kernel:
         if len(table.short) >= BOUND:
             table.forget()
@@ -210,7 +212,7 @@ class Seen:
         self.short: Any = None
 
 
-def is_due(known: Seen | None, operator: Operator) -> TypeGuard[Seen]:
+def is_due(known: Seen | None, table: Table) -> TypeGuard[Seen]:
     """Whether a call was seen before and its short cut is not on the operator's table. Kernels that
     ask at every call write it out."""
-    return known is not None and known.short is not operator.table.short
+    return known is not None and known.short is not table.short

@@ -14,7 +14,7 @@ from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype_rules import RULES
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
@@ -54,12 +54,12 @@ class _Entry:
         else:
             self.run = stub.bind("argreduce", op, device.type, self.plan)
 
-    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+    def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh, run, axis, keepdim = False, self.run, self.axis, self.keepdim
         if args[0]._device is CPU and self.geometry.nbytes and numpy_allocates(self.geometry):
             make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
-            short.learn_beside(operator, kernel, args, make)
+            short.learn_beside(table, kernel, args, make)
 
     def write(self, out: Tensor, source: Tensor) -> Tensor:
         device = source._device
@@ -85,13 +85,13 @@ def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, 
 def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         x, axis, keeps = _flat(loop, self, dim, keepdim)
-        plans = operator.table.plans
+        table = operator.table
         key = (x._geometry, x._device, axis, keeps)
-        entry = plans.get(key)
+        entry = table.plans.get(key)
         if entry is None:
-            entry = operator.table.remember(key, _Entry(loop, x, None, axis, keeps))
+            entry = table.remember(key, _Entry(loop, x, None, axis, keeps))
         elif entry.is_fresh and dim is not None:
-            entry.learn(operator, kernel, (self, dim, keepdim))
+            entry.learn(table, kernel, (self, dim, keepdim))
         made: Tensor = entry.write(allocate(entry.geometry, x._device), x)
         if dim is None and keepdim:
             return calls.view(made, (1,) * self._geometry.ndim)
@@ -126,11 +126,11 @@ def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tens
         key_set: int, self: Tensor, dim: int, keepdim: bool = False
     ) -> tuple[Tensor, Tensor]:
         axis = arguments.dim(loop, dim, self._geometry.ndim)
-        plans, device = operator.table.plans, self._device
+        table, device = operator.table, self._device
         key = (self._geometry, device, axis, keepdim)
-        entry = plans.get(key)
+        entry = table.plans.get(key)
         if entry is None:
-            entry = operator.table.remember(key, _Entry(loop, self, None, axis, keepdim))
+            entry = table.remember(key, _Entry(loop, self, None, axis, keepdim))
         shape: Any = entry.geometry
         values = allocate(contiguous_geometry(shape.sizes, self._geometry.dtype), device)
         indices = allocate(shape, device)

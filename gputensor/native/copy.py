@@ -21,6 +21,7 @@ from ..core.memory_format import contiguous_strides, memory_format
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, NEGATIVE
+from ..dispatch.operator import Table
 from ..dispatch.tls import state as _state
 from ..iterator import overlap
 from ..iterator.config import COPY
@@ -50,7 +51,7 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
         run = table.remember(key, _runner(plan, self, src))
     elif run is _assign:
         run = table.remember(key, _assign_again)
-        shortcuts.learn(operators.copy_, copy_, (to, source), short_make.copy_)
+        shortcuts.learn(table, copy_, (to, source), short_make.copy_)
     mine, other = self._storage, src._storage
     if (
         mine is not None and (mine is other or mine.is_shared)
@@ -245,43 +246,44 @@ def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
     # The calls of empty_like and copy_ written out (bench/overhead.py): every layout copy is a
     # clone.
+    of = operators.clone.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep
     made = operators.empty_like.table[keys](keys, self, None, None, None, None, memory_format)
     key_set &= BELOW_ADINPLACEORVIEW
     made = operators.copy_.redispatch_table[key_set](key_set, made, self, False)
     if memory_format is None:
-        _learn(operators.clone, clone, self, made)
+        _learn(of, clone, self, made)
     return made
 
 
-def _learn(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
+def _learn(table: Table, kernel: Any, self: Tensor, made: Tensor) -> None:
     """Leave the short cut of a copy, once one of this layout was made before."""
     if self._keys is not CPU_KEYS:
         if self._keys is short_cuda.CUDA_KEYS:
-            _learn_on_cuda(operator, kernel, self, made)
+            _learn_on_cuda(table, kernel, self, made)
         return
-    known = seen(self._geometry, operator.name)
-    if not shortcuts.is_due(known, operator) or type(made) is not Tensor:
+    known = seen(self._geometry, table.operator.name)
+    if not shortcuts.is_due(known, table) or type(made) is not Tensor:
         return
     found, shape = None, made._geometry
     if 0 < shape.nbytes < _SMALL_BYTES:
         found = short_make.copied(self._get_array(), shape)
     if found is not None:
-        shortcuts.learn(operator, kernel, self._geometry, found)
-    known.short = operator.table.short
+        shortcuts.learn(table, kernel, self._geometry, found)
+    known.short = table.short
 
 
-def _learn_on_cuda(operator: Any, kernel: Any, self: Tensor, made: Tensor) -> None:
+def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> None:
     shape, device = self._geometry, self._device
-    known = seen(shape, (operator.name, device))
-    if not shortcuts.is_due(known, operator) or type(made) is not Tensor:
+    known = seen(shape, (table.operator.name, device))
+    if not shortcuts.is_due(known, table) or type(made) is not Tensor:
         return
     run = operators.copy_.table.plans.get((made._geometry, shape, device, device))
     if type(run) is _OnDevice:
         found = short_cuda.copied(shape, device, made._geometry, run.launch)
-        shortcuts.learn(operator, kernel, shape, found, device)
-    known.short = operator.table.short
+        shortcuts.learn(table, kernel, shape, found, device)
+    known.short = table.short
 
 
 def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
@@ -313,11 +315,12 @@ def contiguous(
         rule = f"fit the {self._geometry.ndim} dimensions of self"
         raise errors.must("contiguous", "memory_format", rule, memory_format)
     # The call of clone written out (0.97x, bench/overhead.py).
+    of = operators.contiguous.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep
     made = operators.clone.table[keys](keys, self, memory_format)
     if memory_format is formats.contiguous_format:
-        _learn(operators.contiguous, contiguous, self, made)
+        _learn(of, contiguous, self, made)
     return made
 
 

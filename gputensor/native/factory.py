@@ -17,6 +17,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import layout, memory_format, strided
 from ..dispatch import defaults, shortcuts
+from ..dispatch.operator import Table
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.shortcuts import Seen
@@ -56,6 +57,7 @@ def empty(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators.empty_memory_format.table
     if dtype is None or layout is not None or pin_memory:
         dtype = _options("empty", dtype, layout, pin_memory)
     try:
@@ -67,8 +69,8 @@ def empty(
     if device is None:
         device = resolve(None)
     if device is CPU:
-        if known is not None and known.short is not operators.empty_memory_format.table.short:
-            _learn_empty(size, known, memory_format)
+        if known is not None and known.short is not table.short:
+            _learn_empty(table, size, known, memory_format)
         if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
             # `numpy_allocates` and `from_array` written out: half of all operators come by here
             # (bench/overhead.py).
@@ -84,7 +86,7 @@ def empty(
         return allocate(wanted, CPU)
     place = resolve(device)
     if known is not None and place.type == "cuda" and memory_format is None:
-        _learn_empty_on_cuda(size, wanted, device, place)
+        _learn_empty_on_cuda(table, size, wanted, device, place)
     return allocate(wanted, place)
 
 
@@ -93,29 +95,30 @@ def empty(
 _EMPTY: dict[Any, Seen] = {}
 
 
-def _learn_empty(size: Any, known: Seen, form: Any) -> None:
-    wanted, operator = known.value, operators.empty_memory_format
+def _learn_empty(table: Table, size: Any, known: Seen, form: Any) -> None:
+    wanted = known.value
     if form is None and numpy_allocates(wanted):
-        _leave(operator, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks))
-    known.short = operator.table.short
+        _leave(table, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks))
+    known.short = table.short
 
 
-def _learn_empty_on_cuda(size: Any, wanted: Geometry, device: Any, place: Any) -> None:
-    operator, element = operators.empty_memory_format, wanted.dtype
-    table = operator.table
+def _learn_empty_on_cuda(
+    table: Table, size: Any, wanted: Geometry, device: Any, place: Any
+) -> None:
+    element = wanted.dtype
     if table.learners.get("cuda") is not empty or (size, element, device) in table.short:
         return
     found = short_cuda.empty(wanted, place, asks=device is not place)
     for given in (element, None) if element is defaults.get_default_dtype() else (element,):
-        shortcuts.learn(operator, empty, (size, given, device), found, place)
+        shortcuts.learn(table, empty, (size, given, device), found, place)
 
 
-def _leave(operator: Any, kernel: Any, size: Any, element: Any, make: Any) -> None:
+def _leave(table: Table, kernel: Any, size: Any, element: Any, make: Any) -> None:
     """Leave a factory's short cuts, which are the same where a default is left out and where it is
     named. A change of the default dtype takes them away; the default device is asked for."""
     for given in (element, None) if element is defaults.get_default_dtype() else (element,):
-        shortcuts.learn(operator, kernel, (size, given, CPU), make(False))
-        shortcuts.learn(operator, kernel, (size, given, None), make(True))
+        shortcuts.learn(table, kernel, (size, given, CPU), make(False))
+        shortcuts.learn(table, kernel, (size, given, None), make(True))
 
 
 def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
@@ -172,8 +175,9 @@ def empty_like(
     if memory_format is None or memory_format is formats.preserve_format:
         if place is CPU and element is shape.dtype and memory_format is None:
             known = seen(shape, "empty_like")
-            if known is not None and known.short is not operators.empty_like.table.short:
-                _learn_empty_like(shape, known)
+            table = operators.empty_like.table
+            if known is not None and known.short is not table.short:
+                _learn_empty_like(table, shape, known)
         if shape.is_row_major:
             # The call of empty written out (bench/overhead.py).
             include, keep = _state.get()
@@ -190,13 +194,13 @@ def empty_like(
     return table[keys](keys, shape.sizes, element, layout, place, pin_memory, memory_format)
 
 
-def _learn_empty_like(shape: Geometry, known: Seen) -> None:
+def _learn_empty_like(table: Table, shape: Geometry, known: Seen) -> None:
     if shape.is_row_major:
         wanted = contiguous_geometry(shape.sizes, shape.dtype)
     else:
         wanted = geometry(shape.sizes, dense_strides_like(shape), shape.dtype)
-    shortcuts.learn(operators.empty_like, empty_like, shape, short_make.empty_like(wanted))
-    known.short = operators.empty_like.table.short
+    shortcuts.learn(table, empty_like, shape, short_make.empty_like(wanted))
+    known.short = table.short
 
 
 def new_empty(
@@ -259,10 +263,11 @@ def zeros(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators.zeros.table
     made = calls.empty_memory_format(_tuple("zeros", size), dtype, layout, device, pin_memory, None)
     made = _zero(key_set, made)
     if type(made) is Tensor and made._device is CPU:
-        _learn_filled(operators.zeros, zeros, made)
+        _learn_filled(table, zeros, made)
     return made
 
 
@@ -270,30 +275,31 @@ def ones(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators.ones.table
     made = calls.empty_memory_format(_tuple("ones", size), dtype, layout, device, pin_memory, None)
     made = _fill(key_set, made, 1)
     if type(made) is Tensor and made._device is CPU:
-        _learn_filled(operators.ones, ones, made)
+        _learn_filled(table, ones, made)
     return made
 
 
-def _learn_filled(operator: Any, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
+def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
     """Leave the short cuts of what is filled with one number, once it was made before."""
     shape = made._geometry
-    known = seen(shape if self is None else self._geometry, operator.name)
-    if not shortcuts.is_due(known, operator):
+    known = seen(shape if self is None else self._geometry, table.operator.name)
+    if not shortcuts.is_due(known, table):
         return
     array = short_make.filled(shape, made) if numpy_allocates(shape) else None
     if array is None:
         pass
     elif self is None:
         _leave(
-            operator, kernel, shape.sizes, shape.dtype,
+            table, kernel, shape.sizes, shape.dtype,
             lambda asks: short_make.made_of_nothing(shape, array, asks),
         )  # fmt: skip
     else:
-        shortcuts.learn(operator, kernel, self._geometry, short_make.like(shape, array))
-    known.short = operator.table.short
+        shortcuts.learn(table, kernel, self._geometry, short_make.like(shape, array))
+    known.short = table.short
 
 
 def full_like(
@@ -308,10 +314,11 @@ def zeros_like(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators.zeros_like.table
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
     made = _zero(key_set, made)
     if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
-        _learn_filled(operators.zeros_like, zeros_like, made, self)
+        _learn_filled(table, zeros_like, made, self)
     return made
 
 
@@ -319,9 +326,10 @@ def ones_like(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators.ones_like.table
     made = full_like(key_set, self, 1, dtype, layout, device, pin_memory, memory_format)
     if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
-        _learn_filled(operators.ones_like, ones_like, made, self)
+        _learn_filled(table, ones_like, made, self)
     return made
 
 

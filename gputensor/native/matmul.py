@@ -155,13 +155,14 @@ class _CpuEntry:
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     def cpu(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
         key = (self._geometry, mat2._geometry)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
             rows, columns, element = _result(loop, self, mat2)
             shape = contiguous_geometry((rows, columns), element)
-            entry = operator.table.remember(key, _CpuEntry(shape, self._geometry.sizes[1]))
+            entry = table.remember(key, _CpuEntry(shape, self._geometry.sizes[1]))
         elif entry.is_fresh:
-            short.learn(operator, cpu, key, entry)
+            short.learn(table, cpu, key, entry)
         if not entry.numpy_allocates:
             return _product(allocate(entry.geometry, CPU), self, mat2)
         return from_array(run(entry.loop, self._get_array(), mat2._get_array()), entry.geometry)

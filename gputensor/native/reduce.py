@@ -18,7 +18,7 @@ from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
 from ..core.geometry import Sizes
 from ..dispatch import defaults
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
@@ -84,14 +84,14 @@ class _Entry:
         self.geometry = plan.outputs[0].geometry
         self.is_fresh = True
 
-    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+    def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh = False
         if self.plan.device is CPU and numpy_allocates(self.geometry):
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
-            short.learn_beside(operator, kernel, args, make)
+            short.learn_beside(table, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:
-            short_cuda.learn_reduction(operator, kernel, args, self.geometry, self.run)
+            short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
 
     def write(self, out: Tensor, source: Tensor) -> None:
         device = source._device
@@ -162,13 +162,13 @@ def _reduce(
 ) -> Tensor:  # fmt: skip
     if type(dim) is list:
         dim = tuple(dim)
-    plans = operator.table.plans
+    table = operator.table
     key = (self._geometry, self._device, dim, keepdim, wanted)
-    entry = plans.get(key)
+    entry = table.plans.get(key)
     if entry is None:
-        entry = operator.table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
+        entry = table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
     elif entry.is_fresh and kernel is not None:
-        entry.learn(operator, kernel, args)
+        entry.learn(table, kernel, args)
     made = allocate(entry.geometry, self._device)
     entry.write(made, self)
     return made
@@ -215,11 +215,12 @@ def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
 
     def kernel(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
         key = (self._geometry, dtype)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = operator.table.remember(key, _make_entry(loop, self, None, None, False, dtype))
+            entry = table.remember(key, _make_entry(loop, self, None, None, False, dtype))
         elif entry.is_fresh:
-            entry.learn(operator, kernel, (self, dtype))
+            entry.learn(table, kernel, (self, dtype))
         array = self._array
         if array is None:
             array = self._get_array()

@@ -16,7 +16,7 @@ from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
 from ..core.geometry import Geometry, contiguous_geometry
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
@@ -33,7 +33,8 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
     runs was found, and nobody had found it before: then a short cut may be left."""
     given, device = self._geometry, self._device
     key = (given, device, dim, *[x._geometry for x in outs])
-    bound = operator.table.plans.get(key)
+    table = operator.table
+    bound = table.plans.get(key)
     was_found = bound is not None
     if bound is None:
         axis = arguments.dim(loop, dim, given.ndim)
@@ -42,10 +43,10 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
         else:
             rows = Rows(loop, (*[x._geometry for x in outs], given), axis, given.dtype)
             bound = (stub.bind("scan", loop, device.type, rows), axis, True)
-        operator.table.remember(key, bound)
+        table.remember(key, bound)
     call, axis, is_fresh = bound
     if was_found and is_fresh:
-        operator.table.remember(key, (call, axis, False))
+        table.remember(key, (call, axis, False))
     if given.numel == 0 or device.type == "meta":
         return False
     if device is CPU:
@@ -79,25 +80,24 @@ def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int, *wanted: Any) -> Tensor:
         x = _operand(loop, self, wanted[0] if wanted else None)
         arguments.dim(loop, dim, x._geometry.ndim)
+        table = operator.table
         shape = contiguous_geometry(x._geometry.sizes, x._geometry.dtype)
         made = allocate(shape, x._device)
         is_second = _scan(operator, loop, x, dim, made)
         if is_second and x is self and x._device is CPU:
-            _learn(operator, kernel, loop, (self, dim, *wanted), shape)
+            _learn(table, kernel, loop, (self, dim, *wanted), shape)
         return made
 
     return kernel
 
 
-def _learn(
-    operator: Operator, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry
-) -> None:
+def _learn(table: Table, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry) -> None:
     """Leave a short cut for calls with these arguments."""
     if not shape.ndim or not shape.nbytes or not numpy_allocates(shape):
         return
     run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
     make = short.made_by(lambda x, out: run(x, axis, out), shape)
-    short.learn_beside(operator, kernel, args, make)
+    short.learn_beside(table, kernel, args, make)
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

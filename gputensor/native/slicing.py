@@ -13,7 +13,7 @@ from ..core.device import CPU
 from ..core.dtype import int64
 from ..core.geometry import Geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
-from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, jumps
+from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..iterator import overlap
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
@@ -33,14 +33,14 @@ def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
 
 
 def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
-    shape = self._geometry
+    table, shape = operators.select_int.table, self._geometry
     known = shape.views.get(("select", dim))
     if known is None:
         known = shape.views["select", dim] = Seen(_select_rule(shape, dim))
-    elif known.short is not operators.select_int.table.short:
+    elif known.short is not table.short:
         rest, size, stride = known.value
         found = short_view.part(rest, size - 1, size, stride, self._keys)
-        short_view.leave(operators.select_int, select, (shape, dim), known, self, found)
+        short_view.leave(table, select, (shape, dim), known, self, found)
     wanted, size, stride = known.value
     if type(index) is not int:
         index = arguments.integer("select", "index", index)
@@ -79,6 +79,7 @@ def slice(
             last += size
         last = min(max(last, first), size)
     length = (last - first + step - 1) // step
+    table = operators.slice_Tensor.table
     known = shape.views.get(("slice", d, length, step))
     if known is None:
         strides = (*shape.strides[:d], shape.strides[d] * step, *shape.strides[d + 1 :])
@@ -86,14 +87,14 @@ def slice(
         if len(shape.views) >= MEMO_BOUND:
             shape.views.clear()
         known = shape.views["slice", d, length, step] = Seen(wanted)
-    elif known.short is not operators.slice_Tensor.table.short:
+    elif known.short is not table.short:
         found = short_view.stretch(shape, d, step, self._keys)
-        short_view.leave(operators.slice_Tensor, slice, (shape, dim, step), known, self, found)
+        short_view.leave(table, slice, (shape, dim, step), known, self, found)
     return view_of(self, known.value, self._offset + first * shape.strides[d])
 
 
 def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    shape = self._geometry
+    table, shape = operators.narrow.table, self._geometry
     if shape.ndim == 0:
         raise errors.must("narrow", "self", "have a dimension", self)
     d = arguments.dim("narrow", dim, shape.ndim)
@@ -108,13 +109,9 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
         raise errors.must("narrow", "length", f"end within size {size}", (start, length))
     made = calls.slice_Tensor(self, d, first, first + length, 1)
     known = seen(shape, ("narrow", dim, length))
-    if (
-        known is not None
-        and type(made) is Tensor
-        and known.short is not operators.narrow.table.short
-    ):
+    if type(made) is Tensor and is_due(known, table):
         found = short_view.part(made._geometry, size - length, size, shape.strides[d], self._keys)
-        short_view.leave(operators.narrow, narrow, (shape, dim, length), known, self, found)
+        short_view.leave(table, narrow, (shape, dim, length), known, self, found)
     return made
 
 

@@ -14,7 +14,7 @@ from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import Geometry, contiguous_geometry
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
@@ -43,12 +43,12 @@ class _Entry:
             rows = Rows(op, (result, *[x._geometry for x in inputs]), dim, result.dtype)
             self.run = stub.bind("softmax", op, device.type, rows)
 
-    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+    def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh, run, dim = False, self.run, self.dim
         if args[0]._device is CPU and self.geometry.nbytes and numpy_allocates(self.geometry):
             make = short.made_by(lambda *arrays: run(*arrays[:-1], dim, arrays[-1]), self.geometry)
-            short.learn_beside(operator, kernel, args, make)
+            short.learn_beside(table, kernel, args, make)
 
     def write(self, out: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         if self.geometry.numel == 0 or out._device.type == "meta":
@@ -67,7 +67,8 @@ def _entry(
     first = inputs[0]
     into = None if out is None else out._geometry
     key = (op, *[x._geometry for x in inputs], first._device, dim, into)
-    found: _Entry | None = operator.table.plans.get(key)
+    table = operator.table
+    found: _Entry | None = table.plans.get(key)
     if found is None:
         geometry = first._geometry
         name = operator.short_name.lstrip("_").removesuffix("_data")
@@ -75,9 +76,9 @@ def _entry(
         result = contiguous_geometry(geometry.sizes, geometry.dtype)
         if out is not None and out._geometry.sizes == geometry.sizes:
             result = out._geometry
-        found = operator.table.remember(key, _Entry(op, result, inputs, at))
+        found = table.remember(key, _Entry(op, result, inputs, at))
     elif found.is_fresh and kernel is not None:
-        found.learn(operator, kernel, args)
+        found.learn(table, kernel, args)
     return found
 
 

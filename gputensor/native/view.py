@@ -110,7 +110,7 @@ _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)
 
 
 def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
-    memo = self._geometry.views
+    table, memo = operators.reshape.table, self._geometry.views
     try:
         known = memo["reshape", shape]
         sizes, strides = known.value
@@ -122,10 +122,10 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
         if isinstance(shape, (list, tuple)):
             memo["reshape", tuple(shape)] = Seen((sizes, strides))
     else:
-        if strides is not None and known.short is not operators.reshape.table.short:
+        if strides is not None and known.short is not table.short:
             found = short_view.view(like(self._geometry, sizes, strides), self._keys)
             key = (self._geometry, shape)
-            short_view.leave(operators.reshape, reshape, key, known, self, found)
+            short_view.leave(table, reshape, key, known, self, found)
     if strides is None:
         return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
     return calls._reshape_alias(self, sizes, strides)
@@ -158,6 +158,7 @@ def ravel(key_set: int, self: Tensor) -> Tensor:
 
 
 def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    table = operators.flatten_using_ints.table
     sizes, ndim = self._geometry.sizes, self._geometry.ndim
     start = arguments.dim("flatten", start_dim, ndim, "start_dim")
     end = arguments.dim("flatten", end_dim, ndim, "end_dim")
@@ -172,9 +173,9 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
         merged *= n
     made = calls.reshape(self, (*sizes[:start], merged, *sizes[end + 1 :]))
     known = seen(self._geometry, ("flatten", start_dim, end_dim))
-    if is_due(known, operators.flatten_using_ints):
+    if is_due(known, table):
         key = (self._geometry, start_dim, end_dim)
-        short_view.learn_of(operators.flatten_using_ints, flatten, key, known, self, made)
+        short_view.learn_of(table, flatten, key, known, self, made)
     return made
 
 

@@ -75,7 +75,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
     def kernel(key_set: int, condition: Tensor, self: Any, other: Any, out: Tensor) -> Tensor:
         inputs = (_mask(condition), self, other)
-        entry = pointwise.find_entry(operator, _RULE, loop, out, inputs)
+        entry = pointwise.find_entry(operator.table, _RULE, loop, out, inputs)
         if entry.has_numbers:
             _check_numbers(entry, self, other)
         return write(out, inputs)

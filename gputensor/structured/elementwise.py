@@ -18,7 +18,7 @@ from ..core.arguments import number
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.dtype_rules import RULES
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Operator, Table
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -78,10 +78,11 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         inputs: tuple[Any, ...], params: tuple[Any, ...] = (), kernel: Kernel | None = None,
         args: tuple[Any, ...] = (),
     ) -> Tensor:  # fmt: skip
-        entry = pointwise.find_entry(operator, rule, rule.loop, None, inputs)
+        table = operator.table
+        entry = pointwise.find_entry(table, rule, rule.loop, None, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(operator, kernel, args, entry, inputs, beside, short.computed)
+            _learn(table, kernel, args, entry, inputs, beside, short.computed)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -93,7 +94,7 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
 
 
 def _learn(
-    operator: Operator, kernel: Kernel, args: tuple[Any, ...], entry: Any,
+    table: Table, kernel: Kernel, args: tuple[Any, ...], entry: Any,
     inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
 ) -> None:  # fmt: skip
     """Leave a short cut where what stands beside the inputs is what stood there the last time."""
@@ -101,7 +102,7 @@ def _learn(
         entry.seen, entry.is_fresh = entry.last_beside, True
     elif entry.is_fresh:
         entry.is_fresh = False
-        short.learn_beside(operator, kernel, args, make(entry, inputs, beside))
+        short.learn_beside(table, kernel, args, make(entry, inputs, beside))
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
@@ -133,11 +134,12 @@ def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, p
         out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = (),
         kernel: Kernel | None = None, args: tuple[Any, ...] = (),
     ) -> Tensor:  # fmt: skip
-        entry = pointwise.find_entry(operator, rule, rule.loop, out, inputs)
+        table = operator.table
+        entry = pointwise.find_entry(table, rule, rule.loop, out, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
         found = write(out, inputs, beside)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(operator, kernel, args, entry, inputs, beside, short.computed_inplace)
+            _learn(table, kernel, args, entry, inputs, beside, short.computed_inplace)
         return found
 
     return checked_write

@@ -26,7 +26,7 @@ from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float
 from ..core.dtype_rules import RULES, DtypeRule
 from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..dispatch import defaults
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import inference_blocks, keys_now
 from ..iterator import overlap, parallel
 from ..iterator.operands import RESIZE
@@ -264,18 +264,18 @@ class DeviceEntry:
 
 
 def find_entry(
-    operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+    table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> Any:
-    """The entry of these operands from the operator's table, made when it is not there yet."""
+    """The entry of these operands from an operator's table, made when it is not there yet."""
     if out is None:
         kinds = [type(x) if type(x) in NUMBERS else x._geometry if x._device is CPU else _key(x)
                  for x in inputs]  # fmt: skip
         key: tuple[Any, ...] = (loop, None, *kinds)
     else:
         key = (loop, _key(out), *[True if x is out else _key(x) for x in inputs])
-    entry = operator.table.plans.get(key)
+    entry = table.plans.get(key)
     if entry is None:
-        entry = make_entry(operator, rule, loop, out, inputs, key)
+        entry = make_entry(table, rule, loop, out, inputs, key)
     return entry
 
 
@@ -289,15 +289,14 @@ def _key(operand: Any) -> Any:
 
 
 def make_entry(
-    operator: Operator, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
+    table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
 ) -> Any:
     """Build the plan, bind what runs it, and keep both under `key`: an entry of its device."""
-    table = operator.table
     sizes, alike = _likeness(rule, loop, out, inputs)
     model = table.plans.get(alike) if sizes else None
     if model is not None:
         return table.remember(key, model.over_sizes(sizes))
-    plan = _build(operator.short_name, rule, out, inputs)
+    plan = _build(table.operator.short_name, rule, out, inputs)
     kind = CpuEntry if plan.device is CPU else DeviceEntry
     entry = table.remember(key, kind(rule, loop, plan, inputs))
     if sizes:
@@ -360,7 +359,7 @@ def functional(
 
     def kernel(key_set: int, *args: Any) -> Tensor:
         inputs, params = args[: len(args) - n_params], args[len(args) - n_params :]
-        entry = find_entry(operator, rule, name, None, inputs)
+        entry = find_entry(operator.table, rule, name, None, inputs)
         if params:
             check_params(operator, rule, entry, params)
         out = allocate(entry.geometry, entry.plan.device)
@@ -376,7 +375,7 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
     name = loop or rule.loop
 
     def write_into(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        entry = find_entry(operator, rule, name, out, inputs)
+        entry = find_entry(operator.table, rule, name, out, inputs)
         if params:
             check_params(operator, rule, entry, params)
         check_overlap(operator.short_name, rule, out, inputs)
@@ -427,11 +426,12 @@ def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
 
     def kernel(key_set: int, self: Tensor) -> Tensor:
         key = self._geometry
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = make_entry(operator, rule, loop, None, (self,), key)
+            entry = make_entry(table, rule, loop, None, (self,), key)
         elif entry.is_fresh:
-            short.learn(operator, kernel, key, entry)
+            short.learn(table, kernel, key, entry)
         if entry.numpy_allocates:
             array = self._array
             if array is None:
@@ -462,11 +462,12 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> K
             key = (self._geometry, kind)
         else:
             key = (type(self) if type(self) in NUMBERS else self._geometry, other._geometry)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = make_entry(operator, rule, loop, None, (self, other), key)
+            entry = make_entry(table, rule, loop, None, (self, other), key)
         elif entry.is_fresh:
-            short.learn(operator, kernel, key, entry)
+            short.learn(table, kernel, key, entry)
         if not entry.numpy_allocates:
             out = allocate(entry.geometry, CPU)
             entry.write(out, (self, other), ())
@@ -507,11 +508,12 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = No
         kind = type(other)
         is_number = kind is not Tensor and kind in NUMBERS
         key = (self._geometry, kind if is_number else other._geometry)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = make_entry(operator, rule, loop, self, (self, other), key)
+            entry = make_entry(table, rule, loop, self, (self, other), key)
         elif entry.is_fresh:
-            short.learn_inplace(operator, kernel, key, entry)
+            short.learn_inplace(table, kernel, key, entry)
         if entry.block:
             return general(self, (self, other))
         array = self._array

@@ -31,11 +31,12 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         except AttributeError:  # meta tensors have no memory
             return errors.plainly(general, key_set, self)
         key = (shape, device, x & 15)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = pointwise.make_entry(operator, rule, loop, None, (self,), key)
+            entry = pointwise.make_entry(table, rule, loop, None, (self,), key)
         elif entry.is_fresh:
-            short_cuda.learn(operator, kernel, key, entry)
+            short_cuda.learn(table, kernel, key, entry)
         out = allocate(entry.geometry, device)
         if shape.numel:
             entry.launch(device.index, (out._storage._data.ptr, x))
@@ -80,11 +81,12 @@ def binary(
             if alpha is ONE:
                 return errors.plainly(general, key_set, self, other)
             return errors.plainly(scaled, key_set, self, other, alpha)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = pointwise.make_entry(operator, rule, loop, None, (self, other), key)
+            entry = pointwise.make_entry(table, rule, loop, None, (self, other), key)
         elif entry.is_fresh:
-            short_cuda.learn(operator, kernel, key, entry)
+            short_cuda.learn(table, kernel, key, entry)
         if params:
             pointwise.check_params(operator, rule, entry, params)
         out = allocate(entry.geometry, device)
@@ -127,11 +129,12 @@ def binary_inplace(
         except AttributeError:  # meta; a CPU scalar; memory that may overlap
             into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)
-        entry = operator.table.plans.get(key)
+        table = operator.table
+        entry = table.plans.get(key)
         if entry is None:
-            entry = pointwise.make_entry(operator, rule, loop, self, (self, other), key)
+            entry = pointwise.make_entry(table, rule, loop, self, (self, other), key)
         elif entry.is_fresh:
-            short_cuda.learn_inplace(operator, kernel, key, entry)
+            short_cuda.learn_inplace(table, kernel, key, entry)
         if params:
             pointwise.check_params(operator, rule, entry, params)
         if shape.numel:

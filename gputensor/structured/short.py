@@ -17,7 +17,7 @@ from numpy import empty
 
 from .._generated import short_forms as forms
 from ..dispatch import shortcuts
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Table
 from ..dispatch.shortcuts import LONG, ShortCut
 from ..dispatch.tls import PLAIN, state
 from ..core.arguments import NUMBERS, ONE
@@ -28,7 +28,7 @@ from ..tensor.make import CPU_KEYS, is_plain, numpy_allocates
 _now = state.get
 
 
-def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Leave the functional form's short cut for the operands that an entry was made of."""
     entry.is_fresh = False
     if not fits(entry):
@@ -43,8 +43,8 @@ def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) 
         make = forms.with_number if isinstance(key[1], type) else forms.binary
     if not entry.numpy_allocates:
         loop = (forms.into_1, forms.into_2)[values - 1](loop, geometry)
-    behind = (ONE,) * (len(operator.schema.arguments) - values)
-    shortcuts.learn(operator, kernel, key, make(loop, geometry, _around(operator, behind)))
+    behind = (ONE,) * (len(table.operator.schema.arguments) - values)
+    shortcuts.learn(table, kernel, key, make(loop, geometry, _around(table, behind)))
 
 
 def fits(entry: Any) -> bool:
@@ -55,7 +55,7 @@ def fits(entry: Any) -> bool:
     )  # fmt: skip
 
 
-def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Leave the in-place form's."""
     entry.is_fresh = False
     if entry.block or not entry.geometry.numel:
@@ -64,7 +64,7 @@ def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entr
         make = forms.unary_inplace
     else:
         make = forms.inplace_number if isinstance(key[1], type) else forms.inplace
-    shortcuts.learn(operator, kernel, key, make(entry.loop))
+    shortcuts.learn(table, kernel, key, make(entry.loop))
 
 
 # --- what autograd does around a call ---------------------------------------------------------
@@ -76,9 +76,9 @@ def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entr
 Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
 
 
-def _around(operator: Operator, behind: tuple[Any, ...]) -> Around:
+def _around(table: Table, behind: tuple[Any, ...]) -> Around:
     """behind: the arguments behind the operands."""
-    return shortcuts.recording(operator, behind) or (_only_plain, None)
+    return shortcuts.recording(table, behind) or (_only_plain, None)
 
 
 def _only_plain(*operands: Any) -> Any:
@@ -101,15 +101,15 @@ def _long_way(*args: Any) -> None:
 
 
 def learn_beside(
-    operator: Operator, kernel: Callable[..., Any], args: tuple[Any, ...], make: Callable[..., Any]
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Callable[..., Any]
 ) -> None:
     """Leave what make(number of operands, params, otherwise) gives for calls with these arguments,
     of which the first ones are tensors, and the rest are numbers and params."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
-    if operator.table.learners.get("cpu") is not kernel or not all(map(is_kept, params)):
+    if table.learners.get("cpu") is not kernel or not all(map(is_kept, params)):
         return
-    places = [a.type.has_tensor for a in operator.schema.arguments]
+    places = [a.type.has_tensor for a in table.operator.schema.arguments]
     if not all(places[:count]):  # a 0-d tensor stands for a number
         return
     shapes = [
@@ -117,15 +117,15 @@ def learn_beside(
         for x, has_tensor in zip(args, places) if has_tensor
     ]  # fmt: skip
     key = shapes[0] if len(shapes) == 1 else tuple(shapes)
-    behind: Any = shortcuts.left(operator.table, key)
+    behind: Any = shortcuts.left(table, key)
     depth = 0 if behind is None else getattr(behind, "depth", 1)
     if depth == _LONGEST:
         behind, depth = None, 0
-    found = make(count, params, behind or _long_way, _around(operator, params))
+    found = make(count, params, behind or _long_way, _around(table, params))
     if found is not None:
         if depth:
             found.depth = depth + 1
-        shortcuts.learn(operator, kernel, key, found)
+        shortcuts.learn(table, kernel, key, found)
 
 
 def is_kept(x: Any) -> bool:

@@ -16,7 +16,7 @@ from .._generated import short_forms as forms
 from ..core.geometry import Geometry
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import TENSOR_KEYS
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Table
 from ..dispatch.shortcuts import ShortCut
 from .short import is_kept
 
@@ -24,7 +24,7 @@ CUDA_KEYS = TENSOR_KEYS["cuda"]
 _ALIGNED = 15  # bits of an address that are to be 0
 
 
-def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Leave the functional form's short cut for the operands that an entry was made of.
 
     key: (geometry, device, low bits[, geometry, low bits]), or the type of a number for the last
@@ -38,11 +38,11 @@ def learn(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) 
         else:
             make = forms.cuda_with_number if len(key) == 4 else forms.cuda_binary
             made = make(geometry, device, launch, *sizes)
-        shortcuts.learn(operator, kernel, found, made, key[1])
+        shortcuts.learn(table, kernel, found, made, key[1])
 
 
 def learn_reduction(
-    operator: Operator, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
     launch: Any,
 ) -> None:  # fmt: skip
     """Leave a reduction's, for these dimensions and this dtype."""
@@ -51,16 +51,16 @@ def learn_reduction(
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
         size = shape.dtype.itemsize
         found = forms.cuda_unary(geometry, device, launch, size, 0, tuple(params))
-        shortcuts.learn(operator, kernel, shape, found, device)
+        shortcuts.learn(table, kernel, shape, found, device)
 
 
-def learn_inplace(operator: Operator, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Leave the in-place form's."""
     found = _short_key(entry, key)
     if found is not None:
         make = forms.cuda_inplace_number if len(key) == 4 else forms.cuda_inplace
         made = make(key[1], entry.launch, *_sizes(key))
-        shortcuts.learn(operator, kernel, found, made, key[1])
+        shortcuts.learn(table, kernel, found, made, key[1])
 
 
 def _sizes(key: Any) -> list[int]:

@@ -12,36 +12,36 @@ from typing import Any
 from .._generated.short_forms import part, stretch, view
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import TENSOR_KEYS
-from ..dispatch.operator import Operator
+from ..dispatch.operator import Table
 from ..dispatch.shortcuts import Seen, ShortCut
 from ..tensor.tensor import Tensor
 
 __all__ = ["learn", "learn_of", "leave", "part", "stretch", "view"]
 
 
-def learn(operator: Operator, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any) -> None:
+def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any) -> None:
     """Leave the short cut of a view that keeps the offset, for a geometry that was seen before."""
-    leave(operator, kernel, key, seen, self, view(seen.value, self._keys))
+    leave(table, kernel, key, seen, self, view(seen.value, self._keys))
 
 
 def leave(
-    operator: Operator, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
+    table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
     """Leave a short cut, once for a table: of the device where the layout was seen again first."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
-        shortcuts.learn(operator, kernel, key, found, place)
-        seen.short = operator.table.short
+        shortcuts.learn(table, kernel, key, found, place)
+        seen.short = table.short
 
 
 def learn_of(
-    operator: Operator, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any
+    table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any
 ) -> None:
     """The same of a composite that made a view, and another time may make a copy."""
     if type(made) is not Tensor:
         return
     is_view = made is not self and made._storage is self._storage
     if is_view and made._offset == self._offset:
-        leave(operator, kernel, key, seen, self, view(made._geometry, self._keys))
+        leave(table, kernel, key, seen, self, view(made._geometry, self._keys))
     else:
-        seen.short = operator.table.short
+        seen.short = table.short

@@ -37,8 +37,9 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
             operator = getattr(operators, overload or op)
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
         else:
-            if seen.short is not operator.table.short:
-                short_view.learn(operator, kernel, (shape, *args) if args else shape, seen, self)
+            table = operator.table
+            if seen.short is not table.short:
+                short_view.learn(table, kernel, (shape, *args) if args else shape, seen, self)
         wanted = seen.value
         # `view_of` written out (bench/overhead.py)
         storage = self._storage
