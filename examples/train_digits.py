@@ -2,6 +2,7 @@
 
     python examples/train_digits.py                        # some seconds on the CPU; 98 % of
     held-out digits python examples/train_digits.py --device cuda          # the same on a GPU
+    python examples/train_digits.py --device cuda --graph  # a step is one launch: a CUDA graph
     GPUTENSOR_CUDA=emulator python examples/train_digits.py --device cuda --epochs 1
 
 It writes `train_digits.png`, the loss at each step and the accuracy after each epoch; and with
@@ -103,15 +104,44 @@ class Perceptron:
         return (self(x).argmax(1) == y).to(gt.float32).mean().item()
 
 
-def optimizer_of(name: str, parameters: list[gt.Tensor], lr: float | None) -> gt.optim.Optimizer:
+def optimizer_of(
+    name: str, parameters: list[gt.Tensor], lr: float | gt.Tensor | None
+) -> gt.optim.Optimizer:
     if name == "sgd":
         return gt.optim.SGD(
             parameters, lr=0.1 if lr is None else lr, momentum=0.9, weight_decay=1e-4
         )
-    return gt.optim.Adam(parameters, lr=0.003 if lr is None else lr)
+    on_device = parameters[0].is_cuda  # which counts the steps then, as a graph needs it
+    return gt.optim.Adam(parameters, lr=0.003 if lr is None else lr, capturable=on_device)
 
 
 # --- training -------------------------------------------------------------------------------------
+
+
+class Captured:
+    """Steps of whole batches as a CUDA graph. What changes from step to step is copied into the
+    tensors that it reads, the learning rate among them.
+
+    It is captured when two steps have been made: they have loaded every kernel and made all state.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.steps, self.rate = run, 0, gt.zeros((), device=run.args.device)
+        self.graph = gt.cuda.CUDAGraph()
+
+    def __call__(self, x: gt.Tensor, y: gt.Tensor, lr: float) -> gt.Tensor:
+        self.rate.fill_(lr)
+        if self.steps < 2 or len(y) < self.run.args.batch:
+            self.steps += 1
+            return self.run.eager(x, y, self.rate)
+        if self.steps == 2:
+            self.x, self.y, self.steps = x.clone(), y.clone(), 3
+            with gt.cuda.graph(self.graph):
+                self.loss = self.run.eager(self.x, self.y, self.rate)
+        self.x.copy_(x)
+        self.y.copy_(y)
+        self.graph.replay()
+        return self.loss.clone()
 
 
 class Run:
@@ -130,6 +160,7 @@ class Run:
         self.lr = self.optimizer.param_groups[0]["lr"]
         self.step, self.losses, self.accuracies = 0, [], []
         self.per_epoch = -(-len(self.digits.classes) // args.batch)
+        self.make_step = Captured(self) if args.graph else self.eager
 
     def train(self, steps: int) -> None:
         """Go on until so many steps have been made."""
@@ -140,18 +171,22 @@ class Run:
             for number, (x, y) in enumerate(self.digits.batches(epoch, self.args.batch)):
                 if number < done or self.step == steps:
                     continue
-                for group in self.optimizer.param_groups:
-                    group["lr"] = self.lr * (1 - self.step / (self.args.epochs * self.per_epoch))
-                self.optimizer.zero_grad()
-                loss = F.nll_loss(self.model(x), y)
-                loss.backward()
-                self.optimizer.step()
-                losses.append(loss.detach())
+                lr = self.lr * (1 - self.step / (self.args.epochs * self.per_epoch))
+                losses.append(self.make_step(x, y, lr))
                 self.step += 1
                 self.show(steps, made, began)
             self.losses += gt.stack(losses).tolist()  # the only time that a GPU is waited for
             if self.step % self.per_epoch == 0:
                 self.accuracies.append(self.model.accuracy(*self.digits.held_out))
+
+    def eager(self, x: gt.Tensor, y: gt.Tensor, lr: float | gt.Tensor) -> gt.Tensor:
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.zero_grad()
+        loss = F.nll_loss(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
 
     def show(self, steps: int, made: int, began: float) -> None:
         """The bar, on a terminal; elsewhere a line an epoch."""
@@ -248,6 +283,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add("--hidden", type=int, nargs="*", default=[256, 128], help="sizes of the hidden layers")
     add("--batch", type=int, default=64)
     add("--epochs", type=int, default=40)
+    add("--graph", action="store_true", help="launch each step as a whole, by a CUDA graph")
     add("--steps", type=int, help="stop after so many steps, instead of epochs")
     add("--seed", type=int, default=0)
     add("--checkpoint", metavar="FILE", help="where to save at the end")

@@ -66,9 +66,10 @@ def _correct(work: Path, is_dry: bool) -> list[Step]:
     return [
         *_first(is_dry, 60),
         suite("runtime", 40, "tests/cuda/test_runtime_conformance.py", few="denormals"),
-        suite("streams", 35, "tests/device/test_streams.py"),
-        suite("allocator", 35, "tests/device/test_allocator.py"),
-        Step("copies", 80, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
+        suite("streams", 30, "tests/device/test_streams.py"),
+        suite("allocator", 30, "tests/device/test_allocator.py"),
+        suite("graphs", 25, "tests/device/test_graphs.py", few="replay or graphed"),
+        Step("copies", 65, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
         suite("operators", 110, "tests/test_ops_cpu_vs_cuda.py", few="0-add] or 1-sum]"),
         suite("transfers", 25, "tests/test_transfers.py", "tests/test_seed_example.py"),
         Step(

@@ -28,6 +28,7 @@ TESTS = [
     ["tests/cuda/streams_over_cupy.py", "lazy"],
     ["tests/cuda/streams_over_cupy.py", "random"],
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
+    ["tests/device/test_graphs.py"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
 ]

@@ -75,6 +75,20 @@ def test_an_epoch_on_a_cuda_device() -> None:
     assert on_device > 0.3 and abs(on_device - on_cpu) < 0.02 and "step 23/23" in progress
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_graph_changes_nothing(optimizer: str, tmp_path: Path) -> None:
+    if not gt.cuda.is_available():
+        pytest.skip("no CUDA device")
+    same = ("--device", "cuda", "--optimizer", optimizer, "--hidden", 16, "--steps", 27)
+    python(*same, "--checkpoint", tmp_path / "calls")
+    python(*same, "--checkpoint", tmp_path / "graph", "--graph")
+    a, b = (gt.load(tmp_path / name, map_location="cpu") for name in ("calls", "graph"))
+    assert len(a["losses"]) == 27 and a["losses"] == b["losses"]
+    pairs = zip(a["parameters"], b["parameters"])
+    assert all(p.tolist() == q.tolist() for p, q in pairs)
+
+
 @pytest.mark.filterwarnings("ignore::gputensor.core.errors.FallbackWarning")
 def test_steps_on_a_device_of_ones_own(
     example: ModuleType, monkeypatch: pytest.MonkeyPatch

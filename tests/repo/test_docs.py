@@ -38,7 +38,7 @@ RUN = {"python", "sh", "console"}
 SHOWN = {"text", "yaml", "toml", "diff", "c++", "dockerfile", "py"}
 
 # Pages whose blocks launch kernels: skipped where neither a GPU nor the emulator is there.
-NEEDS_CUDA = {"README.md", "benchmarks.md", "kernels_without_a_gpu.md"}
+NEEDS_CUDA = {"README.md", "benchmarks.md", "cuda_graphs.md", "kernels_without_a_gpu.md"}
 NOT_RUN = {
     "README.md": ["sets up a virtual environment", "installs packages"],
     "CONTRIBUTING.md": ["sets up a virtual environment"],

@@ -26,6 +26,7 @@ import numpy as np
 from gputensor.core.errors import GpuTensorError
 from gputensor.cuda import text as layouts
 from gputensor.runtime import cuda_emulator as emulator
+from gputensor.runtime.emulator.queues import Recording
 
 emulator.start()
 __version__ = "14.2.0"
@@ -36,6 +37,8 @@ _local = threading.local()
 NAMES = {
     2: "cudaErrorMemoryAllocation: out of memory",
     400: "cudaErrorInvalidResourceHandle: invalid resource handle",
+    900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
+    904: "cudaErrorStreamCaptureUnjoined: capture has not been joined",
     704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
     719: "cudaErrorLaunchFailure: unspecified launch failure",
 }
@@ -101,7 +104,66 @@ class Stream:
         _as(CUDARuntimeError, _handle(self.ptr).synchronize)
 
     def wait_event(self, event: Event) -> None:
-        event.of.wait(_handle(self.ptr))
+        handle = _handle(self.ptr)
+        if event.recording is not None:
+            handle.queue.recording = event.recording
+        event.of.wait(handle)
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        """The emulator records; what may be done meanwhile is runtime/cuda.py's to say."""
+        handle = _handle(self.ptr)
+        assert mode in (0, 1, 2) and handle.queue.recording is None
+        handle.queue.recording = Recording()
+        _modes[threading.get_ident()] = mode
+
+    def end_capture(self) -> Graph:
+        recording = _handle(self.ptr).queue.recording
+        is_joined = recording.is_joined(_handle(self.ptr).queue)
+        for queue in [*recording.last, _handle(self.ptr).queue]:
+            queue.recording = None
+        del _modes[threading.get_ident()]
+        if not is_joined:
+            raise CUDARuntimeError(904)
+        return Graph(recording)
+
+
+class Graph:
+    def __init__(self, recording: Recording) -> None:
+        self._recording, self._device = recording, emulator.current_device()
+        self.debug_dot_str = recording.debug_dot_str
+
+    def launch(self, stream: Stream) -> None:
+        assert self._device == emulator.current_device()
+        _as(
+            CUDARuntimeError, emulator._scheduler.replay, _handle(stream.ptr).queue, self._recording
+        )
+
+
+# By thread: the mode of its capture, and how it deals with captures: global unless exchanged.
+_modes: dict[int, int] = {}
+_deals: dict[int, int] = {}
+
+
+def _exchange_mode(mode: Any) -> int:
+    me = threading.get_ident()
+    mode._obj.value, _deals[me] = _deals.get(me, 0), mode._obj.value
+    return 0
+
+
+def _is_unsafe() -> bool:
+    """Whether the driver refuses this thread memory now: cuThreadExchangeStreamCaptureMode."""
+    me = threading.get_ident()
+    deals = _deals.get(me, 0)
+    return deals != 2 and (_modes.get(me, 2) != 2 or deals == 0 and 0 in _modes.values())
+
+
+def _load(name: Any, *rest: Any, **named: Any) -> Any:
+    if name == "libcuda.so.1":
+        return types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=_exchange_mode)
+    return _CDLL(name, *rest, **named)
+
+
+_CDLL, ctypes.CDLL = ctypes.CDLL, _load  # type: ignore[misc]
 
 
 def _handle(ptr: int) -> Any:
@@ -149,12 +211,14 @@ class Event:
     ) -> None:
         self.of = emulator.Event(not disable_timing)
         self._device = emulator.current_device()
+        self.recording: Recording | None = None
         self.ptr = id(self)
         _events[self.ptr] = self
 
     def record(self, stream: Stream) -> None:
         assert self._device == emulator.current_device(), "an event belongs to a device"
         self.of.record(_handle(stream.ptr))
+        self.recording = _handle(stream.ptr).queue.recording
 
     def synchronize(self) -> None:
         _as(CUDARuntimeError, self.of.synchronize)
@@ -186,6 +250,8 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         self._device, self._size = emulator.current_device(), 0
+        if _is_unsafe():
+            raise CUDARuntimeError(900)
         if _used[self._device] + size > emulator._total_bytes:
             raise CUDARuntimeError(2)
         self.ptr = emulator._machine.allocate(size, self._device)
