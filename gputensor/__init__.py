@@ -82,6 +82,7 @@ if _typing.TYPE_CHECKING:
         unique_consecutive as unique_consecutive,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
+    from .fusion.fuse import fuse as fuse
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .kernels.cpu.copy_compiled import (
         get_compiled_loops as get_compiled_loops, set_compiled_loops as set_compiled_loops,

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from ..core import errors
 
 BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
-# Lowest priority first. Keys without a backend of ours keep tables and their tests complete.
+# Lowest priority first; Fuse is ours alone (fusion/). Keys without a backend of ours keep tables
+# and their tests complete.
 FUNCTIONALITIES = (
-    "Dense", "Quantized", "Sparse", "BackendSelect", "Python", "Functionalize", "Conjugate",
-    "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd", "AutocastCPU",
-    "AutocastCUDA", "AutocastPrivateUse1", "TESTING_ONLY_GenericWrapper",
+    "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
+    "Conjugate", "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd",
+    "AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1", "TESTING_ONLY_GenericWrapper",
     "TESTING_ONLY_GenericMode", "PythonDispatcher",
 )  # fmt: skip
 PER_BACKEND = ("Dense", "Quantized", "Sparse", "Autograd")

@@ -23,6 +23,7 @@ from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.keys import LAZY
+from ..tensor.storage import expose
 from ..tensor.tensor import Tensor
 from .dlpack import from_dlpack
 from .numpy_bridge import array_of
@@ -241,6 +242,7 @@ def _of_tensor(op: str, arg: str, tensor: Tensor, owner: Any) -> ForeignArray:
         shape.stride_bytes, None,
     )  # fmt: skip
     found.keeper, found._dense = tensor, shape.is_contiguous
+    expose(tensor._get_storage())  # what is made of it may be written to, past any operator
     found.array = tensor._get_array() if found.place is CPU else None
     return found
 

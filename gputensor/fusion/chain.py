@@ -27,8 +27,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.device import device
-from ..core.dtype import dtype
-from ..core.geometry import Geometry
+from ..core.dtype import bool_, dtype
+from ..core.geometry import Geometry, geometry
 
 
 class Recorded:
@@ -36,19 +36,27 @@ class Recorded:
 
     operator: `aten::add.Tensor`. rule: what its family says (structured/pointwise.py); loop: the
     one that it runs, `add_alpha` rather than `add` where alpha is given. kinds: of each input, its
-    dtype or the type of a number. compute: the dtype computed in. geometry: of the result. entry:
-    the operator's own, which runs it alone.
+    dtype or the type of a number. compute: the dtype computed in. geometry: of the result; walk:
+    the same for results of any dtype. entry: the operator's own, which runs it alone. can_wait: it
+    may run later, as nothing but its elements' values depends on that.
     """
 
-    __slots__ = ("operator", "rule", "loop", "kinds", "compute", "geometry", "entry", "device")
+    __slots__ = (
+        "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
+        "can_wait",
+    )  # fmt: skip
 
-    def __init__(
-        self, operator: Any, rule: Any, loop: str, kinds: tuple[Any, ...], entry: Any
-    ) -> None:
-        self.operator, self.rule, self.loop, self.kinds = operator, rule, loop, kinds
+    def __init__(self, operator: Any, kinds: tuple[Any, ...], entry: Any) -> None:
+        self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.compute: dtype = entry.plan.common_dtype
-        self.geometry: Geometry = entry.plan.outputs[0].geometry
+        shape = self.geometry = entry.plan.outputs[0].geometry
+        self.walk: Geometry = geometry(shape.sizes, shape.strides, bool_)
+        looks = getattr(getattr(entry, "bound", None), "looks_at_values", False)
+        self.can_wait = (
+            shape.is_non_overlapping_and_dense and shape.numel > 0 and not looks
+            and self.device.type != "meta"
+        )  # fmt: skip
 
     @property
     def family(self) -> str:
@@ -59,7 +67,8 @@ class Recorded:
     @property
     def result(self) -> dtype:
         """What each element is rounded to."""
-        return self.geometry.dtype
+        found: dtype = self.geometry.dtype
+        return found
 
     def __repr__(self) -> str:
         return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
@@ -106,7 +115,8 @@ class Chain:
     @property
     def walk(self) -> Geometry:
         """The geometry of a result; others differ in their dtype alone."""
-        return self.instructions[0].what.geometry
+        found: Geometry = self.instructions[0].what.geometry
+        return found
 
     def geometry(self, value: int) -> Geometry:
         """Of any value."""
@@ -127,7 +137,7 @@ class Chain:
         """What the operators move, one after the other."""
         total = 0
         for step in self.instructions:
-            values = [x for x in step.operands if x >= 0]
+            values = {x for x in step.operands if x >= 0}
             total += step.what.geometry.nbytes + sum(self.geometry(x).nbytes for x in values)
         return total
 

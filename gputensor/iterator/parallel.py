@@ -74,8 +74,8 @@ def pointwise(
 
     def work(number: int) -> None:
         first, last = number * step, (number + 1) * step
-        parts = [_part(x, dim - out.ndim, first, last) for x in arrays]
-        quiet.run(loop, *parts, *params, _part(out, dim - out.ndim, first, last))
+        parts = [part(x, dim - out.ndim, first, last) for x in arrays]
+        quiet.run(loop, *parts, *params, part(out, dim - out.ndim, first, last))
 
     cpu.share(-(-rows // step), cpu.get_num_threads(), lambda: work)
 
@@ -88,7 +88,7 @@ def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
     return max(range(array.ndim), key=lambda d: array.shape[d])
 
 
-def _part(x: Any, axis: int, first: int, last: int) -> Any:
+def part(x: Any, axis: int, first: int, last: int) -> Any:
     """`x[first:last]` along an axis counted from the end; all of it where it is broadcast there."""
     if type(x) is not np.ndarray or x.ndim < -axis or x.shape[axis] == 1:
         return x

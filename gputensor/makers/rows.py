@@ -24,6 +24,9 @@ IMPLICIT = key("CompositeImplicitAutograd")
 # Registers a kernel of a row, given the operator and the row's site; or what Autograd records.
 Rule = Callable[[Operator, str], None] | type[Node]
 
+# What makes the kernels of an operator that has a factory's, and of which loop: fusion asks.
+bound: dict[Operator, tuple[Any, str]] = {}
+
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "") -> None:
     """Register a kernel at one key or several; at none where further devices bring theirs.
@@ -49,6 +52,7 @@ def _is_of_a_library(kernel: Any) -> bool:
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     """Register what a family's factory makes: a kernel for all devices, or (CPU's, others')."""
     site = caller_site()
+    bound[operator] = (factory, loop)
     made = factory(operator, loop)
     cpu, others = made if type(made) is tuple else (made, made)
     register_kernel(operator, key("CPU"), cpu, "native", site)

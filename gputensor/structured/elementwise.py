@@ -20,7 +20,6 @@ from ..core.dtype import dtype
 from ..core.dtype_rules import RULES
 from ..dispatch.operator import Operator, Table
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
-from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from . import pointwise, short
 from .pointwise import Kernel, Rule
@@ -86,9 +85,8 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
-        out = allocate(entry.geometry, entry.plan.device)
-        entry.write(out, inputs, beside)
-        return out
+        new: Tensor = entry.fresh(inputs, beside)
+        return new
 
     return made
 

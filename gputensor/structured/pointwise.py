@@ -117,14 +117,15 @@ class CpuEntry:
     """
 
     __slots__ = (
-        "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block", "has_numbers",
-        "last_beside", "is_fresh", "seen",
+        "rule", "name", "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block",
+        "has_numbers", "last_beside", "is_fresh", "seen",
     )  # fmt: skip
     plan: Plan
     geometry: Geometry
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-        self.kinds = tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
+        self.rule, self.name = rule, loop
+        self.kinds = kinds_of(rule, plan, inputs)
         self.has_numbers: bool = any([kind in NUMBERS for kind in self.kinds])
         result = plan.outputs[0].geometry.dtype
         bind = stub.cpu(rule.family).bind
@@ -138,6 +139,7 @@ class CpuEntry:
     def over_sizes(self, sizes: Sizes) -> CpuEntry:
         """The entry of operands that differ in nothing but their sizes. See `_likeness`."""
         entry = _new(CpuEntry)
+        entry.rule, entry.name = self.rule, self.name
         entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
         entry._fit(over_sizes(self.plan, sizes), True)
         return entry
@@ -170,6 +172,12 @@ class CpuEntry:
         except OverflowError as error:
             raise self.refused(error, inputs) from None
 
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        """A new tensor that the loop has written."""
+        out = allocate(self.geometry, CPU)
+        self.write(out, inputs, params)
+        return out
+
     def made(self, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
         """What the loop gives where it may allocate, and is told so by an `out` of None."""
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
@@ -192,6 +200,11 @@ def _block(loop: Any, numel: int) -> int:
     if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
         return max(parallel.BLOCK, numel >> 4) if numel >= parallel.POINTWISE_FROM else 0
     return parallel.COMPOSED_BLOCK if numel >= 4 * parallel.COMPOSED_BLOCK else 0
+
+
+def kinds_of(rule: Rule, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a loop is told of each input."""
+    return tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
@@ -233,16 +246,25 @@ def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
 class DeviceEntry:
     """A plan and the launch bound to it, for every device but the CPU."""
 
-    __slots__ = ("plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh")
+    __slots__ = (
+        "rule", "name", "plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh",
+    )  # fmt: skip
     numpy_allocates = False
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.rule, self.name = rule, loop
         self.plan: Plan = plan
         self.geometry: Geometry = plan.outputs[0].geometry
         self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
         self.has_numbers: bool = any([type(x) in NUMBERS for x in inputs])
         self.last_beside: Any = ((), ())
         self.is_fresh: bool = True
+
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        """A new tensor that the launch writes."""
+        out = allocate(self.geometry, self.plan.device)
+        self.write(out, inputs, params)
+        return out
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
         """Launch over the inputs into `out`; returns before the device has run it."""
@@ -362,9 +384,8 @@ def functional(
         entry = find_entry(operator.table, rule, name, None, inputs)
         if params:
             check_params(operator, rule, entry, params)
-        out = allocate(entry.geometry, entry.plan.device)
-        entry.write(out, inputs, params)
-        return out
+        made: Tensor = entry.fresh(inputs, params)
+        return made
 
     return kernel
 
@@ -437,9 +458,8 @@ def unary_cpu(operator: Operator, rule: Rule) -> Kernel:
             if array is None:
                 array = self._get_array()
             return from_array(run(entry.loop, array), entry.geometry)
-        out = allocate(entry.geometry, CPU)
-        entry.write(out, (self,), ())
-        return out
+        made: Tensor = entry.fresh((self,))
+        return made
 
     return kernel
 
@@ -469,9 +489,8 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> K
         elif entry.is_fresh:
             short.learn(table, kernel, key, entry)
         if not entry.numpy_allocates:
-            out = allocate(entry.geometry, CPU)
-            entry.write(out, (self, other), ())
-            return out
+            made: Tensor = entry.fresh((self, other))
+            return made
         if kind is Tensor or kind not in NUMBERS:
             x = other._array
             other = x if x is not None else other._get_array()

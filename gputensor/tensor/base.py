@@ -17,7 +17,7 @@ from ..core.memory_format import memory_format
 from ..dispatch.keys import LAZY
 from ..dispatch.tls import AD_INPLACE_OR_VIEW
 from ..runtime.current import stream_given
-from .storage import Storage, storage_of_array
+from .storage import Storage, expose, storage_of_array
 
 _ndarray = np.ndarray
 
@@ -204,13 +204,17 @@ class TensorBase:
     def _address(self) -> int:
         """Address of the first element of a tensor on a device with allocated memory; 0 on meta."""
         data = self._storage._data
-        return 0 if data is None else data.ptr + self._offset * self._geometry.dtype.itemsize
+        if data is None and (data := self._storage.data) is None:
+            return 0
+        address: int = data.ptr + self._offset * self._geometry.dtype.itemsize
+        return address
 
     def data_ptr(self) -> int:
         """Address of the first element; 0 for an empty tensor."""
         storage = self._get_storage()
         if self._geometry.numel == 0:
             return 0
+        expose(storage)
         return storage.ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:

@@ -23,7 +23,7 @@ from ..core.geometry import contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY
 from .base import TensorBase, materialised
-from .storage import storage_of_array
+from .storage import expose, storage_of_array
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -80,6 +80,7 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     if force:
         tensor = materialised(calls.detach(tensor).cpu())
     _check_readable("numpy", tensor)
+    expose(tensor._get_storage())
     # A view, since the caller may give the array another shape, and the tensor keeps its own.
     return tensor._get_array().view()
 
@@ -117,6 +118,8 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
     copy: True always copies, False raises where a cast needs one, None copies where needed.
     """
     _check_readable("__array__", tensor)
+    if not copy:
+        expose(tensor._get_storage())
     shared = tensor._get_array().view()
     copy = None if copy is None else flag("__array__", "copy", copy)
     if dtype is not None:
@@ -145,6 +148,7 @@ def array_attribute(tensor: Tensor, name: str) -> Any:
     if tensor._geometry.dtype is bfloat16:
         rule = "have a dtype that has a typestr"
         raise errors.no_array_attribute(errors.wrong_dtype(name, "self", rule, tensor))
+    expose(tensor._get_storage())
     return getattr(tensor._get_array(), name)
 
 

@@ -24,7 +24,7 @@ from ..dispatch.keys import LAZY, ZERO
 from ..dispatch.tls import keys_now
 from . import differentiable
 from .base import TensorBase, materialised
-from .storage import Storage, allocate_storage
+from .storage import ExposedStorage, SharedStorage, Storage, allocate_storage
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -104,7 +104,8 @@ def _rebuild(
     return made.requires_grad_() if requires_grad else made
 
 
-def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
+def reduce_storage(storage: Storage) -> tuple[Any, ...]:
+    """A storage as pickles have it: its bytes and its device, whoever else may hold them here."""
     data = None if storage.device is META else host_bytes(storage)
     return _rebuild_storage, (data, storage.nbytes, storage.device)
 
@@ -116,7 +117,8 @@ def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: devi
     return storage_from(data if data.flags.writeable else data.copy(), place)
 
 
-copyreg.pickle(Storage, _reduce_storage)
+for _kind in (Storage, SharedStorage, ExposedStorage):
+    copyreg.pickle(_kind, reduce_storage)
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:

@@ -30,7 +30,9 @@ class Storage:
     # _twins: of a SharedStorage alone, see there.
     __slots__ = ("_data", "_array", "nbytes", "device", "version", "_twins", "__weakref__")
     nbytes: int
+    _array: Any
     is_shared = False  # whether another storage may look at these bytes
+    is_exposed = False  # whether somebody else, NumPy or an address, may
 
     def __init__(self, data: Any, nbytes: int, place: device) -> None:
         self._data, self._array, self.nbytes = data, None, nbytes
@@ -60,6 +62,7 @@ class Storage:
         return int(self.data.ptr)
 
     def data_ptr(self) -> int:
+        expose(self)
         return self.ptr
 
     def size(self) -> int:
@@ -112,7 +115,26 @@ class SharedStorage(Storage):
     """
 
     __slots__ = ()
-    is_shared = True
+    is_shared = is_exposed = True
+
+
+class ExposedStorage(Storage):
+    """A storage whose bytes somebody outside may write to, unseen."""
+
+    __slots__ = ()
+    is_exposed = True
+
+
+# Told of each storage that is handed out; see fusion/.
+on_exposure: list[Callable[[Storage], None]] = []
+
+
+def expose(storage: Storage) -> None:
+    """Note that the bytes are handed out, to NumPy, another library, or as an address."""
+    for told in on_exposure:
+        told(storage)
+    if type(storage) is Storage:
+        storage.__class__ = ExposedStorage
 
 
 def _forget_arrays(storage: Storage) -> None:

@@ -122,7 +122,7 @@ def _self_rounded(loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
     """An integer division `loop` that raises where NumPy would warn and give 0. A number counts as
-    what it wraps to."""
+    what it wraps to. Marked, as fusion may not put off an error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -133,7 +133,10 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
         return loop(a, b, out)
 
     position = number_position(inputs)
-    return checked if position is None else with_number(op, checked, position, common)
+    found: Any = checked if position is None else with_number(op, checked, position, common)
+    found.looks_at_values = True
+    loop_found: Loop = found
+    return loop_found
 
 
 def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:

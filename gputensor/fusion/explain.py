@@ -1,0 +1,66 @@
+"""`gt.fuse.explain(f, *args)`: what a function's operators were fused to, and what ended each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import running
+from .block import Fusing
+from .chain import Chain
+
+
+class Explanation:
+    """chains: each as (chain, why it ran then), in the order in which they ran. result: what the
+    function returned. bytes_moved: what the chains read and write; bytes_apart: what their
+    operators do one by one."""
+
+    __slots__ = ("chains", "result")
+
+    def __init__(self, chains: list[tuple[Chain, str]], result: Any) -> None:
+        self.chains, self.result = chains, result
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(chain.bytes_moved for chain, _ in self.chains)
+
+    @property
+    def bytes_apart(self) -> int:
+        return sum(chain.bytes_apart for chain, _ in self.chains)
+
+    def __str__(self) -> str:
+        lines = []
+        for number, (chain, reason) in enumerate(self.chains):
+            count = len(chain.instructions)
+            lines.append(
+                f"chain {number}: {count} operator{'s' * (count > 1)} over "
+                f"{list(chain.walk.sizes)} on {chain.device}; it ran as {reason}; "
+                f"{chain.bytes_moved} bytes moved, {chain.bytes_apart} without fusion"
+            )
+            lines += [f"  {line}" for line in str(chain).splitlines()]
+        total = f"{len(self.chains)} chain{'s' * (len(self.chains) != 1)}"
+        return "\n".join(
+            [*lines, f"{total}: {self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"]
+        )
+
+    __repr__ = __str__
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and say what was fused.
+
+    What other threads fuse meanwhile is seen too. An operator that is alone in its chain, or that
+    was not recorded at all, gains nothing.
+    """
+    chains: list[tuple[Chain, str]] = []
+
+    def told(chain: Chain, reason: str) -> None:
+        chains.append((chain, reason))
+
+    running.watchers.append(told)
+    try:
+        with Fusing():
+            result = function(*args, **kwargs)
+    finally:
+        running.watchers.remove(told)
+    return Explanation(chains, result)

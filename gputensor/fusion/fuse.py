@@ -1,0 +1,34 @@
+"""`gt.fuse`: a block, or a function, in which element-by-element operators run as chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import errors
+from ..core.guard import decorated
+from .block import Fusing
+from .explain import explain
+
+
+def fuse(function: Callable[..., Any] | None = None) -> Any:
+    """Run element-by-element operators as chains: `with gt.fuse():`, `@gt.fuse`, `gt.fuse(f)`.
+
+    Within, they are recorded, and what needs their elements, another operator or a look at a value,
+    runs what was recorded as one loop. Every result is to the bit what it is without. A function
+    gets a block around each of its calls. GPUTENSOR_FUSE=off leaves everything as it is.
+
+    >>> x = gt.ones(3)
+    >>> with gt.fuse():
+    ...     y = (x * 2 + 1).sqrt()
+    >>> y
+    tensor([1.7321, 1.7321, 1.7321])
+    """
+    if function is None:
+        return Fusing()
+    if not callable(function):
+        raise errors.wrong_type("fuse", "function", "be callable", function)
+    return decorated(Fusing, function)
+
+
+fuse.explain = explain  # type: ignore[attr-defined]

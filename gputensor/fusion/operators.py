@@ -1,0 +1,192 @@
+"""The kernel of each operator at the key Fuse: it records, or first runs what it needs.
+
+What records is what has a factory's row in `_generated/kernels/` and the tag pointwise. It is the
+operator's own kernel of the CPU, made again by that factory for an operator whose plans record: so
+arguments are checked, dtypes promoted and results laid out by the very code that does it eagerly,
+and errors come where they come then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.device import device
+from ..core.geometry import Sizes
+from ..dispatch import dispatcher, keys, tls
+from ..dispatch.operator import Operator, Table
+from ..makers.rows import bound
+from ..structured import pointwise
+from ..tensor.tensor import Tensor
+from .chain import Recorded
+from .pending import Pending
+from .recording import current
+
+FUSE = keys.functionality_bit("Fuse")
+BELOW = keys.below("Fuse")
+_state = tls.state
+
+
+def install() -> None:
+    """Register the fallback of the key Fuse, once."""
+    if keys.key("Fuse") not in dispatcher.fallbacks():
+        dispatcher.register_fallback(keys.key("Fuse"), _make, "maker")
+
+
+def _make(table: Table, key_set: int) -> Callable[..., Any]:
+    operator = table.operator
+    below = _below(table)
+    if operator not in bound or "pointwise" not in operator.tags:
+        return below
+    places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
+    kernels: dict[device, Callable[..., Any]] = {}
+
+    def record(key_set: int, *args: Any) -> Any:
+        place = None
+        for n in places:
+            x = args[n]
+            if hasattr(x, "_device"):
+                if place is None:
+                    place = x._device
+                elif x._device is not place:
+                    return below(key_set, *args)
+        if place is None or place.type == "meta":
+            return below(key_set, *args)
+        kernel = kernels.get(place)
+        if kernel is None:
+            kernel = kernels[place] = _recording(operator)
+        return kernel(key_set & BELOW, *args)
+
+    return record
+
+
+# --- what does not record -------------------------------------------------------------------------
+
+
+def _below(table: Table) -> Callable[..., Any]:
+    operator, schema = table.operator, table.signature.schema
+    written = [n for n, a in enumerate(schema.arguments) if a.is_write]
+    is_view = not written and any(r.aliases for r in (x.type for x in schema.returns))
+    is_composite = keys.CompositeImplicitAutograd in operator.kernels
+
+    def pass_on(key_set: int, *args: Any) -> Any:
+        key_set &= BELOW
+        return operator.redispatch_table[key_set](key_set, *args)
+
+    def run_first(key_set: int, *args: Any) -> Any:
+        recorder = current.get()
+        for x in args:
+            for part in x if isinstance(x, (list, tuple)) else (x,):
+                storage = getattr(part, "_storage", None)
+                if type(storage) is Pending:
+                    storage._array[0].run(f"{operator.short_name} reads it")
+        if recorder is not None:
+            for n in written:
+                for x in args[n] if isinstance(args[n], (list, tuple)) else (args[n],):
+                    if x is not None:
+                        recorder.before_write(
+                            x._get_storage(), f"{operator.short_name} writes to an operand of it"
+                        )
+        key_set &= BELOW
+        include, keep = before = _state.get()
+        try:
+            _state.set(tls.same((include & ~FUSE, keep)))
+            return operator.redispatch_table[key_set](key_set, *args)
+        finally:
+            _state.set(before)
+
+    return pass_on if is_view or is_composite else run_first
+
+
+# --- what records ---------------------------------------------------------------------------------
+
+
+def _recording(operator: Operator) -> Callable[..., Any]:
+    factory, loop = bound[operator]
+    made = factory(_Recorded(operator), loop)
+    kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
+    return kernel
+
+
+class _Recorded:
+    """An operator whose plans record instead of running."""
+
+    __slots__ = ("operator", "table", "short_name")
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self.short_name = operator, operator.short_name
+        self.table = _Plans(operator)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+
+class _Plans:
+    """The part of a table that kernels ask for plans; no short cuts are left here."""
+
+    __slots__ = ("operator", "plans")
+    learners: dict[str, Any] = {}
+    short: dict[Any, Any] = {}
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.plans: dict[Any, Any] = {}
+
+    def remember(self, key: Any, entry: Any) -> Any:
+        if len(self.plans) >= 1 << 11:
+            self.plans.clear()
+        if type(entry) is not _Entry:
+            entry = _Entry(self.operator, entry)
+        self.plans[key] = entry
+        return entry
+
+
+class _Entry:
+    """Stands for an entry of structured/pointwise.py: what would run is recorded."""
+
+    __slots__ = (
+        "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
+    )  # fmt: skip
+    # So that kernels leave no short cut, and all the rest to `fresh` and `write`.
+    is_fresh, numpy_allocates, block = False, False, 1
+
+    def __init__(self, operator: Operator, real: Any) -> None:
+        self.operator, self.real, self.plan = operator, real, real.plan
+        self.geometry, self.has_numbers = real.geometry, real.has_numbers
+        self.last_beside: Any = ((), ())
+        self.what: Recorded | None = None
+
+    @property
+    def seen(self) -> Any:
+        return self.last_beside
+
+    def over_sizes(self, sizes: Sizes) -> _Entry:
+        return _Entry(self.operator, self.real.over_sizes(sizes))
+
+    def _recorded(self, inputs: tuple[Any, ...]) -> Recorded:
+        real = self.real
+        kinds = getattr(real, "kinds", None) or pointwise.kinds_of(real.rule, real.plan, inputs)
+        what = self.what = Recorded(self.operator, kinds, real)
+        return what
+
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        recorder = current.get()
+        if recorder is not None:
+            made = recorder.record(self.what or self._recorded(inputs), inputs, params)
+            if made is not None:
+                return made
+        now: Tensor = self._now(inputs).fresh(inputs, params)
+        return now
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        recorder = current.get()
+        what = self.what or self._recorded(inputs)
+        if recorder is None or not recorder.record_into(what, out, inputs, params):
+            self._now(inputs, out).write(out, inputs, params)
+
+    def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
+        """What runs at once, found as eager calls find it: by addresses, on devices."""
+        real = self.real
+        if real.plan.device.type == "cpu":
+            return real
+        return pointwise.find_entry(self.operator, real.rule, real.name, out, inputs)

@@ -1,0 +1,62 @@
+"""Who runs a chain: its device's executor, or, where that leaves it, the operators one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ..structured import pointwise
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from .chain import Chain
+
+Run = Callable[[list[Tensor], list[Tensor], list[Any]], object]
+
+_plans: dict[Chain, Run] = {}
+_BOUND = 1 << 11
+# Told of each chain and why it ran; see explain.py.
+watchers: list[Callable[[Chain, str], object]] = []
+
+
+def run_chain(
+    chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any], reason: str
+) -> None:
+    """Compute what the chain stores."""
+    for told in watchers:
+        told(chain, reason)
+    run = _plans.get(chain)
+    if run is None:
+        if len(_plans) >= _BOUND:
+            _plans.clear()
+        run = _plans[chain] = _prepared(chain)
+    run(inputs, outputs, scalars)
+
+
+def _prepared(chain: Chain) -> Run:
+    name = f"{__package__}.{chain.device.type}"
+    if len(chain.instructions) > 1 and find_spec(name) is not None:
+        found: Run | None = import_module(name).prepare(chain)
+        if found is not None:
+            return found
+    return lambda inputs, outputs, scalars: one_by_one(chain, inputs, outputs, scalars)
+
+
+def one_by_one(
+    chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
+) -> None:
+    """What the operators do when nothing is recorded."""
+    values: list[Any] = [*inputs]
+    for step in chain.instructions:
+        number = len(values)
+        given = tuple([values[x] if x >= 0 else scalars[-1 - x] for x in step.operands])
+        params = tuple([scalars[-1 - x] for x in step.params])
+        what = step.what
+        places = [n for n, x in enumerate(chain.stores) if x == number]
+        out = outputs[places[0]] if places else allocate(what.geometry, what.device)
+        entry = pointwise.find_entry(what.operator, what.rule, what.loop, out, given)
+        entry.write(out, given, params)
+        for place in places[1:]:
+            outputs[place].copy_(out)
+        values.append(out)

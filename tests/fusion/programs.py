@@ -1,0 +1,138 @@
+"""Random programs over tensors: what they leave behind, run eagerly and within `gt.fuse()`."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+from .same import state_of
+
+SIZES = [(3, 4), (4,), (3, 1), (1, 4), (), (4, 3), (2, 3, 4), (1,), (0, 4)]
+DTYPES = [gt.float32] * 4 + [gt.float64, gt.float16, gt.bfloat16, gt.int64, gt.int8, gt.uint8]
+DTYPES += [gt.bool, gt.complex64]
+NUMBERS = [0, 1, 2, -1, 0.5, -2.5, 1e-3, True, 0.0, -0.0, 3]
+UNARY = ["neg", "abs", "exp", "sqrt", "tanh", "relu", "sigmoid", "floor", "sin", "logical_not"]
+UNARY += ["reciprocal", "sign", "isnan", "square", "log1p", "erf"]
+BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "lt", "eq", "ge", "pow", "atan2"]
+BINARY += ["remainder", "floor_divide", "logical_and", "bitwise_xor", "fmod", "copysign"]
+INPLACE = ["add_", "mul_", "sub_", "clamp_", "exp_", "neg_", "copy_", "zero_", "fill_", "lt_"]
+VIEWS = ["t", "flatten", "row", "column", "expand", "view", "detach", "squeeze", "diagonal", "imag"]
+
+
+def _operand(rng: random.Random, values: np.random.Generator) -> Any:
+    sizes, of = rng.choice(SIZES), rng.choice(DTYPES)
+    made = gt.tensor(values.integers(-3, 4, sizes)).to(of)
+    if of.is_floating_point:
+        made = made + gt.tensor(values.random(sizes)).to(of)
+        if rng.random() < 0.3:
+            made = made.contiguous().requires_grad_()
+    if rng.random() < 0.2 and made.ndim == 2:
+        made = made.t()
+    return made
+
+
+def _view(x: Any, what: str) -> Any:
+    if what == "row":
+        return x[0]
+    if what == "column":
+        return x[..., ::2]
+    if what == "expand":
+        return x.expand(2, *x.shape)
+    if what == "view":
+        return x.view(-1)
+    return getattr(x, what) if what == "imag" else getattr(x, what)()
+
+
+def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
+    """One statement; what it gives, or None."""
+    kind, x = rng.random(), rng.choice(alive)
+    y = rng.choice(alive) if rng.random() < 0.7 else rng.choice(NUMBERS)
+    if kind < 0.18:
+        return getattr(gt, rng.choice(UNARY))(x)
+    if kind < 0.45:
+        return getattr(gt, rng.choice(BINARY))(x, y)
+    if kind < 0.52:
+        z = rng.choice(alive)
+        pick = rng.randrange(6)
+        calls: list[Callable[[], Any]] = [
+            lambda: gt.where(x > 0, x, y), lambda: gt.clamp(x, -1, 1), lambda: x.to(z.dtype),
+            lambda: gt.lerp(x, z, 0.25), lambda: gt.addcmul(z, x, x, value=2),
+            lambda: gt.add(x, z, alpha=3),
+        ]  # fmt: skip
+        return calls[pick]()
+    if kind < 0.66:
+        name = rng.choice(INPLACE)
+        method = getattr(x, name)
+        with gt.no_grad() if rng.random() < 0.5 else nullcontext():
+            if name in ("exp_", "neg_", "zero_"):
+                method()
+            elif name == "clamp_":
+                method(-1, 2)
+            else:
+                method(y)
+        return None
+    if kind < 0.78:
+        return _view(x, rng.choice(VIEWS))
+    if kind < 0.83:
+        return rng.choice([gt.sum, gt.cumsum, gt.amax, gt.sort, gt.softmax, gt.matmul])(
+            *((x, x) if rng.random() < 0.2 else (x,)), *((0,) if rng.random() < 0.5 else ())
+        )
+    if kind < 0.88:
+        if rng.random() < 0.5:
+            kept.append(x.detach().numpy())
+        kept.append(float(x.sum().real) if x.is_complex() else float(x.sum()))
+        return None
+    if kind < 0.91:
+        made = gt.empty_like(x)
+        gt.add(x, y, out=made)
+        return made
+    if kind < 0.94 and kept and isinstance(kept[-1], np.ndarray) and kept[-1].flags.writeable:
+        kept[-1][...] = 1  # past every operator
+        return None
+    if kind < 0.97:
+        alive.remove(x) if len(alive) > 2 else None
+        return None
+    if x.requires_grad and x.numel():
+        loss = x.abs().sum().float()
+        return gt.autograd.grad(loss, [t for t in alive if t.requires_grad and t.is_leaf][:2],
+                                allow_unused=True)  # fmt: skip
+    return x * 2 if bool((x.detach() != 0).any()) else x + 1
+
+
+def run(seed: int, is_fused: bool, length: int = 24) -> Any:
+    """All that a program can tell: tensors, what it looked at, errors, warnings."""
+    rng, values = random.Random(seed), np.random.default_rng(seed)
+    alive = [_operand(rng, values) for _ in range(4)]
+    kept: list[Any] = []
+    told: list[Any] = []
+    gt.manual_seed(seed)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with gt.fuse() if is_fused else nullcontext():
+            for _ in range(length):
+                try:
+                    made = _step(rng, alive, kept)
+                except Exception as error:
+                    told.append((type(error), str(error)))
+                    continue
+                for x in made if isinstance(made, (tuple, list)) else (made,):
+                    if isinstance(x, gt.Tensor) and len(alive) < 12:
+                        alive.append(x)
+                told.append(None)
+            if rng.random() < 0.5:
+                for x in alive:
+                    if x.requires_grad and x.numel() and x.is_floating_point():
+                        try:
+                            x.sum().backward()
+                        except Exception as error:
+                            told.append((type(error), str(error)))
+    looked = [x.tobytes() if isinstance(x, np.ndarray) else repr(x) for x in kept]
+    said = [(w.category, str(w.message)) for w in warned]
+    return [state_of(x) for x in alive], looked, told, said

@@ -1,0 +1,332 @@
+"""`gt.fuse`: what is recorded, what runs it, and that nobody sees but by a clock."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.fusion.pending import Pending
+from gputensor.fusion.recording import current
+
+from . import programs
+from .same import state_of
+
+N = 300_000  # more than a block has
+
+
+def is_pending(x: gt.Tensor) -> bool:
+    return type(x._storage) is Pending
+
+
+def chains(function: Callable[..., Any], *args: Any) -> list[tuple[int, str]]:
+    """How many operators each chain has, and why it ran."""
+    found = gt.fuse.explain(function, *args)
+    return [(len(chain.instructions), reason) for chain, reason in found.chains]
+
+
+def same(function: Callable[..., Any], *args: Any) -> None:
+    assert state_of(gt.fuse(function)(*args)) == state_of(function(*args))
+
+
+def arithmetic(x: Any, y: Any) -> Any:
+    return (x * y + 1) * (x - y) * 0.5 + x * x - y
+
+
+@pytest.mark.parametrize("sizes", [(4,), (N,), (3, 100_001), (2, 3, 50_000)])
+def test_a_chain_is_one_loop(sizes: tuple[int, ...]) -> None:
+    x, y = gt.rand(sizes), gt.rand(sizes)
+    assert chains(arithmetic, x, y) == [(8, "the block is left")]
+    same(arithmetic, x, y)
+
+
+@pytest.mark.parametrize(
+    "x, y",
+    [
+        (gt.rand(600, 700), gt.rand(700)), (gt.rand(600, 700), gt.rand(600, 1)),
+        (gt.rand(600, 700).t(), gt.rand(600)), (gt.rand(700, 600).t(), gt.rand(600, 700)),
+        (gt.rand(N, dtype=gt.float64), gt.rand(())), (gt.rand(N).half(), gt.rand(N).half()),
+        (gt.rand(N).bfloat16(), gt.rand(N)), (gt.rand(N, 2)[:, 0], gt.rand(N)),
+        (gt.arange(N), gt.rand(N)), (gt.rand(2, 3, 300, 400).contiguous(
+            memory_format=gt.channels_last), gt.rand(2, 3, 300, 400)),
+    ],
+)  # fmt: skip
+def test_blocks_of_every_layout(x: gt.Tensor, y: gt.Tensor) -> None:
+    same(arithmetic, x, y)
+    same(lambda x, y: ((x + y).exp(), gt.where(x < y, x, y) / (y + 1)), x, y)
+
+
+def test_a_result_is_pending_until_somebody_looks() -> None:
+    x = gt.rand(3)
+    looks: list[Callable[[Any], Any]] = [
+        lambda y: y.sum(), lambda y: y.numpy(), lambda y: y[0].item(), repr, lambda y: y.tolist(),
+        lambda y: y.data_ptr(), lambda y: np.asarray(y), lambda y: bool((y > 0).all()),
+        lambda y: np.from_dlpack(y), pickle.dumps, copy.deepcopy, lambda y: y.sort(),
+        lambda y: y.untyped_storage().data, lambda y: y.cumsum_(0), lambda y: gt.cat([y, y]),
+    ]  # fmt: skip
+    for look in looks:
+        with gt.fuse():
+            y = x * 2 + 1
+            assert is_pending(y) and y.shape == (3,) and y.dtype is gt.float32 and y._version == 0
+            v = y.view(1, 3)
+            assert is_pending(v)
+            look(y)
+            assert not is_pending(y) and v._storage is y._storage
+
+
+def test_what_nobody_holds_is_not_computed() -> None:
+    x = gt.rand(4)
+
+    def function() -> Any:
+        x.exp().sin()
+        kept = x + 1
+        (kept * 2).cos()
+        return kept
+
+    (found,) = gt.fuse.explain(function).chains
+    assert [step.what.operator.short_name for step in found[0].instructions] == ["add"]
+
+
+def test_common_subexpressions_are_computed_once() -> None:
+    x = gt.rand(4)
+    assert chains(lambda: ((x + 1) * (x + 1), x + 1)) == [(2, "the block is left")]
+    a, b = gt.fuse(lambda: (x + 1, x + 1))()
+    assert a._storage is not b._storage
+    a.zero_()
+    assert b.ne(0).all()
+
+
+def test_numbers_that_are_equal_and_not_the_same() -> None:
+    x = gt.zeros(2)
+    same(lambda: (x * 0.0, x * -0.0, (x + 1) / 0.0, (x + 1) / -0.0, x + True, x + 1, x + 1.0))
+
+
+def test_in_place_writes_of_pending_tensors_are_new_values() -> None:
+    x = gt.rand(5)
+
+    def function() -> Any:
+        y = x * 2
+        z = y + 1
+        y.add_(z).mul_(3)
+        return y, z, y._version
+
+    assert chains(function) == [(4, "the block is left")]
+    same(function)
+
+
+def test_writes_are_seen_in_their_order() -> None:
+    def function() -> Any:
+        x = gt.arange(6.0)
+        a = x + 1
+        x.mul_(10)
+        b = x + a
+        x[0] = 7
+        c, v = x + b, x.view(2, 3)
+        v[1].copy_(a[:3])
+        d = x + c
+        x.resize_(2)
+        return a, b, c, d, x, v
+
+    same(function)
+
+
+def test_views_read_what_their_base_will_be() -> None:
+    def function() -> Any:
+        x = gt.arange(9.0).view(3, 3)
+        y = x + 1
+        v, row = y.t(), y[0]
+        z = v + y
+        y.mul_(2)
+        row.add_(1)
+        return x, y, v, row, z, v * y, y.view(gt.int32) + 1
+
+    same(function)
+
+
+def test_writes_past_every_operator_are_seen() -> None:
+    def function() -> Any:
+        x = gt.ones(3)
+        y = x + 1
+        array = x.numpy()
+        array[0] = 5
+        z = x + 1
+        array[1] = 6
+        w = gt.from_numpy(array) * 2
+        array[2] = 7
+        return y, z, w, x
+
+    same(function)
+
+
+def test_errors_come_where_they_come_eagerly() -> None:
+    x, zero = gt.arange(3), gt.zeros(3, dtype=gt.int64)
+    with gt.fuse():
+        y = x + 1
+        with pytest.raises(errors.ShapeError):
+            y + gt.ones(4)
+        with pytest.raises(ZeroDivisionError):
+            y // zero
+        with pytest.raises(ZeroDivisionError):
+            y.remainder_(0)
+        with pytest.raises(errors.GpuTensorError):
+            y.add_(0.5)
+        z = y * 2
+    assert y.tolist() == [1, 2, 3] and z.tolist() == [2, 4, 6]
+
+
+def test_a_block_that_is_left_by_an_error_has_run() -> None:
+    x, kept = gt.ones(2), []
+    with pytest.raises(KeyError), gt.fuse():
+        kept.append(x + 1)
+        raise KeyError
+    assert not is_pending(kept[0]) and current.get() is None
+    assert kept[0].tolist() == [2, 2]
+
+
+def test_blocks_within_blocks_and_the_decorator() -> None:
+    x = gt.ones(2)
+    with gt.fuse():
+        y = x + 1
+        with gt.fuse():
+            z = y + 1
+        assert not is_pending(z)
+        w = y + z
+        assert is_pending(w)
+    assert w.tolist() == [5, 5] and not is_pending(x + 1)
+
+    @gt.fuse
+    def twice(x: Any) -> Any:
+        """Doc."""
+        y = x * 2
+        assert is_pending(y)
+        return y
+
+    assert not is_pending(twice(x)) and twice.__doc__ == "Doc."
+    with pytest.raises(TypeError):
+        gt.fuse(3)
+
+
+def test_other_threads_may_look() -> None:
+    found = []
+    with gt.fuse():
+        y = gt.ones(3) * 2
+        thread = threading.Thread(target=lambda: found.append((y + 1).tolist()))
+        thread.start()
+        thread.join()
+        assert not is_pending(y)
+    assert found == [[3, 3, 3]]
+
+
+def test_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUTENSOR_FUSE", "off")
+    with gt.fuse():
+        assert not is_pending(gt.ones(3) + 1)
+
+
+def test_gradients() -> None:
+    def function(*, is_within: bool) -> Any:
+        x = gt.linspace(-1, 1, 7).requires_grad_()
+        y = gt.linspace(0.5, 2, 7).requires_grad_()
+
+        def forward() -> Any:
+            return (gt.tanh(x * y) + x / y).square() * x.exp()
+
+        if is_within:
+            with gt.fuse():
+                forward().sum().backward()
+        else:
+            gt.fuse(forward)().sum().backward()
+        return state_of((x, y))
+
+    eager_x = gt.linspace(-1, 1, 7).requires_grad_()
+    eager_y = gt.linspace(0.5, 2, 7).requires_grad_()
+    ((gt.tanh(eager_x * eager_y) + eager_x / eager_y).square() * eager_x.exp()).sum().backward()
+    assert function(is_within=True) == function(is_within=False) == state_of((eager_x, eager_y))
+
+
+def test_saved_tensors_keep_their_versions() -> None:
+    with gt.fuse():
+        x = gt.ones(3, requires_grad=True)
+        y = x.exp()
+        z = y * y
+        y.detach().add_(1)
+        with pytest.raises(RuntimeError):
+            z.sum().backward()
+
+
+def test_a_long_loop_does_not_grow() -> None:
+    with gt.fuse():
+        x = gt.zeros(3)
+        for _ in range(500):
+            x = x + 1
+        assert len(current.get().pending) <= 2
+    assert x.tolist() == [500] * 3
+
+
+def test_explain() -> None:
+    x = gt.rand(8)
+
+    def function(x: Any) -> Any:
+        y = (x * 2 + 1).exp()
+        return y / y.sum()
+
+    found = gt.fuse.explain(function, x)
+    assert "3 operators over [8] on cpu; it ran as sum reads it" in str(found)
+    assert "v1 = mul(v0, s0)" in str(found) and "store v3" in str(found)
+    assert found.bytes_moved < found.bytes_apart
+    assert state_of(found.result) == state_of(function(x))
+
+
+# --- what CuPy's users report of cupy.fuse --------------------------------------------------------
+
+
+def test_control_flow_on_values() -> None:  # cupy#7878
+    def function(x: Any) -> Any:
+        y = x * 2
+        return y + 1 if y > 0 else y - 1
+
+    for value in (1.0, -1.0):
+        same(function, gt.tensor(value))
+
+
+def test_slices_sorts_and_arrays_from_outside() -> None:  # cupy#9002
+    table = gt.tensor([10.0, 20.0, 30.0, 40.0])
+
+    def function(x: Any) -> Any:
+        y = x + table
+        return y[1:] * 2, (y - table).sort().values + 1, y + np.ones(4, np.float32)
+
+    same(function, gt.rand(4))
+
+
+def test_a_sum_beside_what_it_is_a_sum_of() -> None:  # cupy#9008
+    same(lambda x, y: (x * 2).sum(1, keepdim=True) > y, gt.rand(5, 6), gt.rand(5, 1))
+
+
+def test_norms() -> None:  # cupy#10016
+    same(lambda x: (x + 1) / gt.linalg.norm(x + 1), gt.rand(5))
+
+
+def test_clip() -> None:  # cupy#7098
+    same(lambda x: (gt.clip(x * 2, 0.5, 1) + 1, (x - 1).clip(min=-0.5)), gt.rand(5))
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+
+def test_random_programs_are_what_they_are_eagerly() -> None:
+    for seed in range(60):
+        assert programs.run(seed, True) == programs.run(seed, False), seed
+
+
+@pytest.mark.full
+def test_many_random_programs() -> None:
+    for seed in range(60, 4000):
+        assert programs.run(seed, True) == programs.run(seed, False), seed

@@ -1,0 +1,87 @@
+"""Every operator's samples within `gt.fuse()`: the same results, to the bit, and the same errors.
+
+Each sample runs on operands that are there, and on operands that are pending themselves.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core.device import device
+from gputensor.fusion import running
+from gputensor.op_tests import check, samples
+from gputensor.structured.generator import manual_seed
+from gputensor.tensor.storage import Storage
+
+from ..harness import tier
+from .same import state_of
+
+ROWS = samples.load()
+CHOSEN = ROWS if tier.is_full() else ROWS[::8]
+
+
+def _ours(x: Any) -> Any:
+    """A tensor whose memory nobody else holds, as the samples' come from NumPy; of those in lists,
+    too."""
+    for part in x if isinstance(x, (list, tuple)) else (x,):
+        if isinstance(part, gt.Tensor):
+            part._get_storage().__class__ = Storage
+    return x
+
+
+def _pending(x: Any) -> Any:
+    """The same elements in a tensor of its own; pending, within a block."""
+    if type(x) is gt.Tensor and not x.is_meta and x.numel() and x.dtype is not gt.complex32:
+        return gt.where(gt.ones_like(x, dtype=gt.bool), x, x)
+    return x
+
+
+def _outcome(case: Any, form: Callable[..., Any], is_fused: bool, prepare: Any) -> Any:
+    args, kwargs, tensors = case.build(device("cpu"))
+    args, kwargs = [_ours(x) for x in args], {k: _ours(x) for k, x in kwargs.items()}
+    manual_seed(7)
+    given = args
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            if is_fused:
+                with gt.fuse():
+                    given = [prepare(x) for x in args]
+                    found = form(*given, **{k: prepare(x) for k, x in kwargs.items()})
+            else:
+                given = [prepare(x) for x in args]
+                found = form(*given, **{k: prepare(x) for k, x in kwargs.items()})
+        except Exception as error:
+            found = (type(error), str(error))
+    has_values = case.row.has_values
+    said = [(w.category, str(w.message)) for w in told]
+    return state_of((found, given, tensors), has_values), said
+
+
+@pytest.mark.parametrize("row", CHOSEN, ids=lambda row: row.name)
+def test_it_is_what_it_is_eagerly(row: Any) -> None:
+    for case in check._cases(row, every=tier.is_full()):
+        for form in check._forms(row.name):
+            for prepare in (lambda x: x, _pending):
+                eager = _outcome(case, form, False, prepare)
+                fused = _outcome(case, form, True, prepare)
+                assert fused == eager, (str(case), form, prepare)
+
+
+def test_the_samples_record() -> None:
+    """So that the comparison above is one: chains of pending operands have two operators."""
+    lengths = []
+    running.watchers.append(lambda chain, reason: lengths.append(len(chain.instructions)))
+    try:
+        for row in ROWS:
+            if row.name in ("add", "exp", "clamp", "lerp", "gelu", "eq", "where", "xlogy"):
+                for case in check._cases(row, every=False):
+                    _outcome(case, check._main_form(row.name), True, _pending)
+    finally:
+        running.watchers.pop()
+    assert sum(n > 1 for n in lengths) > 20
