@@ -21,7 +21,7 @@ from ..tensor.make import CPU_KEYS, from_storage
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from .nested import PLAIN, from_numbers
-from .numpy_bridge import array_of, from_numpy
+from .numpy_bridge import array_of, from_numpy, over_copy
 
 _dtype = dtype
 
@@ -102,7 +102,7 @@ def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
     if isinstance(obj, Tensor):
         return obj, False
     if isinstance(obj, np.generic):
-        return from_numpy(np.asarray(obj).copy()), True
+        return over_copy(np.asarray(obj).copy()), True
     if isinstance(obj, np.ndarray):
         return from_numpy(obj), False
     if hasattr(obj, "__dlpack__"):
@@ -130,7 +130,7 @@ def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     if hasattr(data, "_geometry"):
         return calls.detach(data), False
     if isinstance(data, (np.ndarray, np.generic)):
-        return from_numpy(np.array(data, order="C", copy=True, subok=False)), True
+        return over_copy(np.array(data, order="C", copy=True, subok=False)), True
     if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
         return asarray(data), False
     return from_numbers(data, wanted), True

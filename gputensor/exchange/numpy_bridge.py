@@ -36,6 +36,14 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     return from_storage(storage, 0, shape, CPU_KEYS)
 
 
+def over_copy(array: np.ndarray[Any, Any]) -> Tensor:
+    """`from_numpy` of an array that nobody else has, and so nobody else writes to."""
+    made = from_numpy(array)
+    if made._array is not None:
+        made._storage = None
+    return made
+
+
 @declares()
 def frombuffer(
     buffer: Any,

@@ -189,4 +189,4 @@ class _Entry:
         real = self.real
         if real.plan.device.type == "cpu":
             return real
-        return pointwise.find_entry(self.operator, real.rule, real.name, out, inputs)
+        return pointwise.find_entry(self.operator.table, real.rule, real.name, out, inputs)

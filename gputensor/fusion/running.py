@@ -55,7 +55,7 @@ def one_by_one(
         what = step.what
         places = [n for n, x in enumerate(chain.stores) if x == number]
         out = outputs[places[0]] if places else allocate(what.geometry, what.device)
-        entry = pointwise.find_entry(what.operator, what.rule, what.loop, out, given)
+        entry = pointwise.find_entry(what.operator.table, what.rule, what.loop, out, given)
         entry.write(out, given, params)
         for place in places[1:]:
             outputs[place].copy_(out)

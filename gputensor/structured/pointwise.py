@@ -307,7 +307,9 @@ def _key(operand: Any) -> Any:
         return type(operand)
     if operand._device is CPU:
         return operand._geometry
-    return (operand._geometry, operand._device, operand._address() & 15)
+    data, shape = operand._storage._data, operand._geometry  # None: meta, or still to be computed
+    begin = operand._offset * shape.dtype.itemsize
+    return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)
 
 
 def make_entry(
