@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +29,7 @@ pytestmark = [
 ]
 
 FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
+THRESHOLDS = ("SMALL_BYTES", "TURNED_BYTES", "TURNED_SIDE_BYTES", "TURNED_USED", "ROW_BYTES")
 FAMILIES = sorted(chain_source.FAMILIES - {"copy"})
 
 # v = a * b + n, in f16; where(v > n, v, a); stored as it is and as f32.
@@ -106,7 +109,7 @@ def test_random_chains_of_usual_operators() -> None:
 
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("SMALL_BYTES", "TURNED_BYTES", "TURNED_SIDE_BYTES", "TURNED_USED", "ROW_BYTES"):
+    for name in THRESHOLDS:
         monkeypatch.setattr(pointwise_plan, name, 0)
     yield
 
@@ -178,3 +181,29 @@ def test_random_chains_over_large_layouts(seed: int, everything_is_large: None) 
         cases.append(Case(body, layout, k, sizes))
     check_all(cases)
     assert len({x for case in cases for x in case.entries()}) == 2
+
+
+@pytest.mark.full
+def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
+    """In a process of its own, since libasan must be there from its start."""
+    environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
+    command = [sys.executable, "-m", __name__]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0 and "chains equal" in answer.stdout, answer.stderr[-2000:]
+
+
+def main() -> None:
+    """Chains of usual operators over small layouts and, by the kernels for them, large ones."""
+    rng = random.Random(11)
+    bodies = [SCALED, *[chains.some_chain(rng, rng.randint(2, 9), USUAL) for _ in range(4)]]
+    check_all([Case(body, layout, 1) for body, layout in zip(bodies, LAYOUTS)])
+    for name in THRESHOLDS:
+        setattr(pointwise_plan, name, 0)
+    layouts = ("transposed", "contiguous", "stepped", "expanded", "transposed")
+    cases = [Case(body, layout, 2, (67, 45)) for body, layout in zip(bodies, layouts)]
+    check_all(cases)
+    print(f"{len(cases)} chains equal their operators one by one")
+
+
+if __name__ == "__main__":
+    main()
