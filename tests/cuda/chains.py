@@ -274,7 +274,7 @@ def walk(tensors: list[Any]) -> Any:
     return SimpleNamespace(shape=made.shape, stride_bytes=list(made.stride_bytes))
 
 
-def compile_together(run: Callable[[], None]) -> None:
+def compile_together(run: Callable[[], object]) -> None:
     """Compile as one what `run` would launch of chains."""
     seen: dict[Any, launch.Launch] = {}
 

@@ -14,7 +14,7 @@ def state_of(x: Any, has_values: bool = True) -> Any:
     if isinstance(x, gt.Tensor):
         bits = None
         if has_values and not x.is_meta:
-            bits = readable(materialised(x.detach())._get_array()).tobytes()
+            bits = readable(materialised(x.detach().cpu())._get_array()).tobytes()
         version = x._version if not x.is_inference() else None
         grad = state_of(x.grad) if x.is_leaf and x.grad is not None else None
         return (

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.kernels.cuda import launch
+from gputensor.fusion import cuda, running
+from gputensor.kernels.cuda import launch, module
 
 from ..cuda.chains import assert_same, compile_together
 from ..cuda.support import requires_emulator
-from ..harness import tier
+from . import programs
+
+FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
 
 pytestmark = [
     requires_emulator,
@@ -70,15 +73,11 @@ def test_another_number_is_the_same_kernel(launched: list[str]) -> None:
             found = x * rate + 1
         assert launched == ["chain_strided"]
         assert_same(found, expected, "scaled")
-    from gputensor.kernels.cuda import module
-
     texts = {key[0] for key, _ in module._functions if key[0].startswith("chain_")}
     assert len([t for t in texts if module.text(t).count("    // aten::") == 2]) == 1
 
 
 def test_what_nobody_holds_is_not_stored(launched: list[str]) -> None:
-    from gputensor.fusion import cuda, running
-
     x, row, _ = operands()
     seen: list[Any] = []
     running.watchers.append(lambda chain, reason: seen.append(chain))
@@ -96,55 +95,14 @@ def test_what_nobody_holds_is_not_stored(launched: list[str]) -> None:
 
 # --- random programs ------------------------------------------------------------------------------
 
-Step = Callable[[list[Any], random.Random], Any]
-
-
-def pick(values: list[Any], rng: random.Random) -> Any:
-    return rng.choice(values)
-
-
-STEPS: list[Step] = [
-    lambda v, r: pick(v, r) + pick(v, r),
-    lambda v, r: pick(v, r) * pick(v, r),
-    lambda v, r: pick(v, r) * r.choice((2, 0.5, -3)),
-    lambda v, r: pick(v, r).neg() if v[0].dtype is not gt.bool else v[0],
-    lambda v, r: (pick(v, r) < pick(v, r)) * pick(v, r),
-    lambda v, r: gt.where(pick(v, r) < 0.5, pick(v, r), pick(v, r)),
-    lambda v, r: pick(v, r).abs(),
-    lambda v, r: pick(v, r).half(),
-    lambda v, r: pick(v, r).to(gt.bfloat16),
-    lambda v, r: pick(v, r).float().mul_(pick(v, r)),
-    lambda v, r: pick(v, r).clone().add_(2),
-    lambda v, r: pick(v, r).t().contiguous().t(),
-    lambda v, r: pick(v, r)[:, ::2].neg().sum(1, keepdim=True) + pick(v, r),
-]
-
-
-def program(seed: int, given: tuple[Any, ...]) -> list[Any]:
-    rng = random.Random(seed)
-    values = list(given)
-    for _ in range(rng.randint(3, 14)):
-        values.append(rng.choice(STEPS)(values, rng))
-        if len(values) > 6:
-            del values[rng.randrange(len(values) - 1)]
-    return values
-
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(tier.pick(1, 5)))
-def test_random_programs_equal_eager(seed: int) -> None:
-    given = operands()
-    seeds = range(12 * seed, 12 * seed + 12)
+@pytest.mark.parametrize("first", range(0, FUZZ or 60, 20))
+def test_random_programs_equal_eager(first: int) -> None:
+    def run(is_fused: bool) -> list[Any]:
+        with gt.device("cuda"):
+            return [programs.run(seed, is_fused) for seed in range(first, first + 20)]
 
-    def run() -> list[list[Any]]:
-        found = []
-        for each in seeds:
-            with gt.fuse():
-                found.append(program(each, given))
-        return found
-
-    compile_together(lambda: run() and None)
-    for each, found in zip(seeds, run()):
-        for got, wanted in zip(found, program(each, given)):
-            assert got.dtype is wanted.dtype and got.stride() == wanted.stride()
-            assert_same(got, wanted, f"program {each}")
+    compile_together(lambda: run(True))
+    for seed, found, wanted in zip(range(first, first + 20), run(True), run(False)):
+        assert found == wanted, seed
