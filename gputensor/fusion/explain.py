@@ -38,6 +38,7 @@ class Explanation:
                 f"{chain.bytes_moved} bytes moved, {chain.bytes_apart} without fusion"
             )
             lines += [f"  {line}" for line in str(chain).splitlines()]
+            lines += [f"  | {line}" for line in (running.source(chain) or "").splitlines()]
         total = f"{len(self.chains)} chain{'s' * (len(self.chains) != 1)}"
         return "\n".join(
             [*lines, f"{total}: {self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"]

@@ -35,12 +35,25 @@ def run_chain(
 
 
 def _prepared(chain: Chain) -> Run:
-    name = f"{__package__}.{chain.device.type}"
-    if len(chain.instructions) > 1 and find_spec(name) is not None:
-        found: Run | None = import_module(name).prepare(chain)
-        if found is not None:
-            return found
+    executor = _executor(chain)
+    found: Run | None = None if executor is None else executor.prepare(chain)
+    if found is not None:
+        return found
     return lambda inputs, outputs, scalars: one_by_one(chain, inputs, outputs, scalars)
+
+
+def _executor(chain: Chain) -> Any:
+    """The module that runs the chains of a device; None where that is left to the operators."""
+    name = f"{__package__}.{chain.device.type}"
+    if len(chain.instructions) < 2 or find_spec(name) is None:
+        return None
+    return import_module(name)
+
+
+def source(chain: Chain) -> str | None:
+    """What a chain is compiled from; None where nothing is compiled for it."""
+    write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
+    return None if write is None else write(chain)
 
 
 def one_by_one(

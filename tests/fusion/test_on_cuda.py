@@ -93,6 +93,15 @@ def test_what_nobody_holds_is_not_stored(launched: list[str]) -> None:
     assert_same(y, (x * row).neg().abs(), "stored")
 
 
+def test_explain_shows_the_functor_and_what_it_moves() -> None:
+    x, row, _ = operands()
+    told = gt.fuse.explain(lambda: (x * row).neg())
+    assert told.bytes_moved == 2 * 20 * 7 * 4 + 7 * 4
+    assert told.bytes_apart == told.bytes_moved + 2 * 20 * 7 * 4
+    text = str(told)
+    assert "// aten::mul.Tensor" in text and "made<neg, f32, f32>(taken<f32>(v0))" in text
+
+
 # --- random programs ------------------------------------------------------------------------------
 
 
