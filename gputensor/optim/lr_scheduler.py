@@ -25,6 +25,21 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _rate(group: dict[str, Any]) -> Any:
+    """The rate of a group; of one that is a tensor, what it is now."""
+    rate = group["lr"]
+    return rate.detach().clone() if isinstance(rate, Tensor) else rate
+
+
+def _set_rate(group: dict[str, Any], rate: Any) -> None:
+    """A rate that is a tensor stays the same tensor, which a CUDA graph may read."""
+    own = group["lr"]
+    if isinstance(own, Tensor):
+        own.copy_(rate) if isinstance(rate, Tensor) else own.fill_(rate)
+    else:
+        group["lr"] = rate
+
+
 class LRScheduler:
     """Base of schedules: sets `lr` of the optimizer's groups when made, and at each step.
 
@@ -40,7 +55,7 @@ class LRScheduler:
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _rate(group))
             elif "initial_lr" not in group:
                 rule = "be -1 unless the groups have 'initial_lr'"
                 raise errors.must(type(self).__name__, "last_epoch", rule, last_epoch)
@@ -77,12 +92,12 @@ class LRScheduler:
 
     def _set(self, rates: Iterable[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates):
-            group["lr"] = rate
+            _set_rate(group, rate)
         self._last_lr = self._rates
 
     @property
     def _rates(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [_rate(group) for group in self.optimizer.param_groups]
 
     def _scaled(self, factor: float) -> list[float]:
         return [rate * factor for rate in self._rates]
@@ -407,7 +422,7 @@ class SequentialLR(LRScheduler):
         self._schedulers, self._milestones = listed, list(milestones)
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            _set_rate(group, group["initial_lr"])
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
         self._schedulers[0].step()
@@ -419,7 +434,7 @@ class SequentialLR(LRScheduler):
         scheduler = self._schedulers[at]
         if at > 0 and self._milestones[at - 1] == self.last_epoch:
             for group in self.optimizer.param_groups:
-                group["lr"] = group["initial_lr"]
+                _set_rate(group, group["initial_lr"])
             scheduler.last_epoch = -1
         scheduler.step()
         self._last_lr = scheduler.get_last_lr()

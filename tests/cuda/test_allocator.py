@@ -750,3 +750,123 @@ def test_threads_that_share_a_stream_never_share_a_block(allocator, asks_runtime
     assert stats["allocation.all.current"] == stats["allocated_bytes.all.current"] == 0
     allocator.empty_cache()
     assert allocator.reserved == 0
+
+
+class _Graph:
+    """A graph of a random program: where its captures had memory. holders: graphs of its pool."""
+
+    def __init__(self, handle):
+        self.handle, self.spans, self.holders = handle, [], 1
+
+
+@pytest.mark.parametrize("keeps_blocks", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_of_graphs_is_nobody_elses(seed, keeps_blocks):
+    """Captures on three streams, into pools of their own and shared ones, and what lies between."""
+    chance, backend = random.Random(seed), FakeBackend()
+    allocator = Allocator(0, backend, keeps_blocks=keeps_blocks)
+    streams = [FakeStream(n) for n in (1, 2, 3)]
+    backend.streams = streams
+    live, graphs, underway = [], [], {}
+
+    def record(stream):
+        assert not underway, "a driver refuses events meanwhile"
+        return FakeEvent(stream)
+
+    backend.record = record
+    sizes = [chance.randrange(1, 40 * STEP) for _ in range(6)] + [2 * MIB, 11 * MIB]
+
+    def overlaps(begin, end, spans):
+        return [s for s in spans if s[0] < end and begin < s[1]]
+
+    def allocate():
+        stream, nbytes = chance.choice(streams), chance.choice(sizes)
+        memory = allocator.allocate(nbytes, stream)
+        begin, end = memory.ptr, memory.ptr + nbytes
+        assert not overlaps(begin, end, [(m.ptr, m.ptr + m.nbytes) for m in live])
+        own = underway.get(stream.key)
+        for graph in graphs:
+            if graph is not own:
+                assert not overlaps(begin, end, graph.spans), "a graph's memory was given away"
+        if own is not None:
+            own.spans.append((begin, end))
+        if chance.random() < 0.2:
+            allocator.record_stream(memory, chance.choice(streams))
+        live.append(memory)
+
+    def drop():
+        if live:
+            live.pop(chance.randrange(len(live)))
+
+    def begin():
+        stream = chance.choice(streams)
+        if stream.key in underway:
+            return
+        shared = [g for g in graphs if g not in underway.values()]
+        if shared and chance.random() < 0.5:
+            graph = chance.choice(shared)
+            graph.holders += 1
+        else:
+            graph = _Graph(object())
+            graphs.append(graph)
+        allocator.hold_pool(graph.handle)
+        allocator.enter_pool(graph.handle, stream)
+        underway[stream.key] = graph
+
+    def end():
+        if underway:
+            key = chance.choice([*underway])
+            allocator.leave_pool(next(s for s in streams if s.key == key))
+            del underway[key]
+
+    def let_go():
+        idle = [g for g in graphs if g not in underway.values()]
+        if idle:
+            graph = chance.choice(idle)
+            graph.holders -= 1
+            allocator.drop_pool(graph.handle)
+            if not graph.holders:
+                graphs.remove(graph)
+
+    def rare():
+        if not underway:
+            allocator.empty_cache()
+            for stream in streams:
+                stream.passed = stream.recorded
+        for graph in graphs:
+            for first, last in graph.spans:
+                held = [(p, p + size) for p, size in backend.live.items()]
+                assert any(p <= first and last <= q for p, q in held), "a graph's memory is gone"
+
+    for _ in range(1500):
+        chance.choices((allocate, drop, begin, end, let_go, rare), (40, 38, 4, 6, 3, 3))[0]()
+        assert allocator.allocated >= sum(m.nbytes for m in live)
+    while underway:
+        end()
+    live.clear()
+    while graphs:
+        let_go()
+    for stream in streams:
+        stream.passed = stream.recorded
+    allocator.empty_cache()
+    allocator.empty_cache()
+    assert allocator.reserved == allocator.allocated == backend.held == 0
+    assert not allocator._of_graphs and not allocator._holders
+
+
+def test_memory_runs_out_within_a_capture():
+    """Nothing is given back to make room, and no device is waited for."""
+    backend = FakeBackend(capacity=4 * MIB)
+    allocator, stream = Allocator(0, backend), FakeStream(1)
+    free = allocator.allocate(100, FakeStream(2))
+    del free
+    allocator.hold_pool("g")
+    allocator.enter_pool("g", stream)
+    held = allocator.allocate(100, stream)
+    with pytest.raises(errors.OutOfMemoryError):
+        allocator.allocate(3 * MIB, stream)
+    assert backend.calls == [] and held.nbytes == 100
+    allocator.leave_pool(stream)
+    allocator.drop_pool("g")
+    del held
+    assert allocator.allocate(3 * MIB, stream).nbytes == 3 * MIB
