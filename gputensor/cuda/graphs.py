@@ -14,6 +14,7 @@ import numpy as np
 from .. import runtime
 from ..core import errors
 from ..core.arguments import flag
+from ..fusion import recording
 from ..native import matmul
 from ..runtime import capture, files
 from ..runtime.current import CurrentStream, stream_given
@@ -77,6 +78,7 @@ class CUDAGraph:
         index = cuda.current_device()
         handle = capture.new_handle(is_of_graph=True) if pool is None else pool
         matmul.ready_for_capture(index)
+        _run_recorded("the capture of a graph begins")
         self._capture = cuda.begin_capture(cuda.current_stream(index), handle, capture_error_mode)
         self._handle, self._index = handle, index
 
@@ -91,6 +93,11 @@ class CUDAGraph:
                 "capture_end", "stream", "be the one that the capture began on",
                 errors.Got(str(cuda.current_stream(begun.origin.device_index))),
             )  # fmt: skip
+        try:
+            _run_recorded("the capture of a graph ends")
+        except BaseException:
+            self.reset()
+            raise
         for stream in begun.streams:
             allocator = begun.allocators[stream.device_index]
             if allocator not in self._allocators:
@@ -252,6 +259,13 @@ def _abandon(of: CUDAGraph) -> None:
         of.reset()
     except errors.GpuTensorError:
         pass  # the driver's word for a capture that is no good, which is known
+
+
+def _run_recorded(reason: str) -> None:
+    """Run what `gt.fuse` has recorded, on the side of a capture's begin or end that it came on."""
+    recorder = recording.current.get()
+    if recorder is not None:
+        recorder.run(reason)
 
 
 # By runtime and device: what `graph` captures on unless it is told a stream.

@@ -538,3 +538,29 @@ def test_a_schedule_writes_into_a_rate_that_is_a_tensor() -> None:
         seen.append(p.tolist()[0])
     assert seen == [-0.5, -0.75, -0.8125, -0.84375]
     assert optimizer.param_groups[0]["lr"] is rate and schedules[0].base_lrs[0].item() == 0.5
+
+
+@pytest.mark.usefixtures("order")
+def test_chains_are_captured_where_they_were_recorded() -> None:
+    x = arange(6)
+
+    def chain(x: gt.Tensor) -> gt.Tensor:
+        return ((x * 2 + 1).sqrt() - x).exp()
+
+    with gt.fuse():
+        before = chain(x)
+    wanted = before.tolist()
+    g, h = gt.cuda.CUDAGraph(), gt.cuda.CUDAGraph()
+    with gt.fuse():
+        outside = chain(x)
+        with gt.cuda.graph(g):
+            within = chain(x)
+    with gt.cuda.graph(h), gt.fuse():
+        own = chain(x)
+    assert outside.tolist() == wanted, "what came before the capture ran before it"
+    for step in range(2):
+        x.fill_(step)
+        g.replay()
+        h.replay()
+        assert within.tolist() == own.tolist() == chain(x).tolist()
+    assert outside.tolist() == wanted

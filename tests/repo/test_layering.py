@@ -46,7 +46,7 @@ FLOORS = [
     (13, "nn"),
     (13, "functional"),
     (13, "optim"),
-    (13, "fusion"),
+    (12, "fusion"),
     (13, "random"),
     (14, "layout"),
     (14, "library"),
