@@ -37,6 +37,12 @@ from ..tensor.tensor import Tensor
 _Number: TypeAlias = int | float | builtins.complex
 """
 
+# What NumPy's protocol brings to Python's operators.
+OPERANDS = """\
+_Array: TypeAlias = np.ndarray[Any, Any]
+_Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
+"""
+
 _RESULTS = {"Tensor": "Tensor", "bool": "bool"}
 
 # What a table has for a key set gives the operator's own results; most are a tensor.
@@ -85,14 +91,17 @@ def methods(model: Model) -> str:
     aliases = model.aliases("method").items()
     lines += indent([f"{name} = {target}" for name, target in aliases])
     for op, dunder, given in ((o, d, g) for o in model.ops for d, g in o.operators.items()):
-        other = f", other: {'Tensor | _Number' if op.numbers else 'Tensor'}"
+        other = f", other: {'_Operand' if op.numbers else 'Tensor | _Array'}"
         taken = other if "other" in given else ""
         lines.append(f"    def {dunder}(self{taken}) -> Tensor: ...")
-    return _stub(model, lines)
+    return _stub(model, lines, with_operands=True)
 
 
-def _stub(model: Model, lines: list[str]) -> str:
+def _stub(model: Model, lines: list[str], *, with_operands: bool = False) -> str:
     """With the types of several results that have names, where they are used."""
+    imports = IMPORTS
+    if with_operands:
+        imports = imports.replace("from ..", "import numpy as np\n\nfrom ..", 1) + OPERANDS
     text, named = "\n".join(lines), dict.fromkeys(op.named_results for op in model.ops)
     used = [fields.split() for fields in named if fields and f"-> {_named(fields)}:" in text]
     types = [
@@ -100,7 +109,7 @@ def _stub(model: Model, lines: list[str]) -> str:
         for line in (f"class {_named(' '.join(fields))}(NamedTuple):",
                      *(f"    {field}: Tensor" for field in fields))
     ]  # fmt: skip
-    imports = IMPORTS if types else IMPORTS.replace(", NamedTuple", "")
+    imports = imports if types else imports.replace(", NamedTuple", "")
     return HEADER + "\n".join([*pruned([imports, "\n".join([*types, text])]), ""])
 
 

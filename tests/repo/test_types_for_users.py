@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
+import numpy as np
 import pytest
 
 import gputensor as gt
@@ -61,3 +62,15 @@ def test_modules_have_their_constructors() -> None:
     with pytest.raises(gt.GpuTensorError):
         gt.nn.ReLU(slope=2)  # type: ignore[call-arg]
     assert tuple(net(gt.ones(1, 1, 4, 4)).shape) == (1, 1, 2, 2)
+
+
+def test_operators_take_what_numpy_makes() -> None:
+    x, array = gt.ones(4), np.ones(4, np.float32)
+    assert_type(x + array, gt.Tensor)
+    assert_type(x * np.float32(2) - np.int64(1), gt.Tensor)
+    assert_type(x >= array, gt.Tensor)
+    assert_type(x @ array, gt.Tensor)
+    x += array
+    assert type(x + array) is type(x @ array) is gt.Tensor and x.tolist() == [2, 2, 2, 2]
+    with pytest.raises(TypeError):
+        x + "2"  # type: ignore[operator]
