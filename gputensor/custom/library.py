@@ -17,10 +17,11 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ..core import errors, schema
 from ..core.arguments import flag
+from ..core.guard import Function
 from ..dispatch import dispatcher, keys
 from ..dispatch.dispatcher import Handle
 from ..dispatch.refusal import is_iterable
@@ -163,6 +164,16 @@ class Library:
 
     # --- impl -----------------------------------------------------------------------------------
 
+    @overload
+    def impl(
+        self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *,
+        with_keyset: bool = False, allow_override: bool = True, boxed: bool = False,
+    ) -> Handle: ...  # fmt: skip
+    @overload
+    def impl(
+        self, op_name: Any, fn: str | None = None, dispatch_key: str = "", *,
+        with_keyset: bool = False, allow_override: bool = True, boxed: bool = False,
+    ) -> Callable[[Function], Function]: ...  # fmt: skip
     def impl(
         self, op_name: Any, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         allow_override: bool = True, boxed: bool = False,

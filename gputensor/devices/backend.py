@@ -20,11 +20,12 @@ import keyword
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import runtime as runtimes
 from ..core import device as devices, errors, lazy
 from ..core.dtype import dtype
+from ..core.guard import Function
 from .device_module import DeviceModule
 from ..dispatch import backend_select, dispatcher, keys
 from ..dispatch.dispatcher import Handle
@@ -182,6 +183,15 @@ class Backend:
             if brought[0] == family:
                 self._take_over(entry, *brought)
 
+    @overload
+    def impl(
+        self, op_name: str, fn: Callable[..., Any], *, with_keyset: bool = False,
+        boxed: bool = False,
+    ) -> Handle: ...  # fmt: skip
+    @overload
+    def impl(
+        self, op_name: str, fn: None = None, *, with_keyset: bool = False, boxed: bool = False
+    ) -> Callable[[Function], Function]: ...
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
     ) -> Any:
