@@ -210,6 +210,9 @@ class graph:
     """
 
     default_capture_stream: Any = None
+    cuda_graph: CUDAGraph
+    pool: Any
+    capture_stream: Any
 
     def __init__(
         self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None,
@@ -227,7 +230,7 @@ class graph:
             _check_handle("graph", pool)
         self.cuda_graph, self.pool, self.capture_stream = cuda_graph, pool, stream
         self.capture_error_mode = capture_error_mode
-        self.stream_ctx = CurrentStream(cuda, stream)
+        self.stream_ctx: CurrentStream = CurrentStream(cuda, stream)
 
     def __enter__(self) -> None:
         if capture.capturing and capture.here() is not None:

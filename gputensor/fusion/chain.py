@@ -45,6 +45,9 @@ class Recorded:
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
         "can_wait",
     )  # fmt: skip
+    geometry: Any
+    entry: Any
+    device: Any
 
     def __init__(self, operator: Any, kinds: tuple[Any, ...], entry: Any) -> None:
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
@@ -79,6 +82,9 @@ class Instruction:
     scalars that stand beside the operands (alpha, bounds), below 0 too."""
 
     __slots__ = ("what", "operands", "params", "_key")
+    what: Recorded
+    operands: tuple[int, ...]
+    params: tuple[int, ...]
 
     def __init__(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> None:
         self.what, self.operands, self.params = what, operands, params
@@ -96,6 +102,10 @@ class Chain:
     operator that nobody's value needs is not in it. Hashable, so that plans are found by it."""
 
     __slots__ = ("device", "inputs", "scalars", "instructions", "stores", "_key", "_hash")
+    inputs: tuple[Geometry, ...]
+    scalars: tuple[Any, ...]
+    instructions: tuple[Instruction, ...]
+    stores: tuple[int, ...]
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],

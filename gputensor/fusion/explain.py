@@ -16,6 +16,8 @@ class Explanation:
     operators do one by one."""
 
     __slots__ = ("chains", "result")
+    chains: list[tuple[Chain, str]]
+    result: Any
 
     def __init__(self, chains: list[tuple[Chain, str]], result: Any) -> None:
         self.chains, self.result = chains, result

@@ -48,6 +48,8 @@ class Recording:
         "recorder", "place", "walk", "inputs", "found", "scalars", "steps", "memo", "results",
         "is_open", "is_run",
     )  # fmt: skip
+    recorder: Recorder
+    place: Any
 
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.place, self.walk = recorder, what.device, what.walk

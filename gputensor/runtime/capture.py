@@ -45,7 +45,7 @@ class Capture:
 
     def __init__(self, allocators: Any, stream: Any, handle: Handle, mode: str) -> None:
         self.allocators, self.handle, self.mode = allocators, handle, mode
-        self.thread = threading.get_ident()
+        self.thread: int = threading.get_ident()
         self.streams: list[Any] = []
         self.draws: dict[tuple[Any, int], Draws] = {}
         self.kept: dict[int, Any] = {}

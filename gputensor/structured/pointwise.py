@@ -125,7 +125,7 @@ class CpuEntry:
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.rule, self.name = rule, loop
-        self.kinds = kinds_of(rule, plan, inputs)
+        self.kinds: tuple[Any, ...] = kinds_of(rule, plan, inputs)
         self.has_numbers: bool = any([kind in NUMBERS for kind in self.kinds])
         result = plan.outputs[0].geometry.dtype
         bind = stub.cpu(rule.family).bind

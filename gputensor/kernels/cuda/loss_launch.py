@@ -28,6 +28,11 @@ class NllLoss:
     """The launches over one layout, sums of more than PER_BLOCK rows in two."""
 
     __slots__ = ("op", "layout", "scalar", "entry", "grid", "blocks")
+    op: str
+    layout: Any
+    scalar: Any
+    entry: str
+    grid: int
     family = "loss"
 
     def __init__(self, op: str, layout: Any) -> None:

@@ -27,6 +27,8 @@ class NonZero:
     """The launches over one layout: two that count, or one that writes."""
 
     __slots__ = ("op", "defines", "blocks", "tail")
+    op: str
+    blocks: int
 
     def __init__(self, op: str, layout: Any) -> None:
         dims = launch.dims_for(layout.op, layout.sizes)

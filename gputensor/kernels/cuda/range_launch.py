@@ -32,6 +32,10 @@ class Range:
     """arange, linspace or eye; integers count in f64 where a call's scalars are floats."""
 
     __slots__ = ("op", "layout", "shape", "strides", "whole", "floating")
+    op: str
+    layout: Any
+    shape: Sizes
+    strides: Sizes
 
     def __init__(self, op: str, layout: Any, shape: Sizes, strides: Sizes) -> None:
         self.op, self.layout, self.shape, self.strides = op, layout, shape, strides

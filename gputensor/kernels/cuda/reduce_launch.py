@@ -59,6 +59,12 @@ class Stage:
         "entry", "defines", "grid", "block", "segments", "lane_bits", "slot_bits", "per_segment",
         "tail",
     )  # fmt: skip
+    entry: str
+    defines: dict[str, str]
+    segments: int
+    lane_bits: int
+    slot_bits: int
+    per_segment: int
 
     def __init__(
         self, defines: dict[str, str], kept: Sizes, walks: tuple[Sizes, Sizes], reduced: Sizes,

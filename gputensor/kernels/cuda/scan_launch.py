@@ -47,6 +47,9 @@ class Scan:
         "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
         "segments", "per_segment", "ndim", "functions",
     )  # fmt: skip
+    rows: int
+    count: int
+    ndim: int
     family, entry = "scan", "scan_strided"
 
     def __init__(
