@@ -126,7 +126,8 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     lines = [f"short = op_{op.identifier}.table.short.get({key})"]
     if not may_hash:  # there may be a list in the tuple
         lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
-    operands = ", ".join(given[name] for name in (*tensors, *passed))
+    lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
+    operands = ", ".join(given[name] for name in (*tensors, *lists, *passed))
     lines += [
         f"if short is not None and (made := short({operands})) is not None:",
         "    return made",

@@ -30,6 +30,11 @@ _new = object.__new__
 _empty = np.empty
 
 
+def _is_same(given, kept):
+    """Of two tuples; 1, 1.0 and True are equal."""
+    return given == kept and [*map(type, given)] == [*map(type, kept)]
+
+
 def _track(source, made):
     """Note what a view is of where some thread records nothing, and this one may be it."""
     return differentiable.autograd.inplace_or_view.track_view(source, made)
@@ -279,7 +284,7 @@ def reduction(
     first, second, last = behind
 
     def short(self, a=None, b=None, c=None):
-        if a is not a0 and (type(a) is not tuple or a != a0) or b is not b0 or c is not c0:
+        if a is not a0 and (type(a) is not tuple or not _is_same(a, a0)) or b is not b0 or c is not c0:
             return otherwise(self, a, b, c)
         now, node = _now(), None
         if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
@@ -411,9 +416,12 @@ def into_2(loop: Any, geometry: Any) -> Callable[..., Any]:
 
 
 def made_of_nothing(geometry: Any, array: Any, asks: Any) -> ShortCut:
-    """() -> a tensor over array(). asks: for the default device, as none was named."""
+    """size -> a tensor over array(). asks: for the default device, as none was named."""
 
-    def short():
+    def short(size):
+        for n in size:
+            if type(n) is not int:
+                return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
         tensor = _new(Tensor)
@@ -430,10 +438,13 @@ def made_of_nothing(geometry: Any, array: Any, asks: Any) -> ShortCut:
 
 
 def empty(geometry: Any, asks: Any) -> ShortCut:
-    """() -> a tensor over uninitialised memory. asks: for the default device, as none was named."""
+    """size -> a tensor over uninitialised memory. asks: for the default device, as none was named."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
-    def short():
+    def short(size):
+        for n in size:
+            if type(n) is not int:
+                return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
         tensor = _new(Tensor)
@@ -550,7 +561,7 @@ def cuda_unary(
     a0, b0, c0 = (*params, None, None, None)[:3]
 
     def short(self, a=None, b=None, c=None):
-        if a is not a0 and (type(a) is not tuple or a != a0) or b is not b0 or c is not c0:
+        if a is not a0 and (type(a) is not tuple or not _is_same(a, a0)) or b is not b0 or c is not c0:
             return None
         if (
             self._keys is not CUDA_KEYS
@@ -716,11 +727,14 @@ def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
 
 
 def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
-    """() -> uninitialised memory. asks: whether the device is current, as none was named."""
+    """size -> uninitialised memory. asks: whether the device is current, as none was named."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     cuda = runtime.cuda()
 
-    def short():
+    def short(size):
+        for n in size:
+            if type(n) is not int:
+                return None
         if _now() is not PLAIN or asks and cuda.current_device() != index:
             return None
         memory = cuda.allocate(nbytes, index)
@@ -744,9 +758,9 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
 
 
 def view(geometry: Any, keys: Any) -> ShortCut:
-    """self, of these keys -> a view that keeps the offset."""
+    """(self, size), of these keys -> a view that keeps the offset."""
 
-    def short(self):
+    def short(self, size=()):
         now = _now()
         if self._keys is not keys:
             return None
@@ -776,6 +790,199 @@ def view(geometry: Any, keys: Any) -> ShortCut:
         return tensor
 
     return short
+
+
+def view_1(geometry: Any, keys: Any) -> ShortCut:
+    """(self, size), of these keys -> a view that keeps the offset."""
+
+    def short(self, size):
+        (i,) = size
+        if type(i) is not int:
+            return None
+        now = _now()
+        if self._keys is not keys:
+            return None
+        if now is BELOW:  # autograd is not told
+            base = None
+        elif now is not PLAIN:
+            return None
+        else:
+            base = self._autograd
+            if base is None:
+                base = self
+            elif type(base) is not Tensor or base._autograd is not None:
+                return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = keys
+        tensor._device = self._device
+        tensor._storage = storage
+        tensor._offset = self._offset
+        tensor._array = tensor._autograd = None
+        if unrecorded and base is not None:
+            return _track(self, tensor)
+        tensor._autograd = base
+        return tensor
+
+    return short
+
+
+def view_2(geometry: Any, keys: Any) -> ShortCut:
+    """(self, size), of these keys -> a view that keeps the offset."""
+
+    def short(self, size):
+        i, j = size
+        if type(i) is not int or type(j) is not int:
+            return None
+        now = _now()
+        if self._keys is not keys:
+            return None
+        if now is BELOW:  # autograd is not told
+            base = None
+        elif now is not PLAIN:
+            return None
+        else:
+            base = self._autograd
+            if base is None:
+                base = self
+            elif type(base) is not Tensor or base._autograd is not None:
+                return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = keys
+        tensor._device = self._device
+        tensor._storage = storage
+        tensor._offset = self._offset
+        tensor._array = tensor._autograd = None
+        if unrecorded and base is not None:
+            return _track(self, tensor)
+        tensor._autograd = base
+        return tensor
+
+    return short
+
+
+def view_3(geometry: Any, keys: Any) -> ShortCut:
+    """(self, size), of these keys -> a view that keeps the offset."""
+
+    def short(self, size):
+        i, j, k = size
+        if type(i) is not int or type(j) is not int or type(k) is not int:
+            return None
+        now = _now()
+        if self._keys is not keys:
+            return None
+        if now is BELOW:  # autograd is not told
+            base = None
+        elif now is not PLAIN:
+            return None
+        else:
+            base = self._autograd
+            if base is None:
+                base = self
+            elif type(base) is not Tensor or base._autograd is not None:
+                return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = keys
+        tensor._device = self._device
+        tensor._storage = storage
+        tensor._offset = self._offset
+        tensor._array = tensor._autograd = None
+        if unrecorded and base is not None:
+            return _track(self, tensor)
+        tensor._autograd = base
+        return tensor
+
+    return short
+
+
+def view_4(geometry: Any, keys: Any) -> ShortCut:
+    """(self, size), of these keys -> a view that keeps the offset."""
+
+    def short(self, size):
+        i, j, k, l = size
+        if type(i) is not int or type(j) is not int or type(k) is not int or type(l) is not int:
+            return None
+        now = _now()
+        if self._keys is not keys:
+            return None
+        if now is BELOW:  # autograd is not told
+            base = None
+        elif now is not PLAIN:
+            return None
+        else:
+            base = self._autograd
+            if base is None:
+                base = self
+            elif type(base) is not Tensor or base._autograd is not None:
+                return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = keys
+        tensor._device = self._device
+        tensor._storage = storage
+        tensor._offset = self._offset
+        tensor._array = tensor._autograd = None
+        if unrecorded and base is not None:
+            return _track(self, tensor)
+        tensor._autograd = base
+        return tensor
+
+    return short
+
+
+def view_n(geometry: Any, keys: Any) -> ShortCut:
+    """(self, size), of these keys -> a view that keeps the offset."""
+
+    def short(self, size):
+        for n in size:
+            if type(n) is not int:
+                return None
+        now = _now()
+        if self._keys is not keys:
+            return None
+        if now is BELOW:  # autograd is not told
+            base = None
+        elif now is not PLAIN:
+            return None
+        else:
+            base = self._autograd
+            if base is None:
+                base = self
+            elif type(base) is not Tensor or base._autograd is not None:
+                return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = keys
+        tensor._device = self._device
+        tensor._storage = storage
+        tensor._offset = self._offset
+        tensor._array = tensor._autograd = None
+        if unrecorded and base is not None:
+            return _track(self, tensor)
+        tensor._autograd = base
+        return tensor
+
+    return short
+
+
+VIEWS = (view, view_1, view_2, view_3, view_4)
 
 
 def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any) -> ShortCut:

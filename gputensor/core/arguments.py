@@ -29,6 +29,20 @@ def number(value: Any) -> Any:
     return None
 
 
+def exact(x: Any) -> Any:
+    """x as a part of a key, where 1, 1.0 and True, which are equal, are to be three. Ints, tuples
+    of them and None stand for themselves."""
+    kind = type(x)
+    if kind is int or x is None:
+        return x
+    if kind is tuple:
+        for n in x:
+            if type(n) is not int:
+                return (x, *map(type, x))
+        return x
+    return (x, kind)
+
+
 def coerced(first: Any, *others: Any) -> list[Any]:
     """The keys of a call and its Tensor operands, NumPy's scalars as Python numbers.
 

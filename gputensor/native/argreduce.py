@@ -86,7 +86,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         x, axis, keeps = _flat(loop, self, dim, keepdim)
         table = operator.table
-        key = (x._geometry, x._device, axis, keeps)
+        key = (x._geometry, x._device, axis, keeps, type(keeps))
         entry = table.plans.get(key)
         if entry is None:
             entry = table.remember(key, _Entry(loop, x, None, axis, keeps))
@@ -127,7 +127,7 @@ def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tens
     ) -> tuple[Tensor, Tensor]:
         axis = arguments.dim(loop, dim, self._geometry.ndim)
         table, device = operator.table, self._device
-        key = (self._geometry, device, axis, keepdim)
+        key = (self._geometry, device, axis, keepdim, type(keepdim))
         entry = table.plans.get(key)
         if entry is None:
             entry = table.remember(key, _Entry(loop, self, None, axis, keepdim))

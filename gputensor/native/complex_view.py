@@ -73,7 +73,7 @@ def view_as_real(key_set: int, self: Tensor) -> Tensor:
             remedy="use .resolve_conj(), which copies",
         )  # fmt: skip
     shape = self._geometry
-    wanted = shape.views.get(("view_as_real", ()))
+    wanted = shape.views.get(("view_as_real",))
     if wanted is None:
         wanted = remember(shape, "view_as_real", (), _as_real_rule)
     return view_of(self, wanted, 2 * self._offset)
@@ -94,7 +94,7 @@ def _as_complex_rule(shape: Geometry) -> Geometry:
 
 def view_as_complex(key_set: int, self: Tensor) -> Tensor:
     shape = self._geometry
-    wanted = shape.views.get(("view_as_complex", ()))
+    wanted = shape.views.get(("view_as_complex",))
     if wanted is None:
         wanted = remember(shape, "view_as_complex", (), _as_complex_rule)
     if self._offset % 2:

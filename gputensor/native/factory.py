@@ -12,6 +12,7 @@ import numpy as np
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
@@ -61,7 +62,7 @@ def empty(
     if dtype is None or layout is not None or pin_memory:
         dtype = _options("empty", dtype, layout, pin_memory)
     try:
-        known = _EMPTY[size, dtype, memory_format]
+        known = _EMPTY[exact(size), dtype, memory_format]
         wanted = known.value
     except (KeyError, TypeError):
         known = None

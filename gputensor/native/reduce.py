@@ -13,6 +13,7 @@ import numpy as np
 from .._generated import calls
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
+from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
@@ -163,7 +164,7 @@ def _reduce(
     if type(dim) is list:
         dim = tuple(dim)
     table = operator.table
-    key = (self._geometry, self._device, dim, keepdim, wanted)
+    key = (self._geometry, self._device, exact(dim), keepdim, type(keepdim), wanted)
     entry = table.plans.get(key)
     if entry is None:
         entry = table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))

@@ -12,6 +12,7 @@ from typing import Any
 from .._generated import calls, operators
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
+from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import INTEGER, dtype
 from ..core.dtype_rules import RULES
@@ -32,7 +33,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
     """Write the results of a row-major layout, or of whatever layout of self's sizes. True if what
     runs was found, and nobody had found it before: then a short cut may be left."""
     given, device = self._geometry, self._device
-    key = (given, device, dim, *[x._geometry for x in outs])
+    key = (given, device, exact(dim), *[x._geometry for x in outs])
     table = operator.table
     bound = table.plans.get(key)
     was_found = bound is not None

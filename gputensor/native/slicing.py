@@ -9,6 +9,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
+from ..core.arguments import ONE, exact
 from ..core.device import CPU
 from ..core.dtype import int64
 from ..core.geometry import Geometry
@@ -34,9 +35,9 @@ def _select_rule(shape: Geometry, dim: Any) -> tuple[Geometry, int, int]:
 
 def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
     table, shape = operators.select_int.table, self._geometry
-    known = shape.views.get(("select", dim))
+    known = shape.views.get(("select", exact(dim)))
     if known is None:
-        known = shape.views["select", dim] = Seen(_select_rule(shape, dim))
+        known = shape.views["select", exact(dim)] = Seen(_select_rule(shape, dim))
     elif known.short is not table.short:
         rest, size, stride = known.value
         found = short_view.part(rest, size - 1, size, stride, self._keys)
@@ -60,7 +61,7 @@ def slice(
         d = arguments.dim("slice", dim, shape.ndim)
     else:
         raise errors.wrong_index("slice", "self", "have a dimension", self)
-    if step != 1 and arguments.integer("slice", "step", step) <= 0:
+    if step is not ONE and (step := arguments.integer("slice", "step", step)) <= 0:
         raise errors.must("slice", "step", "be positive", step)
     size = shape.sizes[d]
     if start is None:
@@ -183,11 +184,11 @@ def as_strided(
 
 def unbind(key_set: int, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     shape = self._geometry
-    known = shape.views.get(("select", dim))
+    known = shape.views.get(("select", exact(dim)))
     if known is None:
         if shape.ndim:
             arguments.dim("unbind", dim, shape.ndim)
-        known = shape.views["select", dim] = Seen(_select_rule(shape, dim))
+        known = shape.views["select", exact(dim)] = Seen(_select_rule(shape, dim))
     wanted, size, stride = known.value
     return tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
 

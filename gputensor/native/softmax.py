@@ -11,6 +11,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import Geometry, contiguous_geometry
@@ -66,7 +67,7 @@ def _entry(
 ) -> _Entry:  # fmt: skip
     first = inputs[0]
     into = None if out is None else out._geometry
-    key = (op, *[x._geometry for x in inputs], first._device, dim, into)
+    key = (op, *[x._geometry for x in inputs], first._device, exact(dim), into)
     table = operator.table
     found: _Entry | None = table.plans.get(key)
     if found is None:

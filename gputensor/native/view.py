@@ -10,6 +10,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
+from ..core.arguments import exact
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..iterator.broadcast import broadcast_sizes
@@ -112,7 +113,7 @@ _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)
 def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     table, memo = operators.reshape.table, self._geometry.views
     try:
-        known = memo["reshape", shape]
+        known = memo["reshape", exact(shape)]
         sizes, strides = known.value
     except (KeyError, TypeError):  # not seen yet, or a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
@@ -120,10 +121,10 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
         if len(memo) >= MEMO_BOUND:
             memo.clear()
         if isinstance(shape, (list, tuple)):
-            memo["reshape", tuple(shape)] = Seen((sizes, strides))
+            memo["reshape", exact(tuple(shape))] = Seen((sizes, strides))
     else:
         if strides is not None and known.short is not table.short:
-            found = short_view.view(like(self._geometry, sizes, strides), self._keys)
+            found = short_view.view(like(self._geometry, sizes, strides), self._keys, (shape,))
             key = (self._geometry, shape)
             short_view.leave(table, reshape, key, known, self, found)
     if strides is None:
@@ -222,7 +223,7 @@ def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
 
 
 def view_dtype(key_set: int, self: Tensor, target: dtype) -> Tensor:
-    wanted = self._geometry.views.get(("view_dtype", (target,)))
+    wanted = self._geometry.views.get(("view_dtype", exact(target)))
     if wanted is None:
         wanted = remember(self._geometry, "view_dtype", (target,), _view_dtype_rule)
     offset_bytes = self._offset * self._geometry.dtype.itemsize

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated.short_forms import part, stretch, view
+from .._generated.short_forms import VIEWS, part, stretch, view as _view, view_n
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.operator import Table
@@ -19,9 +19,18 @@ from ..tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "part", "stretch", "view"]
 
 
+def view(geometry: Any, keys: int, given: tuple[Any, ...]) -> ShortCut:
+    """A view that keeps the offset. given: what its calls have behind self."""
+    sizes = next((x for x in given if type(x) is tuple), None)
+    if sizes is None:
+        return _view(geometry, keys)
+    return (VIEWS[len(sizes)] if len(sizes) < len(VIEWS) else view_n)(geometry, keys)
+
+
 def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any) -> None:
     """Leave the short cut of a view that keeps the offset, for a geometry that was seen before."""
-    leave(table, kernel, key, seen, self, view(seen.value, self._keys))
+    given = key[1:] if type(key) is tuple else ()
+    leave(table, kernel, key, seen, self, view(seen.value, self._keys, given))
 
 
 def leave(
@@ -42,6 +51,6 @@ def learn_of(
         return
     is_view = made is not self and made._storage is self._storage
     if is_view and made._offset == self._offset:
-        leave(table, kernel, key, seen, self, view(made._geometry, self._keys))
+        leave(table, kernel, key, seen, self, view(made._geometry, self._keys, ()))
     else:
         seen.short = table.short

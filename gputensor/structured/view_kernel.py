@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._generated import operators
+from ..core.arguments import exact
 from ..core.errors import plainly
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.shortcuts import Seen
@@ -32,7 +33,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
         nonlocal operator
         shape = self._geometry
         try:
-            seen = shape.views[op, args]
+            seen = shape.views[op, *map(exact, args)] if args else shape.views[(op,)]
         except (KeyError, TypeError):  # not seen yet, or an argument is a list
             operator = getattr(operators, overload or op)
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
@@ -63,7 +64,7 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
     wanted = rule(shape, *args)
     if len(shape.views) >= MEMO_BOUND:
         shape.views.clear()
-    shape.views[op, args] = wanted
+    shape.views[op, *map(exact, args)] = wanted
     return wanted
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -399,9 +398,43 @@ def test_a_form_of_short_cuts() -> None:
         ''')
 
 
-def test_every_form_of_short_cuts_is_used() -> None:
-    tree = ast.parse(emit_short.short_forms())
-    forms = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} - {"_track"}
-    users = [path.read_text() for path in paths.PACKAGE.glob("structured/short*.py")]
-    named = {word for user in users for word in re.findall(r"\w+", user)}
-    assert forms and not forms - named
+FORMS = [
+    node.name for node in ast.parse(emit_short.short_forms()).body
+    if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+]  # fmt: skip
+
+
+def chosen(sources: list[str]) -> set[str]:
+    """The forms that code refers to, itself or by a tuple; what a text says does not count."""
+    trees = [ast.parse(source) for source in sources]
+    own = {
+        alias.asname or alias.name: alias.name
+        for tree in trees for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "_generated.short_forms"
+        for alias in node.names
+    }  # fmt: skip
+    found = set()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {node.attr} if node.value.id in ("forms", "short_view") else set()
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found |= {own[node.id]} if node.id in own else set()
+    for node in ast.parse(emit_short.short_forms()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            (target,) = node.targets
+            if isinstance(target, ast.Name) and target.id in found:
+                found |= {x.id for x in node.value.elts if isinstance(x, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_short_cuts_is_used(form: str) -> None:
+    users = (*paths.PACKAGE.glob("structured/short*.py"), paths.PACKAGE / "native/slicing.py")
+    sources = [path.read_text() for path in users]
+    assert form in chosen(sources)
+
+
+def test_what_a_text_says_uses_no_form() -> None:
+    said = 'from .._generated.short_forms import view as _view\n"""one"""\nlike = 1  # forms.two\n'
+    assert chosen([said]) == set()
+    assert chosen([said + "_view(like)\nforms.one"]) == {"view", "one"}

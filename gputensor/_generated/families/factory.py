@@ -54,7 +54,7 @@ def empty(
                 short = op_empty_memory_format.table.short.get((size, dtype, device))
             except TypeError:
                 short = None
-            if short is not None and (made := short()) is not None:
+            if short is not None and (made := short(size)) is not None:
                 return made
         include, keep = _state.get()
         key_set = include & keep
@@ -77,7 +77,7 @@ def call_empty_memory_format(
             short = op_empty_memory_format.table.short.get((size, dtype, device))
         except TypeError:
             short = None
-        if short is not None and (made := short()) is not None:
+        if short is not None and (made := short(size)) is not None:
             return made
     include, keep = _state.get()
     key_set = include & keep
@@ -331,7 +331,7 @@ def zeros(
                 short = op_zeros.table.short.get((size, dtype, device))
             except TypeError:
                 short = None
-            if short is not None and (made := short()) is not None:
+            if short is not None and (made := short(size)) is not None:
                 return made
         include, keep = _state.get()
         key_set = include & keep
@@ -345,7 +345,7 @@ def call_zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
             short = op_zeros.table.short.get((size, dtype, device))
         except TypeError:
             short = None
-        if short is not None and (made := short()) is not None:
+        if short is not None and (made := short(size)) is not None:
             return made
     include, keep = _state.get()
     key_set = include & keep
@@ -496,7 +496,7 @@ def ones(
                 short = op_ones.table.short.get((size, dtype, device))
             except TypeError:
                 short = None
-            if short is not None and (made := short()) is not None:
+            if short is not None and (made := short(size)) is not None:
                 return made
         include, keep = _state.get()
         key_set = include & keep
@@ -510,7 +510,7 @@ def call_ones(size, dtype=None, layout=None, device=None, pin_memory=None):
             short = op_ones.table.short.get((size, dtype, device))
         except TypeError:
             short = None
-        if short is not None and (made := short()) is not None:
+        if short is not None and (made := short(size)) is not None:
             return made
     include, keep = _state.get()
     key_set = include & keep

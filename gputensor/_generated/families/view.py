@@ -44,7 +44,7 @@ def Tensor_view(self, *args, size=None, dtype=None):
                     short = op_view.table.short.get((self._geometry, size))
                 except TypeError:
                     short = None
-                if short is not None and (made := short(self)) is not None:
+                if short is not None and (made := short(self, size)) is not None:
                     return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
@@ -62,7 +62,7 @@ def call_view(self, size):
             short = op_view.table.short.get((self._geometry, size))
         except TypeError:
             short = None
-        if short is not None and (made := short(self)) is not None:
+        if short is not None and (made := short(self, size)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -131,7 +131,7 @@ def reshape(input, shape):
                 short = op_reshape.table.short.get((input._geometry, shape))
             except TypeError:
                 short = None
-            if short is not None and (made := short(input)) is not None:
+            if short is not None and (made := short(input, shape)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -157,7 +157,7 @@ def Tensor_reshape(self, *args, shape=None):
                 short = op_reshape.table.short.get((self._geometry, shape))
             except TypeError:
                 short = None
-            if short is not None and (made := short(self)) is not None:
+            if short is not None and (made := short(self, shape)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -170,7 +170,7 @@ def call_reshape(self, shape):
             short = op_reshape.table.short.get((self._geometry, shape))
         except TypeError:
             short = None
-        if short is not None and (made := short(self)) is not None:
+        if short is not None and (made := short(self, shape)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -209,7 +209,7 @@ def permute(input, dims):
                 short = op_permute.table.short.get((input._geometry, dims))
             except TypeError:
                 short = None
-            if short is not None and (made := short(input)) is not None:
+            if short is not None and (made := short(input, dims)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -234,7 +234,7 @@ def Tensor_permute(self, *args, dims=None):
                 short = op_permute.table.short.get((self._geometry, dims))
             except TypeError:
                 short = None
-            if short is not None and (made := short(self)) is not None:
+            if short is not None and (made := short(self, dims)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -247,7 +247,7 @@ def call_permute(self, dims):
             short = op_permute.table.short.get((self._geometry, dims))
         except TypeError:
             short = None
-        if short is not None and (made := short(self)) is not None:
+        if short is not None and (made := short(self, dims)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -482,7 +482,7 @@ def Tensor_expand(self, *args, size=None, implicit=False):
                 short = op_expand.table.short.get((self._geometry, size, implicit))
             except TypeError:
                 short = None
-            if short is not None and (made := short(self)) is not None:
+            if short is not None and (made := short(self, size)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -495,7 +495,7 @@ def call_expand(self, size, implicit=False):
             short = op_expand.table.short.get((self._geometry, size, implicit))
         except TypeError:
             short = None
-        if short is not None and (made := short(self)) is not None:
+        if short is not None and (made := short(self, size)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -618,7 +618,7 @@ def squeeze(input, dim=None):
                     short = op_squeeze_dims.table.short.get((input._geometry, dim))
                 except TypeError:
                     short = None
-                if short is not None and (made := short(input)) is not None:
+                if short is not None and (made := short(input, dim)) is not None:
                     return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
@@ -656,7 +656,7 @@ def call_squeeze_dims(self, dim):
             short = op_squeeze_dims.table.short.get((self._geometry, dim))
         except TypeError:
             short = None
-        if short is not None and (made := short(self)) is not None:
+        if short is not None and (made := short(self, dim)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep

@@ -1,0 +1,119 @@
+"""The forms of the CPU. See emit_short.py."""
+
+from __future__ import annotations
+
+from .short_parts import (
+    ARRAYS, ELEMENT, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, form, ints, is_plain, kept,
+    others, params, records, run, storage, tensor, unless,
+)  # fmt: skip
+from .text import indent
+
+
+def functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
+    """loop(*arrays) gives the result's array; with params, loop(*arrays, *behind)."""
+    operands = OPERANDS[:n]
+    given = [*operands, *(["other"] if has_number else [])]
+    passed = ", ".join([*given, *PARAMS[:n_params]])
+    closed = ["loop", *(["behind"] if n_params else []), "geometry"]
+    closed += [*(["params", "otherwise"] if n_params else []), "around"]
+    setup = ["begin, finish = around", *kept(n_params)]
+    cast = []
+    if n_params:
+        setup.append("element = geometry.dtype.np")
+        cast = ["if array.dtype is not element:", "    array = array.astype(element, copy=False)"]
+    values = [*ARRAYS[:n], *given[n:], *(["*behind"] if n_params else [])]
+    overflow = "the way that is not short says which number is too large" if has_number else ""
+    doc = f"({passed}) -> what the loop gives."
+    return form(name, closed, doc, setup, [*given, *params(n_params)], [
+        *others(n_params, f"otherwise({passed})"),
+        *records(operands, given),
+        *arrays(operands),
+        *run(values, "array", overflow),
+        *cast,
+        *tensor("array"),
+        RECORDED,
+    ])  # fmt: skip
+
+
+def reduction() -> list[str]:
+    doc = "loop(x, *behind[:2], out, *behind[2:]) over a new array."
+    closed = ["loop", "behind", "geometry", "params", "otherwise", "around"]
+    setup = ["begin, finish = around", *kept(3), ELEMENT, "first, second, last = behind"]
+    return form("reduction", closed, doc, setup, ["self", *params(3)], [
+        *others(3, "otherwise(self, a, b, c)", is_dims=True),
+        *records(("self",), ("self",)),
+        *arrays(("self",)),
+        "array = _empty(sizes, element)",
+        *run(["x", "first", "second", "array", "last"]),
+        *tensor("array"),
+        RECORDED,
+    ])  # fmt: skip
+
+
+def inplace(name: str, n: int, has_number: bool = False) -> list[str]:
+    operands = OPERANDS[:n]
+    number = ["other"] if has_number else []
+    overflow = "before anything was written: NumPy converts it first" if has_number else ""
+    signature = [*operands, *number]
+    return form(name, ["loop"], f"({', '.join(signature)}) -> self.", (), signature, [
+        *is_plain(operands, "CPU_KEYS", is_written=True),
+        *storage(operands),
+        *arrays(operands),
+        *run([*ARRAYS[:n], *number, "x"], overflow=overflow),
+        *WRITTEN,
+    ])  # fmt: skip
+
+
+def into(n: int) -> list[str]:
+    values = ", ".join(ARRAYS[:n])
+    return [
+        f"def into_{n}(loop: Any, geometry: Any) -> Callable[..., Any]:",
+        '    """What gives the result of a loop that writes into a new array."""',
+        f"    {ELEMENT}",
+        "",
+        f"    def into({values}):",
+        "        array = _empty(sizes, element)",
+        f"        loop({values}, array)",
+        "        return array",
+        "",
+        "    return into",
+    ]
+
+
+def made(name: str, closed: list[str], array: str) -> list[str]:
+    """Of no operand, or of one that only says what is made."""
+    setup = [ELEMENT] if "sizes" in array else []
+    of = "array()" if "array" in closed else "uninitialised memory"
+    if "asks" in closed:
+        doc = f"size -> a tensor over {of}. asks: for the default device, as none was named."
+        plain = unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU")
+        body = [*ints(), *plain, *tensor(array), "return tensor"]
+        return form(name, closed, doc, setup, ["size"], body)
+    plain = unless("self._keys is not CPU_KEYS", "_now() is not PLAIN")
+    doc = f"self -> a tensor over {of}; autograd has nothing to say of it."
+    return form(name, closed, doc, setup, ["self"], [*plain, *tensor(array), "return tensor"])
+
+
+def copied() -> list[str]:
+    doc = "self -> a copy of a geometry, in NumPy's order."
+    return form("copied", ["geometry", "order"], doc, (), ["self"], [
+        *is_plain(("self",), "CPU_KEYS", is_written=False),
+        *arrays(("self",)),
+        *tensor("x.copy(order)"),
+        "return tensor",
+    ])  # fmt: skip
+
+
+def copy_() -> list[str]:
+    operands = OPERANDS[:2]
+    return [
+        "def copy_(self: Any, other: Any) -> Any:",
+        '    """A small copy between elements of one dtype; what is a view goes the long way."""',
+        *indent([
+            *is_plain(operands, "CPU_KEYS", is_written=True),
+            *storage(operands),
+            *arrays(operands),
+            "x[...] = y",
+            *WRITTEN,
+        ]),
+    ]  # fmt: skip

@@ -1,0 +1,81 @@
+"""The forms of CUDA. See emit_short.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .short_parts import (
+    ARRAYS, OPERANDS, PARAMS, WRITTEN, each, form, ints, is_plain, kept, others, params, storage,
+    tensor, unless,
+)  # fmt: skip
+
+CUDA_MEMORY = [
+    "index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize",
+    "cuda = runtime.cuda()",
+]
+# Memory of the allocator's, and the storage and tensor over it.
+ALLOCATED = [
+    "storage = _new(Storage)",
+    "storage._data = memory",
+    "storage._array = None",
+    "storage.nbytes = nbytes",
+    "storage.device = device",
+    "storage.version = 0",
+    *tensor("None", "CUDA_KEYS", "device", "storage"),
+    "return tensor",
+]
+
+
+def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -> list[str]:
+    """low_bits: those that are to be 0; other kernels may serve other addresses."""
+    lines = [
+        f"{x} = {storage}._data.ptr + {operand}._offset * size_{x}"
+        for x, storage, operand in zip(ARRAYS, storages, operands)
+    ]
+    names = ARRAYS[: len(operands)]
+    return [
+        *lines,
+        *unless(f"({' | '.join(names)}) & {low_bits}" if names[1:] else f"x & {low_bits}"),
+    ]
+
+
+def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
+    """With params, of those that the launch was made of."""
+    operands, number = OPERANDS[:n], ["other"] if has_number else []
+    closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
+    closed += ["low_bits", "params"] if n_params else []
+    setup = [*CUDA_MEMORY, "run, head, tail = straight(launch, index)", *kept(n_params)]
+    given = [*operands, *number, *params(n_params)]
+    doc = f"({', '.join([*operands, *number, *PARAMS[:n_params]])}) -> the launch's result."
+    return form(name, closed, doc, setup, given, [
+        *others(n_params, "None", is_dims=True),
+        *is_plain(operands, "CUDA_KEYS", is_written=False, device="device"),
+        *addresses(operands, each("{}._storage", operands), "low_bits" if n_params else "15"),
+        "memory = cuda.allocate(nbytes, index)",
+        f"run(head({', '.join(['memory.ptr', *ARRAYS[:n], *number])}) + tail)",
+        *ALLOCATED,
+    ])  # fmt: skip
+
+
+def cuda_inplace(name: str, n: int, has_number: bool = False) -> list[str]:
+    operands, number = OPERANDS[:n], ["other"] if has_number else []
+    closed = ["device", "launch", *each("size_{}", ARRAYS[:n])]
+    setup = ["run, head, tail = straight(launch, device.index)"]
+    given = [*operands, *number]
+    return form(name, closed, f"({', '.join(given)}) -> self.", setup, given, [
+        *is_plain(operands, "CUDA_KEYS", is_written=True, device="device"),
+        *storage(operands, may_lack=False),
+        *addresses(operands, ("storage", "theirs"), "15"),
+        f"run(head({', '.join(['x', *ARRAYS[:n], *number])}) + tail)",
+        *WRITTEN,
+    ])  # fmt: skip
+
+
+def cuda_empty() -> list[str]:
+    doc = "size -> uninitialised memory. asks: whether the device is current, as none was named."
+    return form("cuda_empty", ["geometry", "device", "asks"], doc, CUDA_MEMORY, ["size"], [
+        *ints(),
+        *unless("_now() is not PLAIN", "asks and cuda.current_device() != index"),
+        "memory = cuda.allocate(nbytes, index)",
+        *ALLOCATED,
+    ])  # fmt: skip

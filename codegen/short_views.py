@@ -1,0 +1,106 @@
+"""The forms of views, of any device. See emit_short.py."""
+
+from __future__ import annotations
+
+from .short_parts import LONG_WAY, SIZES, each, form, unless
+from .text import WIDTH, indent, wrap
+
+BASE = [
+    "base = self._autograd",
+    "if base is None:",
+    "    base = self",
+    "elif type(base) is not Tensor or base._autograd is not None:",
+    LONG_WAY,
+]
+
+
+def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
+    """The view, which knows what it is a view of, as ADInplaceOrView has it."""
+    return [
+        "storage = self._storage",
+        "if storage is None:",
+        "    storage = self._get_storage()",
+        "tensor = _new(Tensor)",
+        f"tensor._geometry = {geometry}",
+        "tensor._keys = keys",
+        "tensor._device = self._device",
+        "tensor._storage = storage",
+        f"tensor._offset = self._offset{offset}",
+        "tensor._array = tensor._autograd = None",
+        f"if {is_tracked}:",
+        "    return _track(self, tensor)",
+        "tensor._autograd = base",
+        "return tensor",
+    ]
+
+
+def view(name: str = "view", *checks: str) -> list[str]:
+    given = ["self", "size" if checks else "size=()"]
+    doc = "(self, size), of these keys -> a view that keeps the offset."
+    return form(name, ["geometry", "keys"], doc, (), given, [
+        *checks,
+        "now = _now()",
+        *unless("self._keys is not keys"),
+        "if now is BELOW:  # autograd is not told",
+        "    base = None",
+        "elif now is not PLAIN:",
+        LONG_WAY,
+        "else:",
+        *indent(BASE),
+        *seen_of("geometry", "", "unrecorded and base is not None"),
+    ])  # fmt: skip
+
+
+def views() -> list[str]:
+    """Those of views that are found by sizes, by how many there are."""
+    names = ["view", *each("view_{}", range(1, len(SIZES) + 1))]
+    return wrap("VIEWS = (", names, ")", WIDTH)
+
+
+def part() -> list[str]:
+    doc = (
+        "(self, index) -> what begins at an index of a dimension; negative ones count from its end."
+    )
+    closed = ["geometry", "last", "size", "stride", "keys"]
+    return form("part", closed, doc, (), ["self", "index"], [
+        *unless("type(index) is not int"),
+        "if index < 0:",
+        "    index += size",
+        *unless("not 0 <= index <= last", "self._keys is not keys", "_now() is not PLAIN"),
+        *BASE,
+        *seen_of("geometry", " + index * stride"),
+    ])  # fmt: skip
+
+
+def stretch() -> list[str]:
+    doc = (
+        "(self, start, end) -> a slice of a dimension; one of a length not seen goes the long way."
+    )
+    setup = ["size, stride, known = shape.sizes[dim], shape.strides[dim], shape.views"]
+    closed = ["shape", "dim", "step", "keys"]
+    return form("stretch", closed, doc, setup, ["self", "start", "end"], [
+        *unless("self._keys is not keys", "_now() is not PLAIN"),
+        *BASE,
+        "if start is None:",
+        "    start = 0",
+        "elif type(start) is not int:",
+        LONG_WAY,
+        "elif start < 0:",
+        "    start = start + size if start > -size else 0",
+        "elif start > size:",
+        "    start = size",
+        "if end is None:",
+        "    end = size",
+        "elif type(end) is not int:",
+        LONG_WAY,
+        "else:",
+        "    if end < 0:",
+        "        end += size",
+        "    elif end > size:",
+        "        end = size",
+        "    if end < start:",
+        "        end = start",
+        'seen = known.get(("slice", dim, (end - start + step - 1) // step, step))',
+        *unless("seen is None"),
+        *seen_of("seen.value", " + start * stride"),
+    ])  # fmt: skip
