@@ -6,7 +6,7 @@ writes the text, and chain_launch.py launches it over one plan of all operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.geometry import Geometry
@@ -19,7 +19,7 @@ from ..kernels.cuda.chain_source import FAMILIES, Body, Step, functor
 from ..structured.pointwise import NUMBERS
 from .chain import Chain, Instruction
 
-Run = Callable[[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]], None]
+Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
 
 # Dtypes are each operator's; what overlaps was looked at as the operators were recorded.
 _CONFIG = Config(
@@ -34,18 +34,13 @@ def prepare(chain: Chain) -> Run | None:
     written = _Written(chain)
     if written.body is None:
         return None
-    launch = chain_launch.bind(written.body, _plan(chain, written), written.packing)
+    launch = chain_launch.bind(written.body, _plan(chain), written.packing)
     if launch is None:
         return None
-    values, from_cpu, index = written.on_device, written.from_cpu, chain.device.index
+    index = chain.device.index
 
-    def run(inputs: tuple[Any, ...], outputs: tuple[Any, ...], scalars: tuple[Any, ...]) -> None:
-        pointers = [x._address() for x in outputs]
-        pointers += [inputs[n]._address() for n in values]
-        numbers = scalars
-        if from_cpu:
-            numbers = (*scalars, *[inputs[n]._get_array().item() for n in from_cpu])
-        launch(index, tuple(pointers), numbers)
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        launch(index, tuple([x._address() for x in (*outputs, *inputs)]), tuple(scalars))
 
     return run
 
@@ -57,71 +52,50 @@ def source(chain: Chain) -> str | None:
 
 
 class _Written:
-    """A chain as chain_source.py takes it. on_device: inputs that have an address there, in their
-    new order; from_cpu: those whose value travels with the launch."""
+    """A chain as chain_source.py takes it: body, None where it cannot; packing, of its numbers."""
 
-    __slots__ = ("chain", "body", "packing", "on_device", "from_cpu", "numbers")
+    __slots__ = ("chain", "body", "packing")
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.packing: list[chain_launch.Packer] = []
         self.body: Body | None = None
-        cpu = {
-            step.operands[k - 1] for step in chain.instructions
-            for k in step.what.entry.plan.scalar_operands
-        }  # fmt: skip
-        count = len(chain.inputs)
-        self.from_cpu = sorted(n for n in cpu if n >= 0)
-        self.on_device = [n for n in range(count) if n not in cpu]
-        if not self.on_device or not all(map(self._has_functor, chain.instructions)):
-            return
-        # Numbers of the call behind the scalars of the chain: the values of the CPU's tensors.
-        self.numbers = {n: len(chain.scalars) + k for k, n in enumerate(self.from_cpu)}
-        steps = tuple([self._step(step) for step in chain.instructions])
-        dtypes = tuple([chain.inputs[n].dtype for n in self.on_device])
-        stores = tuple([self._value(n) for n in chain.stores])
-        self.body = Body(dtypes, steps, stores)
+        if chain.inputs and all(map(self._has_functor, chain.instructions)):
+            steps = tuple([self._step(step) for step in chain.instructions])
+            self.body = Body(tuple([x.dtype for x in chain.inputs]), steps, chain.stores)
 
     def _has_functor(self, step: Instruction) -> bool:
-        family, loop = step.what.family, step.what.loop
-        if family not in FAMILIES or stub.registered(family, loop, "cuda") is not None:
+        what, loop = step.what, step.what.loop
+        if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
             return False
-        if family != "copy" and family != "where":
+        if what.entry.plan.scalar_operands:  # the CPU's, which have no address here
+            return False
+        if what.family != "copy" and what.family != "where":
             name = "add_alpha" if loop == "sub_alpha" else loop
-            if not variants.has(family, name, step.what.compute):
+            if not variants.has(what.family, name, what.compute):
                 return False
         scalars = [self.chain.scalars[~n] for n in (*step.operands, *step.params) if n < 0]
         return all(kind in NUMBERS for kind in scalars)
 
     def _step(self, step: Instruction) -> Step:
+        """A step whose numbers have slots of their own."""
         what, first = step.what, len(self.packing)
-        sources = [n for n in step.operands if n < 0 or n in self.numbers]
-        sources = [self.numbers[n] if n >= 0 else ~n for n in sources]
-        inputs, slot = [], first
-        for n in step.operands:
-            if n < 0 or n in self.numbers:
-                inputs.append(~slot)
-                slot += 1
-            else:
-                inputs.append(self._value(n))
-        params = tuple(range(slot, slot + len(step.params)))
+        numbers = [n for n in step.operands if n < 0]
+        slots = iter(range(first, first + len(numbers)))
+        inputs = tuple([n if n >= 0 else ~next(slots) for n in step.operands])
+        params = tuple(range(first + len(numbers), first + len(numbers) + len(step.params)))
         made = Step(
-            what.family, what.loop, what.compute, what.result, tuple(inputs), params,
+            what.family, what.loop, what.compute, what.result, inputs, params,
             what.operator.qualified_name,
         )  # fmt: skip
-        self.packing += chain_launch.packers(made, [*sources, *[~n for n in step.params]])
+        self.packing += chain_launch.packers(made, [~n for n in (*numbers, *step.params)])
         return made
 
-    def _value(self, n: int) -> int:
-        """The number of a value where the CPU's are left out."""
-        count = len(self.chain.inputs)
-        return self.on_device.index(n) if n < count else n - count + len(self.on_device)
 
-
-def _plan(chain: Chain, written: _Written) -> Plan:
+def _plan(chain: Chain) -> Plan:
     """One walk of all operands."""
     outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
-    return plan_of(outputs, [(chain.inputs[n], chain.device) for n in written.on_device])
+    return plan_of(outputs, [(x, chain.device) for x in chain.inputs])
 
 
 def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:
