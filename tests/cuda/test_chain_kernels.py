@@ -121,6 +121,25 @@ def test_large_layouts(everything_is_large: None) -> None:
     assert {x for case in cases for x in case.entries()} == {"chain_rows", "chain_turned"}
 
 
+SUM = Body(
+    (float32, float32),
+    (
+        Step("binary", "mul", float32, float32, (0, 1), (), "aten::mul.Tensor"),
+        Step("binary", "add", float32, float32, (2, 0), (), "aten::add.Tensor"),
+    ),
+    (3,),
+)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+def test_an_output_may_be_an_input(layout: str, everything_is_large: None) -> None:
+    case = Case(SUM, layout, 4, (67, 45))
+    x, (wanted,) = case.inputs[0], case.apart()
+    tensors = [x, *case.inputs]
+    case.bound(tensors)(0, tuple([t._address() for t in tensors]), ())
+    chains.assert_same(x, wanted, layout)
+
+
 # --- everything ---
 
 

@@ -12,10 +12,12 @@ import pytest
 import gputensor as gt
 from gputensor.fusion import cuda, running
 from gputensor.kernels.cuda import launch, module
+from gputensor.op_tests import check
 
 from ..cuda.chains import assert_same, compile_together
 from ..cuda.support import requires_emulator
 from . import programs
+from .test_rows import ROWS, outcome, pending
 
 FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
 
@@ -100,6 +102,39 @@ def test_explain_shows_the_functor_and_what_it_moves() -> None:
     assert told.bytes_apart == told.bytes_moved + 2 * 20 * 7 * 4
     text = str(told)
     assert "// aten::mul.Tensor" in text and "made<neg, f32, f32>(taken<f32>(v0))" in text
+
+
+# --- every operator ---
+
+PARTS = 8
+
+
+def is_pointwise(name: str) -> bool:
+    packet = getattr(gt.ops.aten, name, None)
+    return packet is not None and any(
+        "pointwise" in getattr(packet, overload).tags for overload in packet.overloads()
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(PARTS))
+def test_operators_of_pending_operands_are_what_they_are_eagerly(
+    part: int, launched: list[str]
+) -> None:
+    rows = [row for row in ROWS if is_pointwise(row.name)][part::PARTS]
+    cases = [(row.name, case) for row in rows for case in check._cases(row, every=False)]
+    assert cases
+
+    def outcomes(is_fused: bool) -> list[Any]:
+        return [
+            outcome(case, check._main_form(name), is_fused, pending, "cuda") for name, case in cases
+        ]
+
+    compile_together(lambda: outcomes(True))
+    fused = outcomes(True)
+    assert sum(entry.startswith("chain_") for entry in launched) > len(cases) / 4
+    for (name, case), found, wanted in zip(cases, fused, outcomes(False)):
+        assert found == wanted, (name, str(case))
 
 
 # --- random programs ------------------------------------------------------------------------------

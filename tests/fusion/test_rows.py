@@ -29,20 +29,22 @@ def _ours(x: Any) -> Any:
     """A tensor whose memory nobody else holds, as the samples' come from NumPy; of those in lists,
     too."""
     for part in x if isinstance(x, (list, tuple)) else (x,):
-        if isinstance(part, gt.Tensor):
+        if isinstance(part, gt.Tensor) and part.device.type == "cpu":
             part._get_storage().__class__ = Storage
     return x
 
 
-def _pending(x: Any) -> Any:
+def pending(x: Any) -> Any:
     """The same elements in a tensor of its own; pending, within a block."""
     if type(x) is gt.Tensor and not x.is_meta and x.numel() and x.dtype is not gt.complex32:
         return gt.where(gt.ones_like(x, dtype=gt.bool), x, x)
     return x
 
 
-def _outcome(case: Any, form: Callable[..., Any], is_fused: bool, prepare: Any) -> Any:
-    args, kwargs, tensors = case.build(device("cpu"))
+def outcome(
+    case: Any, form: Callable[..., Any], is_fused: bool, prepare: Any, place: str = "cpu"
+) -> Any:
+    args, kwargs, tensors = case.build(device(place))
     args, kwargs = [_ours(x) for x in args], {k: _ours(x) for k, x in kwargs.items()}
     manual_seed(7)
     given = args
@@ -67,9 +69,9 @@ def _outcome(case: Any, form: Callable[..., Any], is_fused: bool, prepare: Any) 
 def test_it_is_what_it_is_eagerly(row: Any) -> None:
     for case in check._cases(row, every=tier.is_full()):
         for form in check._forms(row.name):
-            for prepare in (lambda x: x, _pending):
-                eager = _outcome(case, form, False, prepare)
-                fused = _outcome(case, form, True, prepare)
+            for prepare in (lambda x: x, pending):
+                eager = outcome(case, form, False, prepare)
+                fused = outcome(case, form, True, prepare)
                 assert fused == eager, (str(case), form, prepare)
 
 
@@ -81,7 +83,7 @@ def test_the_samples_record() -> None:
         for row in ROWS:
             if row.name in ("add", "exp", "clamp", "lerp", "gelu", "eq", "where", "xlogy"):
                 for case in check._cases(row, every=False):
-                    _outcome(case, check._main_form(row.name), True, _pending)
+                    outcome(case, check._main_form(row.name), True, pending)
     finally:
         running.watchers.pop()
     assert sum(n > 1 for n in lengths) > 20
