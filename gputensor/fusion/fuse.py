@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from ..core import errors
-from ..core.guard import decorated
+from ..core.guard import Function, decorated
 from .block import Fusing
-from .explain import explain
+from .explain import Explanation, explain
 
 
-def fuse(function: Callable[..., Any] | None = None) -> Any:
+class _Fuse:
     """Run element-by-element operators as chains: `with gt.fuse():`, `@gt.fuse`, `gt.fuse(f)`.
 
     Within, they are recorded, and what needs their elements, another operator or a look at a value,
@@ -24,11 +24,19 @@ def fuse(function: Callable[..., Any] | None = None) -> Any:
     >>> y
     tensor([1.7321, 1.7321, 1.7321])
     """
-    if function is None:
-        return Fusing()
-    if not callable(function):
-        raise errors.wrong_type("fuse", "function", "be callable", function)
-    return decorated(Fusing, function)
+
+    explain: staticmethod[..., Explanation] = staticmethod(explain)
+
+    @overload
+    def __call__(self, function: None = None) -> Fusing: ...
+    @overload
+    def __call__(self, function: Function) -> Function: ...
+    def __call__(self, function: Callable[..., Any] | None = None) -> Any:
+        if function is None:
+            return Fusing()
+        if not callable(function):
+            raise errors.wrong_type("fuse", "function", "be callable", function)
+        return decorated(Fusing, function)
 
 
-fuse.explain = explain  # type: ignore[attr-defined]
+fuse: _Fuse = _Fuse()
