@@ -22,6 +22,8 @@ from .chain import Chain
 # Elements in a block: fewer lose to the hand-over of the interpreter's lock between the threads'
 # short calls, more to memory beyond the cache.
 BLOCK = 1 << 16
+# Of the dimension that blocks are cut from: parts of fewer would leave gaps between elements.
+_SHORTEST = 16
 Array = Any
 
 
@@ -131,7 +133,9 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
 
     if walk.numel <= BLOCK:
         return at_once
-    return flat if is_flat else by_rows
+    if is_flat:
+        return flat
+    return at_once if walk.numel // max(walk.sizes) > BLOCK // _SHORTEST else by_rows
 
 
 def _steps(chain: Chain) -> tuple[list[_Step], int]:

@@ -128,7 +128,8 @@ class Recording:
                 ]
                 if into is not None:
                     outputs.append(into[1])
-                chain, inputs, scalars = self._chain(stores)
+                chain, inputs, numbers = self._known(stores)
+                scalars = [self.scalars[n] for n in numbers]
                 run_chain(chain, [self._tensor(n) for n in inputs], outputs, scalars, reason)
                 for (_, storage), made in zip(wanted, outputs):
                     fill(storage, made)
@@ -142,8 +143,21 @@ class Recording:
         made._array = array
         return made
 
-    def _chain(self, stores: list[int]) -> tuple[Chain, list[int], list[Any]]:
-        """What the stores need; the inputs and the scalars that it takes."""
+    def _known(self, stores: list[int]) -> tuple[Chain, list[int], list[int]]:
+        """`_chain`, kept for what is recorded alike."""
+        key = (
+            tuple(self.steps), tuple([x[2] for x in self.inputs]), tuple(stores),
+            tuple([_type(x) for x in self.scalars]),
+        )  # fmt: skip
+        found = _chains.get(key)
+        if found is None:
+            if len(_chains) >= _BOUND:
+                _chains.clear()
+            found = _chains[key] = self._chain(stores)
+        return found
+
+    def _chain(self, stores: list[int]) -> tuple[Chain, list[int], list[int]]:
+        """What the stores need; the inputs and the scalars that it takes, in its order."""
         needed = [False] * len(self.steps)
         for number in stores:
             needed[number] = True
@@ -161,12 +175,12 @@ class Recording:
             if is_needed:
                 number_of[3 * number + 1] = following
                 following += 1
-        scalars: list[Any] = []
+        scalars: list[int] = []
         instructions = []
         for what, operands, params in kept:
             for code in (*operands, *params):
-                if code % 3 == 2:
-                    scalars.append(self.scalars[code // 3])
+                if code % 3 == 2 and code not in number_of:
+                    scalars.append(code // 3)
                     number_of[code] = -len(scalars)
             instructions.append(
                 Instruction(
@@ -176,10 +190,20 @@ class Recording:
             )  # fmt: skip
         chain = Chain(
             self.place, tuple([self.inputs[n][2] for n in inputs]),
-            tuple([type(x) if type(x) in NUMBERS else x for x in scalars]), tuple(instructions),
+            tuple([_type(self.scalars[n]) for n in scalars]), tuple(instructions),
             tuple([number_of[3 * number + 1] for number in stores]),
         )  # fmt: skip
         return chain, inputs, scalars
+
+
+def _type(scalar: Any) -> Any:
+    """What a chain knows of a scalar: the type of a number."""
+    return type(scalar) if type(scalar) in NUMBERS else scalar
+
+
+# What was made of recordings that were alike: chains, with the inputs and scalars that they take.
+_chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
+_BOUND = 1 << 11
 
 
 class Recorder:
@@ -230,9 +254,39 @@ class Recorder:
                     if placed is not None and placed[0] is held and held.is_open:
                         held.hold(storage, placed[1])
                         return True
-            self.before_write(storage, "an operand of it is written to")
             storage.data  # noqa: B018 - runs what is pending
-            return False
+            last = self._last(what, out, inputs, params) if can_wait else None
+            self.before_write(storage, "an operand of it is written to", last and last[0])
+            if last is None:
+                return False
+            last[0].run(f"{what.operator.short_name} writes to memory", (last[1], out))
+            return True
+
+    def _last(
+        self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> tuple[Recording, int] | None:
+        """The recording whose last step may write to memory that is there, and that step."""
+        recording = self.open.get((what.device, what.walk))
+        storage = out._storage
+        if recording is None or storage.is_exposed or not any([
+            type(x) is Tensor and type(x._storage) is Pending and x._storage._array[0] is recording
+            for x in inputs
+        ]):  # fmt: skip
+            return None
+        # A block that has written must not be read by the next one.
+        others = [(x[0], x[1], x[2]) for x in recording.inputs]
+        others += [
+            (x._get_storage(), x._offset, x._geometry) for x in inputs if type(x) not in NUMBERS
+        ]
+        for theirs, offset, shape in others:
+            if theirs is storage and (offset != out._offset or shape is not out._geometry):
+                return None
+        # A step that was there already may be wanted by others, and has its own place.
+        count = len(recording.steps)
+        placed = self._placed(what, inputs, params)
+        if placed is None or placed[0] is not recording or placed[1] != count:
+            return None
+        return placed
 
     def _placed(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
@@ -286,10 +340,13 @@ class Recorder:
             for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
                 del self.pending[recording]
 
-    def before_write(self, storage: Storage, reason: str) -> None:
-        """Run what reads a storage. What it reads itself, if it is pending, is not run here."""
+    def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
+        """Run what reads a storage, but for who is about to write to it. What it is computed by,
+        if it is pending, is not run here."""
         with _lock:
             for recording in [*self.pending]:
+                if recording is writer:
+                    continue
                 if storage.is_shared or recording.reads(storage):
                     recording.run(reason)
 

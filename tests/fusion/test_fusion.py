@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.fusion import cpu, running
 from gputensor.fusion.pending import Pending
 from gputensor.fusion.recording import current
 
@@ -118,6 +119,31 @@ def test_in_place_writes_of_pending_tensors_are_new_values() -> None:
         return y, z, y._version
 
     assert chains(function) == [(4, "the block is left")]
+    same(function)
+
+
+def test_a_write_to_memory_ends_its_chain_and_is_a_part_of_it() -> None:
+    x, g = gt.rand(N), gt.rand(N)
+    assert chains(lambda: x.sub_((g + 1).sqrt() * 0.1)) == [(4, "sub_ writes to memory")]
+
+    def function(x: Any) -> Any:
+        y = x.clone()
+        y.mul_(g).add_((y + g) * 2)
+        kept = y.exp() + 1
+        return y.lerp_(kept, 0.5), kept, y._version
+
+    same(function, gt.rand(N))
+
+
+def test_a_write_that_a_later_block_would_read() -> None:
+    def function() -> Any:
+        x = gt.arange(N + 1, dtype=gt.float64)
+        x[1:].add_(x[:-1] * 2)
+        x[:-1].sub_(x[1:] + 1)
+        square = gt.arange(360_000.0).view(600, 600)
+        square.add_(gt.empty_like(square).copy_(square.t()) + square.t())
+        return x, square
+
     same(function)
 
 
@@ -321,8 +347,28 @@ def test_clip() -> None:  # cupy#7098
 # --- random programs ------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """So that small tensors, too, run block by block."""
+    monkeypatch.setattr(cpu, "BLOCK", 2)
+    running._plans.clear()
+    yield
+    running._plans.clear()
+
+
 def test_random_programs_are_what_they_are_eagerly() -> None:
-    for seed in range(60):
+    for seed in range(40):
+        assert programs.run(seed, True) == programs.run(seed, False), seed
+
+
+def test_random_programs_in_small_blocks(small_blocks: None) -> None:
+    for seed in range(80, 120):
+        assert programs.run(seed, True) == programs.run(seed, False), seed
+
+
+@pytest.mark.full
+def test_many_random_programs_in_small_blocks(small_blocks: None) -> None:
+    for seed in range(4000, 6000):
         assert programs.run(seed, True) == programs.run(seed, False), seed
 
 

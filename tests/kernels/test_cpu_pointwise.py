@@ -8,6 +8,7 @@ import operator
 import numpy as np
 import pytest
 
+import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import (
     ALL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, complex64, float16, float32, float64,
@@ -452,3 +453,10 @@ def test_fmod_in_f64_is_cs():
         is_nan = np.isnan(expected)
         assert (np.isnan(found) == is_nan).all()
         same_bits(found[~is_nan], expected[~is_nan])
+
+
+def test_sigmoid_in_place_of_every_fourth_element() -> None:
+    x = gt.rand(50, 4)
+    y = x.clone()
+    y[:, 1].sigmoid_()
+    assert gt.equal(y[:, 1], x[:, 1].sigmoid())

@@ -115,7 +115,7 @@ def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    y = np.negative(x, np.empty_like(x) if out is None else out)
+    y = _negative(x, np.empty_like(x) if out is None else out)
     np.exp(y, y)
     np.add(y, 1, y)
     return np.divide(1, y, y)
@@ -177,6 +177,9 @@ def _around_stride_fault(negative: Loop) -> Loop:
         return out
 
     return loop
+
+
+_negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
