@@ -1,0 +1,189 @@
+"""Chains of element-by-element operators: `gt.fuse` against the same operators one by one, NumPy,
+PyTorch, torch.compile and numexpr, on operands of 16 MiB.
+
+Each function is written once, over a module with the names that all of them have. On the CPU all
+threads are for whoever uses them; what is timed is a call with the allocation of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+from . import layout_sides, peers, timing
+from .places import WrongResult
+
+NAME = "fuse"
+ELEMENTS = 4 << 20
+# Times the peer's speed, in the geometric mean.
+BUDGETS = {"eager": 2.0, "numpy": 2.0, "torch": 2.0, "numexpr": 1.0}
+
+Function = Callable[..., Any]
+
+
+# --- the chains -----------------------------------------------------------------------------------
+
+
+def _chain(length: int) -> Function:
+    def function(m: Any, x: Any, y: Any) -> Any:
+        z = x
+        for n in range(length):
+            z = z * y if n % 4 == 0 else z + x if n % 4 == 1 else z - y if n % 4 == 2 else z * 0.5
+        return z
+
+    return function
+
+
+def _gelu(m: Any, x: Any, y: Any) -> Any:
+    return 0.5 * x * (1 + m.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+def _black_scholes(m: Any, x: Any, y: Any) -> Any:
+    """A call's price, with the logistic form of the normal distribution."""
+    d1 = (m.log(x / y) + 0.065) / 0.3
+    d2 = d1 - 0.3
+    return x / (1 + m.exp(-1.702 * d1)) - y * 0.98 / (1 + m.exp(-1.702 * d2))
+
+
+def _leapfrog(m: Any, x: Any, y: Any) -> Any:
+    half = y - 0.005 * x
+    return half - 0.005 * (x + 0.01 * half)
+
+
+def _adam(m: Any, x: Any, y: Any) -> Any:
+    mean = x * 0.9 + y * 0.1
+    square = x * 0.99 + y * y * 0.01
+    return x - 0.001 * mean / (m.sqrt(square) + 1e-8)
+
+
+def _luma(m: Any, x: Any, y: Any) -> Any:
+    """Y of three planes, kept within bounds."""
+    light = 0.299 * x + 0.587 * y + 0.114 * (x + y) + 0.0625
+    return m.where(light > 1.5, 1.5 + 0 * x, light)
+
+
+def _mandelbrot(m: Any, x: Any, y: Any) -> Any:
+    real, imag = x, y
+    for _ in range(4):
+        real, imag = real * real - imag * imag + x, 2 * real * imag + y
+    return real * real + imag * imag
+
+
+CASES: dict[str, Function] = {
+    "2 operators": _chain(2), "4 operators": _chain(4), "8 operators": _chain(8),
+    "16 operators": _chain(16), "gelu": _gelu, "luma within bounds": _luma,
+    "Black-Scholes": _black_scholes, "leapfrog": _leapfrog, "Adam": _adam,
+    "Mandelbrot, 4 steps": _mandelbrot,
+}  # fmt: skip
+
+
+# --- the sides ------------------------------------------------------------------------------------
+
+
+def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callable[[], Any]]:
+    """Each library's call on these ndarrays."""
+    a, b = (gt.tensor(v).to(device) for v in (x, y))
+    fused = gt.fuse(function)
+    found = {"gputensor": lambda: fused(gt, a, b), "eager": lambda: function(gt, a, b)}
+    if device == "cpu":
+        found["numpy"] = lambda: function(np, x, y)
+    torch = peers.with_torch(device).get("torch")
+    if torch is not None:
+        p, q = (torch.from_numpy(v).to(device) for v in (x, y))
+        found["torch"] = lambda: function(torch, p, q)
+        compiled = layout_sides.compiled_once(torch, lambda p, q: function(torch, p, q))
+        found["torch.compile"] = lambda: compiled(p, q)
+    if device == "cpu" and find_spec("numexpr") is not None:
+        evaluate, text = import_module("numexpr").evaluate, _expression(function)
+        found["numexpr"] = lambda: evaluate(text, {"x": x, "y": y})
+    return found
+
+
+def _expression(function: Function) -> str:
+    """The function as numexpr reads it."""
+
+    class Text(str):
+        pass
+
+    def operator(form: str) -> Any:
+        return lambda self, other: Text("(" + form.format(self, other) + ")")
+
+    for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("gt", ">")):
+        setattr(Text, f"__{name}__", operator("{0} " + sign + " {1}"))
+        setattr(Text, f"__r{name}__", operator("{1} " + sign + " {0}"))
+
+    def call(name: str) -> Function:
+        return lambda *args: Text(f"{name}({', '.join(map(str, args))})")
+
+    names = ("tanh", "log", "exp", "sqrt", "where")
+    return str(function(SimpleNamespace(**{n: call(n) for n in names}), Text("x"), Text("y")))
+
+
+def run(device: str = "cpu", rounds: int = 9) -> dict[str, Any]:
+    """Measure everything; returns the record that `bench run` prints and writes."""
+    random = np.random.default_rng(0)
+    x, y = (random.random(ELEMENTS, np.float32) + np.float32(0.5) for _ in range(2))
+    cases: list[dict[str, Any]] = []
+    names: list[str] = []
+    for name in timing.progress(list(CASES), str):
+        sides = _sides(CASES[name], x, y, device)
+        wanted = None
+        for library, side in sides.items():
+            result = side()
+            made = np.asarray(result.cpu() if hasattr(result, "cpu") else result)
+            wanted = made if wanted is None else wanted
+            is_same = library != "eager" or made.tobytes() == wanted.tobytes()
+            if not is_same or not np.allclose(made, wanted, 1e-3, 1e-4, equal_nan=True):
+                raise WrongResult(f"{name}: {library} is wrong")
+        samples = timing.alternate(
+            [*sides.values()], rounds, round_ms=20.0, finish=peers.synchronizer(device)
+        )
+        names = [*sides]
+        cases.append({"name": name, "ns": {lib: s.median_ns for lib, s in zip(sides, samples)},
+                      "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(sides,
+                      samples)}})  # fmt: skip
+    record: dict[str, Any] = {
+        "benchmark": NAME, "device": device, "cases": cases, "peers": names[1:],
+    }  # fmt: skip
+    for peer in record["peers"]:
+        record[f"geomean_vs_{peer}"] = timing.geomean(
+            [c["ns"][peer] / c["ns"]["gputensor"] for c in cases]
+        )
+    return record
+
+
+def report(record: dict[str, Any]) -> str:
+    """A Markdown table of a record: milliseconds, and how often gt.fuse is done meanwhile."""
+    libraries = ["gputensor", *record["peers"]]
+    head = [f"{lib} ms".replace("gputensor", "gt.fuse") for lib in libraries]
+    head += [f"{peer} /" for peer in record["peers"]]
+    lines = [f"| {record['device']} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
+    for case in record["cases"]:
+        ns = case["ns"]
+        cells = [f"{ns[lib] / 1e6:.1f}" for lib in libraries]
+        cells += [f"{ns[peer] / ns['gputensor']:.2f}" for peer in record["peers"]]
+        lines.append(f"| {case['name']} | " + " | ".join(cells) + " |")
+    means = [f"**{record[f'geomean_vs_{peer}']:.2f}**" for peer in record["peers"]]
+    lines.append("| geometric mean | " + " | ".join([""] * len(libraries) + means) + " |")
+    return "\n".join(lines)
+
+
+def failures(record: dict[str, Any]) -> list[str]:
+    """Which budgets the record misses, a sentence each."""
+    found = []
+    for peer in record["peers"]:
+        mean = record[f"geomean_vs_{peer}"]
+        if record["device"] == "cpu" and mean < BUDGETS.get(peer, 0):
+            found.append(f"geomean vs {peer} {mean:.2f} is below {BUDGETS[peer]}")
+        for case in record["cases"]:
+            ratio = case["ns"][peer] / case["ns"]["gputensor"]
+            if peer in ("eager", "numexpr") and ratio < 1:
+                found.append(f"{case['name']}: {ratio:.2f} times {peer}'s speed is below 1")
+    return found
