@@ -48,7 +48,6 @@ class CUDAGraph:
         self._capture: capture.Capture | None = None  # underway, and after it what it says
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
-        self._generators: list[Generator] = []
         self._allocators: list[Any] = []  # which hold the pool for this graph
         self._draws: list[tuple[Generator, Any]] = []
         self._index = 0
@@ -209,7 +208,6 @@ class graph:
         capture_error_mode: as for `CUDAGraph.capture_begin`.
     """
 
-    default_capture_stream: Any = None
     cuda_graph: CUDAGraph
     pool: Any
     capture_stream: Any

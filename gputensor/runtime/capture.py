@@ -54,6 +54,7 @@ class Capture:
 
     def begin(self) -> None:
         """Raises, and leaves everything as it was, where the stream cannot be captured."""
+        self.allocators.checked("capture_begin", self.origin.device_index)
         if self.origin.ptr in (0, 1):
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
@@ -98,7 +99,7 @@ class Place(int):
 
 def of(stream: Any) -> Capture | None:
     """The capture that a stream takes part in."""
-    for capture in capturing:
+    for capture in tuple(capturing):  # other threads begin and end theirs
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
                 return capture
@@ -108,7 +109,7 @@ def of(stream: Any) -> Capture | None:
 def here() -> Capture | None:
     """The capture that this thread has begun."""
     me = threading.get_ident()
-    return next((c for c in capturing if c.thread == me), None)
+    return next((c for c in tuple(capturing) if c.thread == me), None)
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> 
 def refuse_unsafe(what: str, why: str) -> None:
     """Raise where a driver would refuse what may touch memory that a capture uses."""
     me = threading.get_ident()
-    if any(c.mode == "global" or c.mode != "relaxed" and c.thread == me for c in capturing):
+    if any(c.mode == "global" or c.mode != "relaxed" and c.thread == me for c in tuple(capturing)):
         raise errors.capture_refused(operator() or what, why)
 
 

@@ -93,7 +93,7 @@ class Generator:
             return self._seed, first
 
     def _stands_in_no_capture(self, op: str) -> None:
-        if any(self is own for c in capture.capturing for own, _ in c.draws):
+        if any(self is own for c in tuple(capture.capturing) for own, _ in c.draws):
             why = "the graph draws from this generator"
             raise errors.capture_refused(op, why)
 
