@@ -24,6 +24,7 @@ kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they ru
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ..core.device import device
@@ -138,17 +139,17 @@ class Chain:
     @property
     def bytes_moved(self) -> int:
         """What one kernel reads and writes: inputs once, and what is stored."""
-        return sum(x.nbytes for x in self.inputs) + sum(
-            self.geometry(x).nbytes for x in self.stores
-        )
+        stored = sum([self.geometry(x).nbytes for x in self.stores])
+        return stored + sum([_unique_bytes(x) for x in self.inputs])
 
     @property
     def bytes_apart(self) -> int:
         """What the operators move, one after the other."""
         total = 0
         for step in self.instructions:
-            values = {x for x in step.operands if x >= 0}
-            total += step.what.geometry.nbytes + sum(self.geometry(x).nbytes for x in values)
+            values = [x for x in step.operands if x >= 0]
+            read = sum([_unique_bytes(self.geometry(x)) for x in values])
+            total += step.what.geometry.nbytes + read
         return total
 
     def __str__(self) -> str:
@@ -160,3 +161,9 @@ class Chain:
             name = what.operator.short_name
             lines.append(f"v{count + n} = {name}({', '.join(shown)})  # {what.result}")
         return "\n".join([*lines, "store " + ", ".join(f"v{x}" for x in self.stores)])
+
+
+def _unique_bytes(shape: Geometry) -> int:
+    """What has to be read of an operand: an element that is repeated, once."""
+    seen = prod([n for n, stride in zip(shape.sizes, shape.strides) if stride])
+    return shape.dtype.itemsize * min(seen, shape.numel)

@@ -100,8 +100,22 @@ def test_explain_shows_the_functor_and_what_it_moves() -> None:
     told = gt.fuse.explain(lambda: (x * row).neg())
     assert told.bytes_moved == 2 * 20 * 7 * 4 + 7 * 4
     assert told.bytes_apart == told.bytes_moved + 2 * 20 * 7 * 4
+    repeated = gt.fuse.explain(lambda: (x * row.expand(20, 7)).neg())
+    assert (repeated.bytes_moved, repeated.bytes_apart) == (told.bytes_moved, told.bytes_apart)
     text = str(told)
     assert "// aten::mul.Tensor" in text and "made<neg, f32, f32>(taken<f32>(v0))" in text
+
+
+def test_a_graph_captures_a_chain_and_replays_it() -> None:
+    x, row, _ = operands()
+    fused = gt.fuse(lambda: (x * row).neg())
+    fused()  # compiles
+    graph = gt.cuda.CUDAGraph()
+    with gt.cuda.graph(graph):
+        y = fused()
+    x.add_(1)
+    graph.replay()
+    assert_same(y, (x * row).neg(), "replayed")
 
 
 # --- every operator ---
