@@ -147,7 +147,7 @@ class Chain:
         """What the operators move, one after the other."""
         total = 0
         for step in self.instructions:
-            values = [x for x in step.operands if x >= 0]
+            values = {x for x in step.operands if x >= 0}
             read = sum([_unique_bytes(self.geometry(x)) for x in values])
             total += step.what.geometry.nbytes + read
         return total
