@@ -18,6 +18,7 @@ from ..dispatch.operator import Operator, Table
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
+from . import casts
 from .chain import Recorded
 from .pending import Pending
 from .recording import current
@@ -36,6 +37,8 @@ def install() -> None:
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
     operator = table.operator
     below = _below(table)
+    if operator.qualified_name == casts.NAME:
+        return casts.recording(operator, below)
     if operator not in bound or "pointwise" not in operator.tags:
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from .._generated import calls
 from ..structured import pointwise
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -68,8 +69,12 @@ def one_by_one(
         what = step.what
         places = [n for n, x in enumerate(chain.stores) if x == number]
         out = outputs[places[0]] if places else allocate(what.geometry, what.device)
-        entry = pointwise.find_entry(what.operator.table, what.rule, what.loop, out, given)
-        entry.write(out, given, params)
+        if what.family == "copy":
+            calls.copy_(out, given[0], False)
+        else:
+            table = what.operator.table
+            entry = pointwise.find_entry(table, what.rule, what.loop, out, given)
+            entry.write(out, given, params)
         for place in places[1:]:
             outputs[place].copy_(out)
         values.append(out)

@@ -122,6 +122,18 @@ def test_in_place_writes_of_pending_tensors_are_new_values() -> None:
     same(function)
 
 
+def test_casts_are_members_of_a_chain() -> None:
+    def function(x: Any) -> Any:
+        y = (x * 255 + 0.5).to(gt.uint8)
+        return y, (y.half() * 2).float().exp(), (x > 0.5).to(gt.int64) - y, y.to("cpu", gt.bool)
+
+    for x in (gt.rand(4), gt.rand(N), gt.rand(600, 500).t(), gt.rand(N, 2)[:, 0]):
+        same(function, x)
+    assert chains(lambda x: ((x * 255).to(gt.uint8) + 1).half(), gt.rand(4)) == [
+        (4, "the block is left")
+    ]
+
+
 def test_a_write_to_memory_ends_its_chain_and_is_a_part_of_it() -> None:
     x, g = gt.rand(N), gt.rand(N)
     assert chains(lambda: x.sub_((g + 1).sqrt() * 0.1)) == [(4, "sub_ writes to memory")]
