@@ -295,7 +295,10 @@ def compile_together(run: Callable[[], object]) -> None:
     for family, text in texts.items():
         begin = text.index('#line 1 "chain"\n') + len('#line 1 "chain"\n')
         functors.append(text[begin : text.index("#line", begin)].replace(name, marks[family]))
-    families = sorted(chain_source.FAMILIES - {"copy"})
+    families = [
+        family for family in sorted(chain_source.FAMILIES - {"copy"})
+        if any(f'#line 1 "{family}.cu"' in text for text in texts.values())
+    ]  # fmt: skip
     text = module.composed(families, "".join(functors))
     group = [seen[key].defines | {"OP": marks[key[0]]} for key in keys]
     image = cuda.compile(text, group, cuda.arch(0))

@@ -67,7 +67,7 @@ def test_a_chain_is_one_launch(launched: list[str]) -> None:
 
 
 def test_another_number_is_the_same_kernel(launched: list[str]) -> None:
-    x = operands()[0]
+    x, loaded = operands()[0], None
     for rate in (0.5, 0.25):
         expected = x * rate + 1
         launched.clear()
@@ -75,8 +75,8 @@ def test_another_number_is_the_same_kernel(launched: list[str]) -> None:
             found = x * rate + 1
         assert launched == ["chain_strided"]
         assert_same(found, expected, "scaled")
-    texts = {key[0] for key, _ in module._functions if key[0].startswith("chain_")}
-    assert len([t for t in texts if module.text(t).count("    // aten::") == 2]) == 1
+        assert loaded in (None, set(module._functions))
+        loaded = set(module._functions)
 
 
 def test_what_nobody_holds_is_not_stored(launched: list[str]) -> None:
