@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .short_parts import LONG_WAY, SIZES, each, form, unless
+from .short_parts import LONG_WAY, RECORDED, SIZES, each, form, unless
 from .text import WIDTH, indent, wrap
 
 BASE = [
@@ -14,8 +14,7 @@ BASE = [
 ]
 
 
-def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
-    """The view, which knows what it is a view of, as ADInplaceOrView has it."""
+def made(geometry: str, offset: str) -> list[str]:
     return [
         "storage = self._storage",
         "if storage is None:",
@@ -27,6 +26,13 @@ def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[
         "tensor._storage = storage",
         f"tensor._offset = self._offset{offset}",
         "tensor._array = tensor._autograd = None",
+    ]
+
+
+def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
+    """The view, which knows what it is a view of, as ADInplaceOrView has it."""
+    return [
+        *made(geometry, offset),
         f"if {is_tracked}:",
         "    return _track(self, tensor)",
         "tensor._autograd = base",
@@ -37,7 +43,7 @@ def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[
 def view(name: str = "view", *checks: str) -> list[str]:
     given = ["self", "size" if checks else "size=()"]
     doc = "(self, size), of these keys -> a view that keeps the offset."
-    return form(name, ["geometry", "keys"], doc, (), given, [
+    return form(name, ["geometry", "keys", "known"], doc, (), given, [
         *checks,
         "now = _now()",
         *unless("self._keys is not keys"),
@@ -46,8 +52,20 @@ def view(name: str = "view", *checks: str) -> list[str]:
         "elif now is not PLAIN:",
         LONG_WAY,
         "else:",
-        *indent(BASE),
+        *indent([*BASE[:-1], "    return known(self)"]),
         *seen_of("geometry", "", "unrecorded and base is not None"),
+    ])  # fmt: skip
+
+
+def recorded() -> list[str]:
+    doc = "self, which autograd knows and whose keys were looked at -> a view with its history."
+    closed, setup = ["geometry", "keys", "around"], ["begin, finish = around"]
+    return form("recorded", closed, doc, setup, ["self"], [
+        "node = begin(self)",
+        *unless("node is LONG"),
+        *made("geometry", ""),
+        "tensor = _track(self, tensor)",
+        RECORDED,
     ])  # fmt: skip
 
 

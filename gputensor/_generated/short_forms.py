@@ -757,7 +757,31 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
     return short
 
 
-def view(geometry: Any, keys: Any) -> ShortCut:
+def recorded(geometry: Any, keys: Any, around: Any) -> ShortCut:
+    """self, which autograd knows and whose keys were looked at -> a view with its history."""
+    begin, finish = around
+
+    def short(self):
+        node = begin(self)
+        if node is LONG:
+            return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = keys
+        tensor._device = self._device
+        tensor._storage = storage
+        tensor._offset = self._offset
+        tensor._array = tensor._autograd = None
+        tensor = _track(self, tensor)
+        return tensor if node is None else finish(tensor, node)
+
+    return short
+
+
+def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
 
     def short(self, size=()):
@@ -773,7 +797,7 @@ def view(geometry: Any, keys: Any) -> ShortCut:
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
-                return None
+                return known(self)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -792,7 +816,7 @@ def view(geometry: Any, keys: Any) -> ShortCut:
     return short
 
 
-def view_1(geometry: Any, keys: Any) -> ShortCut:
+def view_1(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
 
     def short(self, size):
@@ -811,7 +835,7 @@ def view_1(geometry: Any, keys: Any) -> ShortCut:
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
-                return None
+                return known(self)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -830,7 +854,7 @@ def view_1(geometry: Any, keys: Any) -> ShortCut:
     return short
 
 
-def view_2(geometry: Any, keys: Any) -> ShortCut:
+def view_2(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
 
     def short(self, size):
@@ -849,7 +873,7 @@ def view_2(geometry: Any, keys: Any) -> ShortCut:
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
-                return None
+                return known(self)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -868,7 +892,7 @@ def view_2(geometry: Any, keys: Any) -> ShortCut:
     return short
 
 
-def view_3(geometry: Any, keys: Any) -> ShortCut:
+def view_3(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
 
     def short(self, size):
@@ -887,7 +911,7 @@ def view_3(geometry: Any, keys: Any) -> ShortCut:
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
-                return None
+                return known(self)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -906,7 +930,7 @@ def view_3(geometry: Any, keys: Any) -> ShortCut:
     return short
 
 
-def view_4(geometry: Any, keys: Any) -> ShortCut:
+def view_4(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
 
     def short(self, size):
@@ -925,7 +949,7 @@ def view_4(geometry: Any, keys: Any) -> ShortCut:
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
-                return None
+                return known(self)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -944,7 +968,7 @@ def view_4(geometry: Any, keys: Any) -> ShortCut:
     return short
 
 
-def view_n(geometry: Any, keys: Any) -> ShortCut:
+def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
 
     def short(self, size):
@@ -963,7 +987,7 @@ def view_n(geometry: Any, keys: Any) -> ShortCut:
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
-                return None
+                return known(self)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()

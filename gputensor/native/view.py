@@ -124,7 +124,9 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             memo["reshape", exact(tuple(shape))] = Seen((sizes, strides))
     else:
         if strides is not None and known.short is not table.short:
-            found = short_view.view(like(self._geometry, sizes, strides), self._keys, (shape,))
+            found = short_view.view(
+                table, like(self._geometry, sizes, strides), self._keys, (shape,)
+            )
             key = (self._geometry, shape)
             short_view.leave(table, reshape, key, known, self, found)
     if strides is None:

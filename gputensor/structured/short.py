@@ -199,10 +199,14 @@ def computed_inplace(
 
 def made_by(loop: Callable[..., Any], geometry: Any) -> Callable[..., Any]:
     """make(...) for `learn_beside`: loop(*arrays, out) over a new array."""
-    into = _into(loop, geometry)
+    return made_of(_into(loop, geometry), geometry)
+
+
+def made_of(loop: Callable[..., Any], geometry: Any) -> Callable[..., Any]:
+    """make(...) for `learn_beside`: loop(*arrays) gives the result's array."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        return _FORMS[count - 1][0](into, (), geometry, params, otherwise, around)
+        return _FORMS[count - 1][0](loop, (), geometry, params, otherwise, around)
 
     return make
 

@@ -88,6 +88,7 @@ def learnt(call: Callable[[], Any], name: str) -> int:
         (lambda a: a.sum(0), "sum.dim_IntList"),
         (lambda a: a.mean((0,), True), "mean.dim"),
         (lambda a: a.softmax(0), "_softmax"),
+        (lambda a: gt.addmm(a[:1], a.view(2, 2), a.view(2, 2), alpha=2), "addmm"),
         (lambda a: a.cumsum(0), "cumsum"),
         (lambda a: a.argmax(0), "argmax"),
         (lambda a: a.clamp_(0, 2), "clamp_"),
@@ -247,6 +248,7 @@ def test_the_default_dtype_is_asked(turned_on: None) -> None:
         (lambda a, w: w.clamp(0, 1), "clamp"),
         (lambda a, w: gt.where(a > 0, w, a), "where.self"),
         (lambda a, w: w.sum(0), "sum.dim_IntList"),
+        (lambda a, w: gt.addmm(w, a.view(4, 1), a.view(1, 4)), "addmm"),
         (lambda a, w: w < a, "lt.Tensor"),
     ],
 )
@@ -315,7 +317,7 @@ def test_the_variable_turns_them_off() -> None:
 
 OPERATORS = (
     "add.Tensor", "mul.Tensor", "exp", "lt.Tensor", "add_.Tensor", "neg_", "where.self", "clamp",
-    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh", "clamp_", "_softmax",
+    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh", "clamp_", "_softmax", "addmm",
 )  # fmt: skip
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a + b": lambda a, b: a + b,
@@ -365,6 +367,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a.clamp_(0, 2)": lambda a, b: a.clamp_(0, 2),
     "a.lerp_(b, 0.5)": lambda a, b: a.lerp_(b, 0.5),
     "a.addcmul_(b, b)": lambda a, b: a.addcmul_(b, b),
+    "addmm": lambda a, b: gt.addmm(a, b.view(4, 1), a.view(1, 4)),
+    "addmm of numbers": lambda a, b: gt.addmm(a, b.view(4, 1), b.view(1, 4), beta=2, alpha=0.5),
     "a.softmax(0)": lambda a, b: a.softmax(0),
     "a.cumsum(0)": lambda a, b: a.cumsum(0),
     "a.argmax(0)": lambda a, b: a.argmax(0),

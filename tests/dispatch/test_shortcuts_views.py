@@ -113,6 +113,39 @@ def test_a_view_of_what_gets_a_history_has_it() -> None:
     assert view._base is x and leaf.grad.tolist() == [1] * 4
 
 
+@pytest.mark.parametrize(
+    "name", ["view", "permute", "transpose", "t", "expand", "squeeze", "squeeze dims", "unsqueeze"]
+)
+def test_a_view_of_what_has_a_history_is_recorded(name: str) -> None:
+    call, at = LEAVES[name]
+    leaf = cube().requires_grad_()
+    made = (leaf * 1).view(2, 3, 4)
+    with turned(False):
+        expected = [call(leaf), call(made)]
+    dispatcher.forget_plans()
+    assert learnt(lambda: call(leaf), at)
+    short, seen = dispatcher.find(f"aten::{at}").table.short, list[Any]()
+
+    def watched(function: Any) -> Any:
+        return lambda *given: seen.append(function(*given)) or seen[-1]
+
+    for key, function in [*short.items()]:
+        short[key] = watched(function)
+    for source, other in zip((leaf, made), expected):
+        view = call(source)
+        assert view is seen[-1] and view._base is other._base and view._version == other._version
+        assert type(view.grad_fn) is type(other.grad_fn)
+        (grad,), (wanted,) = (gt.autograd.grad(x.sum(), source) for x in (view, other))
+        assert grad.tolist() == wanted.tolist()
+        with gt.no_grad():
+            silent = call(source)
+        assert silent is seen[-1] and silent.grad_fn is None and silent._base is view._base
+    if name != "expand":
+        whole = leaf * 1
+        call(whole).mul_(2)
+        assert type(whole.grad_fn).__name__ == "CopySlices"
+
+
 def test_a_view_that_is_made_while_nothing_is_recorded_says_so() -> None:
     x, leaf = gt.ones(4), gt.ones(4, requires_grad=True)
     assert learnt(lambda: x.view(2, 2), "view")

@@ -51,6 +51,13 @@ def addmm(
     return out
 
 
+def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """self + a @ b as a new array, for what BLAS multiplies."""
+    made: np.ndarray = dot(a, b)
+    np.add(made, self, made)
+    return made
+
+
 # Products of integers to an element of an operand, from which on two casts of each are worth it.
 _MANY = 16
 
