@@ -9,7 +9,7 @@ what the tensor is made of.
 from __future__ import annotations
 
 from . import short_cpu, short_cuda, short_views
-from .short_parts import SIZES, ints
+from .short_parts import SIZES
 from .text import module
 
 DOC = """The forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py.
@@ -81,8 +81,8 @@ def short_forms() -> str:
         short_cuda.cuda_empty(),
         short_views.recorded(),
         short_views.view(),
-        *(short_views.view(f"view_{n}", *ints(n)) for n in range(1, len(SIZES) + 1)),
-        short_views.view("view_n", *ints()),
+        *(short_views.view(f"view_{n}", n) for n in range(1, len(SIZES) + 1)),
+        short_views.view("view_n", 0),
         short_views.views(),
         short_views.part(),
         short_views.stretch(),

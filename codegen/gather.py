@@ -116,9 +116,10 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     tests, may_hash = list(guards), True
     for argument in op.arguments:
         name, kind = given[argument.name], argument.type.required
-        if argument.name in found_by and (kind.is_list or kind.base in _TYPES):
-            tests.append(f"type({name}) is {'tuple' if kind.is_list else _TYPES[kind.base]}")
-            may_hash = may_hash and not kind.is_list
+        if argument.name in found_by and kind.is_list:
+            may_hash = False  # short cuts look at what is in it
+        elif argument.name in found_by and kind.base in _TYPES:
+            tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name not in (*found_by, *passed):
             tests.append(f"{name} is {default(argument)}")
     parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]

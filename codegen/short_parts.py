@@ -57,12 +57,16 @@ def kept(n: int) -> list[str]:
 
 def ints(n: int | None = None) -> list[str]:
     """The long way unless sizes are ints: the keys that they are found by do not tell 1 from 1.0
-    and True. n: how many there are, where that is known."""
+    and True. n: how many there are, where that is known; mostly they are the very ones of before,
+    which is the cheapest to ask."""
     if n is None:
         return ["for n in size:", *indent(unless("type(n) is not int"))]
     names = SIZES[:n]
-    found = f"({names[0]},) = size" if n == 1 else f"{', '.join(names)} = size"
-    return [found, *unless(*each("type({}) is not int", names))] if n else []
+    return [
+        f"({names[0]},) = size" if n == 1 else f"{', '.join(names)} = size",
+        f"if {' or '.join(each('{0} is not {0}0', names))}:",
+        *indent(unless(*each("type({}) is not int", names))),
+    ]
 
 
 def others(n: int, on: str, is_dims: bool = False) -> list[str]:

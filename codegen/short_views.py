@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .short_parts import LONG_WAY, RECORDED, SIZES, each, form, unless
+from .short_parts import LONG_WAY, RECORDED, SIZES, each, form, ints, unless
 from .text import WIDTH, indent, wrap
 
 BASE = [
@@ -25,7 +25,7 @@ def made(geometry: str, offset: str) -> list[str]:
         "tensor._device = self._device",
         "tensor._storage = storage",
         f"tensor._offset = self._offset{offset}",
-        "tensor._array = tensor._autograd = None",
+        "tensor._array = None",
     ]
 
 
@@ -34,25 +34,32 @@ def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[
     return [
         *made(geometry, offset),
         f"if {is_tracked}:",
+        "    tensor._autograd = None",
         "    return _track(self, tensor)",
         "tensor._autograd = base",
         "return tensor",
     ]
 
 
-def view(name: str = "view", *checks: str) -> list[str]:
-    given = ["self", "size" if checks else "size=()"]
+def view(name: str = "view", n: int | None = None) -> list[str]:
+    """n: of so many sizes, dimensions or the like, which are to be looked at; None for none."""
     doc = "(self, size), of these keys -> a view that keeps the offset."
-    return form(name, ["geometry", "keys", "known"], doc, (), given, [
+    closed, setup = ["geometry", "keys", "known"], list[str]()
+    if n:
+        closed.append("sizes")
+        setup = [f"{', '.join(each('{}0', SIZES[:n]))}{',' * (n == 1)} = sizes"]
+    checks = [] if n is None else ints(n or None)
+    given = ["self", "size=()" if n is None else "size"]
+    return form(name, closed, doc, setup, given, [
         *checks,
         "now = _now()",
         *unless("self._keys is not keys"),
-        "if now is BELOW:  # autograd is not told",
-        "    base = None",
-        "elif now is not PLAIN:",
-        LONG_WAY,
-        "else:",
+        "if now is PLAIN:",
         *indent([*BASE[:-1], "    return known(self)"]),
+        "elif now is BELOW:  # autograd is not told",
+        "    base = None",
+        "else:",
+        LONG_WAY,
         *seen_of("geometry", "", "unrecorded and base is not None"),
     ])  # fmt: skip
 
@@ -64,6 +71,7 @@ def recorded() -> list[str]:
         "node = begin(self)",
         *unless("node is LONG"),
         *made("geometry", ""),
+        "tensor._autograd = None",
         "tensor = _track(self, tensor)",
         RECORDED,
     ])  # fmt: skip
@@ -71,7 +79,7 @@ def recorded() -> list[str]:
 
 def views() -> list[str]:
     """Those of views that are found by sizes, by how many there are."""
-    names = ["view", *each("view_{}", range(1, len(SIZES) + 1))]
+    names = each("view_{}", range(1, len(SIZES) + 1))
     return wrap("VIEWS = (", names, ")", WIDTH)
 
 

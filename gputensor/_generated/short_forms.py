@@ -774,7 +774,8 @@ def recorded(geometry: Any, keys: Any, around: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
+        tensor._autograd = None
         tensor = _track(self, tensor)
         return tensor if node is None else finish(tensor, node)
 
@@ -788,16 +789,16 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is BELOW:  # autograd is not told
-            base = None
-        elif now is not PLAIN:
-            return None
-        else:
+        if now is PLAIN:
             base = self._autograd
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
+        elif now is BELOW:  # autograd is not told
+            base = None
+        else:
+            return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -807,8 +808,9 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded and base is not None:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -816,26 +818,28 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
     return short
 
 
-def view_1(geometry: Any, keys: Any, known: Any) -> ShortCut:
+def view_1(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
+    i0, = sizes
 
     def short(self, size):
         (i,) = size
-        if type(i) is not int:
-            return None
+        if i is not i0:
+            if type(i) is not int:
+                return None
         now = _now()
         if self._keys is not keys:
             return None
-        if now is BELOW:  # autograd is not told
-            base = None
-        elif now is not PLAIN:
-            return None
-        else:
+        if now is PLAIN:
             base = self._autograd
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
+        elif now is BELOW:  # autograd is not told
+            base = None
+        else:
+            return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -845,8 +849,9 @@ def view_1(geometry: Any, keys: Any, known: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded and base is not None:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -854,26 +859,28 @@ def view_1(geometry: Any, keys: Any, known: Any) -> ShortCut:
     return short
 
 
-def view_2(geometry: Any, keys: Any, known: Any) -> ShortCut:
+def view_2(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
+    i0, j0 = sizes
 
     def short(self, size):
         i, j = size
-        if type(i) is not int or type(j) is not int:
-            return None
+        if i is not i0 or j is not j0:
+            if type(i) is not int or type(j) is not int:
+                return None
         now = _now()
         if self._keys is not keys:
             return None
-        if now is BELOW:  # autograd is not told
-            base = None
-        elif now is not PLAIN:
-            return None
-        else:
+        if now is PLAIN:
             base = self._autograd
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
+        elif now is BELOW:  # autograd is not told
+            base = None
+        else:
+            return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -883,8 +890,9 @@ def view_2(geometry: Any, keys: Any, known: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded and base is not None:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -892,26 +900,28 @@ def view_2(geometry: Any, keys: Any, known: Any) -> ShortCut:
     return short
 
 
-def view_3(geometry: Any, keys: Any, known: Any) -> ShortCut:
+def view_3(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
+    i0, j0, k0 = sizes
 
     def short(self, size):
         i, j, k = size
-        if type(i) is not int or type(j) is not int or type(k) is not int:
-            return None
+        if i is not i0 or j is not j0 or k is not k0:
+            if type(i) is not int or type(j) is not int or type(k) is not int:
+                return None
         now = _now()
         if self._keys is not keys:
             return None
-        if now is BELOW:  # autograd is not told
-            base = None
-        elif now is not PLAIN:
-            return None
-        else:
+        if now is PLAIN:
             base = self._autograd
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
+        elif now is BELOW:  # autograd is not told
+            base = None
+        else:
+            return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -921,8 +931,9 @@ def view_3(geometry: Any, keys: Any, known: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded and base is not None:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -930,26 +941,28 @@ def view_3(geometry: Any, keys: Any, known: Any) -> ShortCut:
     return short
 
 
-def view_4(geometry: Any, keys: Any, known: Any) -> ShortCut:
+def view_4(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), of these keys -> a view that keeps the offset."""
+    i0, j0, k0, l0 = sizes
 
     def short(self, size):
         i, j, k, l = size
-        if type(i) is not int or type(j) is not int or type(k) is not int or type(l) is not int:
-            return None
+        if i is not i0 or j is not j0 or k is not k0 or l is not l0:
+            if type(i) is not int or type(j) is not int or type(k) is not int or type(l) is not int:
+                return None
         now = _now()
         if self._keys is not keys:
             return None
-        if now is BELOW:  # autograd is not told
-            base = None
-        elif now is not PLAIN:
-            return None
-        else:
+        if now is PLAIN:
             base = self._autograd
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
+        elif now is BELOW:  # autograd is not told
+            base = None
+        else:
+            return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -959,8 +972,9 @@ def view_4(geometry: Any, keys: Any, known: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded and base is not None:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -978,16 +992,16 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is BELOW:  # autograd is not told
-            base = None
-        elif now is not PLAIN:
-            return None
-        else:
+        if now is PLAIN:
             base = self._autograd
             if base is None:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
+        elif now is BELOW:  # autograd is not told
+            base = None
+        else:
+            return None
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -997,8 +1011,9 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded and base is not None:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -1006,7 +1021,7 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
     return short
 
 
-VIEWS = (view, view_1, view_2, view_3, view_4)
+VIEWS = (view_1, view_2, view_3, view_4)
 
 
 def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any) -> ShortCut:
@@ -1033,8 +1048,9 @@ def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any) -> ShortCu
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset + index * stride
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
@@ -1085,8 +1101,9 @@ def stretch(shape: Any, dim: Any, step: Any, keys: Any) -> ShortCut:
         tensor._device = self._device
         tensor._storage = storage
         tensor._offset = self._offset + start * stride
-        tensor._array = tensor._autograd = None
+        tensor._array = None
         if unrecorded:
+            tensor._autograd = None
             return _track(self, tensor)
         tensor._autograd = base
         return tensor

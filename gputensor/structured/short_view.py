@@ -2,7 +2,8 @@
 
 Each does in one frame what the kernel would do, and what ADInplaceOrView does for a view of what
 has no history: the view knows what it is a view of. What has one is recorded by a function beside
-it, where the offset is kept; parts of it go the long way. The forms are of _generated/short_forms.py.
+it, where the offset is kept; parts of it go the long way. The forms are of
+_generated/short_forms.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def view(table: Table, geometry: Any, keys: int, given: tuple[Any, ...]) -> Shor
     sizes = next((x for x in given if type(x) is tuple), None)
     if sizes is None:
         return _view(geometry, keys, known)
-    return (VIEWS[len(sizes)] if len(sizes) < len(VIEWS) else view_n)(geometry, keys, known)
+    if not 0 < len(sizes) <= len(VIEWS):
+        return view_n(geometry, keys, known)
+    return VIEWS[len(sizes) - 1](geometry, keys, known, sizes)
 
 
 def _only_plain(self: Any) -> Any:

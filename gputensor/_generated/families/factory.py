@@ -45,7 +45,6 @@ def empty(
             device = _device(device)
         if (
             not requires_grad
-            and type(size) is tuple
             and layout is None
             and pin_memory is None
             and memory_format is None
@@ -67,12 +66,7 @@ def empty(
 def call_empty_memory_format(
     size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
 ):
-    if (
-        type(size) is tuple
-        and layout is None
-        and pin_memory is None
-        and memory_format is None
-    ):
+    if layout is None and pin_memory is None and memory_format is None:
         try:
             short = op_empty_memory_format.table.short.get((size, dtype, device))
         except TypeError:
@@ -326,7 +320,7 @@ def zeros(
             raise _errors.not_a_dtype("zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if not requires_grad and type(size) is tuple and layout is None and pin_memory is None:
+        if not requires_grad and layout is None and pin_memory is None:
             try:
                 short = op_zeros.table.short.get((size, dtype, device))
             except TypeError:
@@ -340,7 +334,7 @@ def zeros(
     except Exception as error: _refuse(error, "zeros", locals()); raise
 
 def call_zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
-    if type(size) is tuple and layout is None and pin_memory is None:
+    if layout is None and pin_memory is None:
         try:
             short = op_zeros.table.short.get((size, dtype, device))
         except TypeError:
@@ -491,7 +485,7 @@ def ones(
             raise _errors.not_a_dtype("ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if not requires_grad and type(size) is tuple and layout is None and pin_memory is None:
+        if not requires_grad and layout is None and pin_memory is None:
             try:
                 short = op_ones.table.short.get((size, dtype, device))
             except TypeError:
@@ -505,7 +499,7 @@ def ones(
     except Exception as error: _refuse(error, "ones", locals()); raise
 
 def call_ones(size, dtype=None, layout=None, device=None, pin_memory=None):
-    if type(size) is tuple and layout is None and pin_memory is None:
+    if layout is None and pin_memory is None:
         try:
             short = op_ones.table.short.get((size, dtype, device))
         except TypeError:

@@ -39,13 +39,12 @@ def Tensor_view(self, *args, size=None, dtype=None):
         if dtype is not None and type(dtype) is not _dtype:
             raise _errors.not_a_dtype("view", dtype)
         if dtype is None:
-            if type(size) is tuple:
-                try:
-                    short = op_view.table.short.get((self._geometry, size))
-                except TypeError:
-                    short = None
-                if short is not None and (made := short(self, size)) is not None:
-                    return made
+            try:
+                short = op_view.table.short.get((self._geometry, size))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self, size)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_view.table[key_set](key_set, self, size)
@@ -57,13 +56,12 @@ def Tensor_view(self, *args, size=None, dtype=None):
     except Exception as error: _refuse(error, "view", locals()); raise
 
 def call_view(self, size):
-    if type(size) is tuple:
-        try:
-            short = op_view.table.short.get((self._geometry, size))
-        except TypeError:
-            short = None
-        if short is not None and (made := short(self, size)) is not None:
-            return made
+    try:
+        short = op_view.table.short.get((self._geometry, size))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(self, size)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_view.table[key_set](key_set, self, size)
@@ -126,13 +124,12 @@ def reshape(input, shape):
     >>> gt.reshape(gt.arange(6), (2, -1)).shape
     gputensor.Size([2, 3])"""
     try:
-        if type(shape) is tuple:
-            try:
-                short = op_reshape.table.short.get((input._geometry, shape))
-            except TypeError:
-                short = None
-            if short is not None and (made := short(input, shape)) is not None:
-                return made
+        try:
+            short = op_reshape.table.short.get((input._geometry, shape))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(input, shape)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_reshape.table[key_set](key_set, input, shape)
@@ -152,26 +149,24 @@ def Tensor_reshape(self, *args, shape=None):
             shape = args
         elif shape is None:
             raise _errors.not_given("reshape", "shape")
-        if type(shape) is tuple:
-            try:
-                short = op_reshape.table.short.get((self._geometry, shape))
-            except TypeError:
-                short = None
-            if short is not None and (made := short(self, shape)) is not None:
-                return made
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_reshape.table[key_set](key_set, self, shape)
-    except Exception as error: _refuse(error, "reshape", locals()); raise
-
-def call_reshape(self, shape):
-    if type(shape) is tuple:
         try:
             short = op_reshape.table.short.get((self._geometry, shape))
         except TypeError:
             short = None
         if short is not None and (made := short(self, shape)) is not None:
             return made
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_reshape.table[key_set](key_set, self, shape)
+    except Exception as error: _refuse(error, "reshape", locals()); raise
+
+def call_reshape(self, shape):
+    try:
+        short = op_reshape.table.short.get((self._geometry, shape))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(self, shape)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_reshape.table[key_set](key_set, self, shape)
@@ -204,13 +199,12 @@ def permute(input, dims):
     >>> gt.permute(gt.empty(2, 3, 4), (2, 0, 1)).shape
     gputensor.Size([4, 2, 3])"""
     try:
-        if type(dims) is tuple:
-            try:
-                short = op_permute.table.short.get((input._geometry, dims))
-            except TypeError:
-                short = None
-            if short is not None and (made := short(input, dims)) is not None:
-                return made
+        try:
+            short = op_permute.table.short.get((input._geometry, dims))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(input, dims)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_permute.table[key_set](key_set, input, dims)
@@ -229,26 +223,24 @@ def Tensor_permute(self, *args, dims=None):
             dims = args
         elif dims is None:
             raise _errors.not_given("permute", "dims")
-        if type(dims) is tuple:
-            try:
-                short = op_permute.table.short.get((self._geometry, dims))
-            except TypeError:
-                short = None
-            if short is not None and (made := short(self, dims)) is not None:
-                return made
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_permute.table[key_set](key_set, self, dims)
-    except Exception as error: _refuse(error, "permute", locals()); raise
-
-def call_permute(self, dims):
-    if type(dims) is tuple:
         try:
             short = op_permute.table.short.get((self._geometry, dims))
         except TypeError:
             short = None
         if short is not None and (made := short(self, dims)) is not None:
             return made
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
+        return op_permute.table[key_set](key_set, self, dims)
+    except Exception as error: _refuse(error, "permute", locals()); raise
+
+def call_permute(self, dims):
+    try:
+        short = op_permute.table.short.get((self._geometry, dims))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(self, dims)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_permute.table[key_set](key_set, self, dims)
@@ -477,7 +469,7 @@ def Tensor_expand(self, *args, size=None, implicit=False):
             size = args
         elif size is None:
             raise _errors.not_given("expand", "size")
-        if type(size) is tuple and type(implicit) is bool:
+        if type(implicit) is bool:
             try:
                 short = op_expand.table.short.get((self._geometry, size, implicit))
             except TypeError:
@@ -490,7 +482,7 @@ def Tensor_expand(self, *args, size=None, implicit=False):
     except Exception as error: _refuse(error, "expand", locals()); raise
 
 def call_expand(self, size, implicit=False):
-    if type(size) is tuple and type(implicit) is bool:
+    if type(implicit) is bool:
         try:
             short = op_expand.table.short.get((self._geometry, size, implicit))
         except TypeError:
@@ -613,13 +605,12 @@ def squeeze(input, dim=None):
             key_set = (input._keys | include) & keep
             return op_squeeze.table[key_set](key_set, input)
         if isinstance(dim, (tuple, list)):
-            if type(dim) is tuple:
-                try:
-                    short = op_squeeze_dims.table.short.get((input._geometry, dim))
-                except TypeError:
-                    short = None
-                if short is not None and (made := short(input, dim)) is not None:
-                    return made
+            try:
+                short = op_squeeze_dims.table.short.get((input._geometry, dim))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(input, dim)) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_squeeze_dims.table[key_set](key_set, input, dim)
@@ -651,13 +642,12 @@ def call_squeeze_dim(self, dim):
     return op_squeeze_dim.table[key_set](key_set, self, dim)
 
 def call_squeeze_dims(self, dim):
-    if type(dim) is tuple:
-        try:
-            short = op_squeeze_dims.table.short.get((self._geometry, dim))
-        except TypeError:
-            short = None
-        if short is not None and (made := short(self, dim)) is not None:
-            return made
+    try:
+        short = op_squeeze_dims.table.short.get((self._geometry, dim))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(self, dim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_squeeze_dims.table[key_set](key_set, self, dim)
