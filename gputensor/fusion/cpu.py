@@ -140,7 +140,7 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
 
 def _steps(chain: Chain) -> tuple[list[_Step], int]:
     """The instructions with their places to write to, and how many temporaries there are: one is
-    used again after the last instruction that reads it."""
+    used again after the last instruction that reads it, or by that."""
     count = len(chain.inputs)
     last_read = {
         x: n for n, step in enumerate(chain.instructions) for x in step.operands if x >= count
@@ -149,6 +149,13 @@ def _steps(chain: Chain) -> tuple[list[_Step], int]:
     free: list[int] = []
     used = 0
     for n, instruction in enumerate(chain.instructions):
+        ending = {x for x in instruction.operands if x >= count and last_read[x] == n}
+        if isinstance(instruction.what.entry.loop, np.ufunc):  # it may write where it reads
+            for x in ending:
+                if steps[x - count].out < 0 and chain.geometry(x) is instruction.what.geometry:
+                    free.append(steps[x - count].out)
+                    ending.remove(x)
+                    break
         if count + n in chain.stores:
             place = chain.stores.index(count + n)
         elif free:
@@ -156,7 +163,7 @@ def _steps(chain: Chain) -> tuple[list[_Step], int]:
         else:
             used, place = used + 1, ~used
         steps.append(_Step(instruction, place))
-        for x in {x for x in instruction.operands if x >= count and last_read[x] == n}:
+        for x in ending:
             if steps[x - count].out < 0:
                 free.append(steps[x - count].out)
     return steps, used
