@@ -103,7 +103,9 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking):
         made = object.__new__(cls)
         made._geometry, made._device, made._offset = geometry, storage.device, offset
         made._storage, made._array, made._autograd = storage, None, None
-        made._keys = keys | PYTHON if cls._has_handler else keys & ~PYTHON
+        if cls._has_handler or keys & PYTHON:  # else the very object, which short cuts ask for
+            keys = keys | PYTHON if cls._has_handler else keys & ~PYTHON
+        made._keys = keys
         if cls is not Tensor:
             # Autograd's short paths are for Tensor alone; what it knows more about goes the long
             # way.

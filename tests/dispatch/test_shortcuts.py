@@ -280,6 +280,13 @@ def test_derivatives_leave_and_take_some(turned_on: None, call: Any, name: str) 
     assert learnt(lambda: call(w).sum().backward(), name)
 
 
+def test_parameters_take_them(turned_on: None) -> None:
+    w, a = gt.nn.Parameter(gt.ones(4)), gt.ones(4)
+    assert learnt(lambda: w * a, "mul.Tensor") == 1
+    (found,) = dispatcher.find("aten::mul.Tensor").table.short.values()
+    assert type(found(w, a)) is gt.Tensor and type(found(w, a).grad_fn).__name__ == "MulBackward0"
+
+
 def test_a_tensor_in_the_place_of_a_number_leaves_none(turned_on: None) -> None:
     a = gt.tensor([1.0, float("nan"), float("inf")])
     for nan in (gt.tensor(3.0), 0.5, None):
