@@ -74,9 +74,8 @@ def test_the_limits_add_up_to_less_than_nine_minutes(tmp_path: Path, mode: str) 
 def test_what_is_right_is_asked_of_all_that_can_be_wrong(tmp_path: Path) -> None:
     names = [step.name for step in steps.of("correct", tmp_path, is_dry=False)]
     assert names == [
-        "doctor", "environment", "kernels", "runtime", "streams", "allocator", "copies",
-        "operators",
-        "transfers", "examples", "interop", "sanitizer",
+        "doctor", "environment", "kernels", "runtime", "streams", "allocator", "graphs",
+        "copies", "operators", "transfers", "examples", "interop", "sanitizer",
     ]  # fmt: skip
     for step in steps.of("correct", tmp_path, is_dry=False):
         for word in step.command:

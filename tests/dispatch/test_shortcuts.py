@@ -564,10 +564,10 @@ class Program:
         self.log += [line.strip() for line in lines]
 
 
-def outcome(seed: int, kind: type[Program] = Program) -> list[Any]:
+def outcome(seed: int, kind: type[Program] = Program, steps: int = 80) -> list[Any]:
     """In a context of its own: guards that are left in any order leave something behind."""
     try:
-        return contextvars.Context().run(lambda: kind(seed, 80).run())
+        return contextvars.Context().run(lambda: kind(seed, steps).run())
     finally:
         unrecorded.clear()
         inference_blocks.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import ctypes
 import warnings
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from .test_shortcuts import (
     Plain,
     Program,
     learnt,
+    outcome,
     taken,
     turned,
     turned_on,
@@ -244,17 +244,13 @@ class OnCuda(Program):
         return repr(ctypes.string_at(x._storage._data.ptr, x._storage.nbytes))
 
 
-def outcome(seed: int) -> list[Any]:
-    return contextvars.Context().run(lambda: OnCuda(seed, 60).run())
-
-
 @pytest.mark.parametrize("first", range(0, 25 if tier.is_full() else 10, 5))
 def test_no_call_differs_for_them(first: int) -> None:
     for seed in range(first, first + 5):
         with turned(False):
-            expected = outcome(seed)
+            expected = outcome(seed, OnCuda, 60)
         with turned(True):
-            assert outcome(seed) == expected, seed
+            assert outcome(seed, OnCuda, 60) == expected, seed
 
 
 def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,5 +265,5 @@ def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     with turned(True):
         for seed in range(12):
-            outcome(seed)
+            outcome(seed, OnCuda, 60)
     assert len(set(made)) == 5
