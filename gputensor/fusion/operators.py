@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.device import device
 from ..core.geometry import Sizes
-from ..dispatch import dispatcher, keys, tls
+from ..dispatch import backend_select, dispatcher, keys, tls
 from ..dispatch.operator import Operator, Table
 from ..makers.rows import bound
 from ..structured import pointwise
@@ -57,10 +57,17 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
             return below(key_set, *args)
         kernel = kernels.get(place)
         if kernel is None:
-            kernel = kernels[place] = _recording(operator)
+            kernel = kernels[place] = _recording(operator) if _is_own(table, place) else below
         return kernel(key_set & BELOW, *args)
 
     return record
+
+
+def _is_own(table: Table, place: device) -> bool:
+    """Whether the call would come to our kernel, and not to one that somebody else registered."""
+    backend = keys.highest(backend_select.DENSE_KEYS[place.type])
+    kernel, _ = table.slot(backend)
+    return kernel is not None and kernel.convention == "native"
 
 
 # --- what does not record -------------------------------------------------------------------------
@@ -72,8 +79,9 @@ def _below(table: Table) -> Callable[..., Any]:
     is_view = not written and any(r.aliases for r in (x.type for x in schema.returns))
     is_composite = keys.CompositeImplicitAutograd in operator.kernels
 
+    # Bits above that fell through are kept: clone goes on to copy_ with them.
     def pass_on(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW
+        key_set &= ~FUSE
         return operator.redispatch_table[key_set](key_set, *args)
 
     def run_first(key_set: int, *args: Any) -> Any:
@@ -90,7 +98,7 @@ def _below(table: Table) -> Callable[..., Any]:
                         recorder.before_write(
                             x._get_storage(), f"{operator.short_name} writes to an operand of it"
                         )
-        key_set &= BELOW
+        key_set &= ~FUSE
         include, keep = before = _state.get()
         try:
             _state.set(tls.same((include & ~FUSE, keep)))

@@ -117,6 +117,7 @@ class Recording:
         with _lock:
             if self.is_run:
                 return
+            self._run_what_it_reads()
             self.close()
             wanted = self.wanted()
             stores = [number for number, _ in wanted]
@@ -136,6 +137,19 @@ class Recording:
             self.is_run = True
             self.recorder.pending.pop(self, None)
             self.inputs, self.found, self.memo, self.results = [], {}, {}, []
+
+    def _run_what_it_reads(self) -> None:
+        """Run the recordings whose values these are, theirs first: no recursion, however many."""
+        waiting = [self]
+        while waiting:
+            deeper = [
+                storage._array[0] for storage, *_ in waiting[-1].inputs if type(storage) is Pending
+            ]
+            deeper = [x for x in deeper if not x.is_run]
+            if deeper:
+                waiting += deeper
+            elif (recording := waiting.pop()) is not self:
+                recording.run("another chain reads it")
 
     def _tensor(self, number: int) -> Tensor:
         storage, offset, shape, array = self.inputs[number]
@@ -361,6 +375,8 @@ _SMALL = 1 << 24
 
 
 def _exposed(storage: Storage) -> None:
+    if type(storage) is Pending:
+        storage.data  # noqa: B018 - it is marked as handed out once it has its bytes
     recorder = current.get()
     if recorder is not None:
         recorder.before_write(storage, "an operand of it is handed out")

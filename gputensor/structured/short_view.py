@@ -39,10 +39,11 @@ def _only_plain(self: Any) -> Any:
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any) -> None:
     """Leave the short cut of a view that keeps the offset, for a geometry that was seen before."""
-    if self._keys is not TENSOR_KEYS.get(self._device.type):
+    keys = TENSOR_KEYS.get(self._device.type)
+    if keys is None or self._keys is not keys:
         return
     given = key[1:] if type(key) is tuple else ()
-    leave(table, kernel, key, seen, self, view(table, seen.value, self._keys, given))
+    leave(table, kernel, key, seen, self, view(table, seen.value, keys, given))
 
 
 def leave(

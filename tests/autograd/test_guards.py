@@ -17,6 +17,7 @@ from gputensor.interpose import modes as dispatch_modes
 from gputensor.amp import casting
 from gputensor.autograd import anomaly, graph, modes, saved
 from gputensor.dispatch import backend_select, tls
+from gputensor.fusion import recording
 
 from ..backend.devices import Runtime
 
@@ -85,6 +86,7 @@ def _ours() -> dict[str, Callable[[], Any]]:
         "saved_tensors_hooks": gt.autograd.graph.save_on_cpu,
         "disable_saved_tensors_hooks": lambda: gt.autograd.graph.disable_saved_tensors_hooks("no"),
         "DispatchMode": Mode,
+        "fuse": gt.fuse,
     }
 
 
@@ -93,7 +95,7 @@ GUARDS = _ours()
 BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
 "inference_mode(False)", "InferenceMode",
               "device(guarded)", "stream(guarded)", "autocast", "autocast(False)", "detect_anomaly",
-              "disable_saved_tensors_hooks"}  # fmt: skip
+              "disable_saved_tensors_hooks", "fuse"}  # fmt: skip
 
 
 def state() -> tuple[Any, ...]:
@@ -102,7 +104,7 @@ def state() -> tuple[Any, ...]:
         tls.state.get(), modes.grad_mode.get(), dispatch_modes.current_modes(),
         backend_select.default_device(),
         gt.get_autocast_dtype("cpu"), gt.is_autocast_cache_enabled(),
-        casting.current_block.get() is None,
+        (casting.current_block.get() is None, recording.current.get() is None),
         (anomaly.is_on, len(saved.saved_hooks.get()), graph._forbidden.get()),
         gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
     )  # fmt: skip
@@ -261,6 +263,7 @@ def _restore(before: tuple[Any, ...]) -> None:
     modes.grad_mode.set(before[1])
     gt.set_autocast_dtype("cpu", before[4])
     casting.current_block.set(None)
+    recording.current.set(None)
     backend_select.default_devices.set((gt.device("cpu"),))
     dispatch_modes._modes.set(())
     anomaly.is_on = before[7][0]
