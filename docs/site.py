@@ -168,7 +168,7 @@ def _module(name: str) -> Any:
 def _names(of: Any) -> list[str]:
     """Public functions and classes of a module, what a class has that is public."""
     if inspect.isclass(of):
-        return [n for n in dir(of) if not n.startswith("_")]
+        return [n for n in dir(of) if not n.startswith("_") and hasattr(of, n)]
     given = getattr(of, "__all__", None) or [n for n in dir(of) if not n.startswith("_")]
     return [
         n

@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -279,12 +279,12 @@ class Event:
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
-        self._by: Stream | None = None
+        self._by: Callable[[], Stream | None] = lambda: None  # it keeps no stream alive
         self._capture: capture.Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream(current_device())
-        self._capture, self._by = capture.of(stream) if capturing else None, stream
+        self._capture, self._by = capture.of(stream) if capturing else None, ref(stream)
         self._mark = _scheduler.record(stream.queue)
 
     def wait(self, stream: Stream | None = None) -> None:
@@ -298,7 +298,7 @@ class Event:
     def query(self) -> bool:
         """Whether the work before it is done; raises what that work did wrong."""
         if capturing or self._capture is not None:
-            capture.refuse_wait("query", self._by, self._capture)
+            capture.refuse_wait("query", self._by(), self._capture)
         if self._mark is not None and not self._mark.done:
             _scheduler.poll(self._mark.queue)
             _scheduler.raise_failure()
@@ -306,7 +306,7 @@ class Event:
 
     def synchronize(self) -> None:
         if capturing or self._capture is not None:
-            capture.refuse_wait("synchronize", self._by, self._capture)
+            capture.refuse_wait("synchronize", self._by(), self._capture)
         if self._mark is not None:
             _scheduler.reach(self._mark)
         _scheduler.raise_failure()

@@ -118,10 +118,10 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
     copy: True always copies, False raises where a cast needs one, None copies where needed.
     """
     _check_readable("__array__", tensor)
+    copy = None if copy is None else flag("__array__", "copy", copy)
     if not copy:
         expose(tensor._get_storage())
     shared = tensor._get_array().view()
-    copy = None if copy is None else flag("__array__", "copy", copy)
     if dtype is not None:
         try:
             dtype = np.dtype(dtype)
