@@ -77,7 +77,7 @@ def test_mypy_takes_them(pages: Path) -> None:
         [sys.executable, "-m", "mypy", "--strict",
          "--follow-imports=silent", "--config-file=", "--cache-dir", str(pages / ".mypy"),
          *sorted(path.name for path in pages.glob("page_*.py"))],
-        cwd=pages, env=os.environ | {"MYPYPATH": str(ROOT)}, capture_output=True, text=True,
+        cwd=pages, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
