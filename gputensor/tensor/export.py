@@ -185,7 +185,8 @@ def array_namespace(api_version: str | None) -> Any:
     if api_version is not None and api_version not in REVISIONS:
         rule = f"be None or one of {', '.join(REVISIONS)}"
         raise errors.wrong_value("__array_namespace__", "api_version", rule, api_version)
-    return import_module("gputensor.array_api")
+    newest = api_version is None or api_version == REVISIONS[-1]
+    return import_module("gputensor.array_api" + ("" if newest else ".before_2025"))
 
 
 def to_device(tensor: Tensor, place: device, stream: Any) -> Tensor:

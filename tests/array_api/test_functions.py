@@ -275,12 +275,31 @@ def test_functions_are_differentiable():
 def test_the_namespace_of_a_tensor():
     x = gt.ones(2)
     assert x.__array_namespace__() is xp and xp.__array_api_version__ == "2025.12"
-    assert x.__array_namespace__(api_version="2024.12") is xp
+    assert x.__array_namespace__(api_version="2025.12") is xp
     with pytest.raises(ValueError, match="'api_version' must be None or one of 2021.12"):
         x.__array_namespace__(api_version="2020.01")
     assert x.to_device("cpu") is x and x.to_device("cuda").device.type == "cuda"
     with pytest.raises(ValueError, match="'stream' must be None"):
         x.to_device("cpu", stream=1)
+
+
+@pytest.mark.parametrize("revision", ["2021.12", "2024.12"])
+def test_revisions_before_2025_return_lists(revision):
+    x = gt.ones(2)
+    old = x.__array_namespace__(api_version=revision)
+    assert old.__array_api_version__ == "2024.12" and old.add is xp.add and old.fft is xp.fft
+    public = [name for name in dir(xp) if name[0] != "_"]
+    assert [name for name in dir(old) if name[0] != "_"] == public
+    with pytest.raises(AttributeError, match="did you mean"):
+        old.meshgird  # noqa: B018
+    for name, arguments in {"meshgrid": (x, x), "broadcast_arrays": (x, gt.ones(3, 2))}.items():
+        made, now = getattr(old, name)(*arguments), getattr(xp, name)(*arguments)
+        assert type(made) is list and type(now) is tuple
+        assert [y.tolist() for y in made] == [y.tolist() for y in now]
+    assert old.meshgrid() == [] and xp.meshgrid() == ()
+    devices = old.__array_namespace_info__().devices()
+    assert type(devices) is list
+    assert tuple(devices) == xp.__array_namespace_info__().devices()
 
 
 def test_it_is_loaded_when_asked_for():

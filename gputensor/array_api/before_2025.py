@@ -1,0 +1,43 @@
+"""The revisions to 2024.12: what 2025.12 returns in tuples is in lists.
+
+`x.__array_namespace__(api_version="2024.12")` is this module; all else is the package's.
+"""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Literal as _Literal
+
+from gputensor import Tensor as _Tensor, device as _device
+
+from ..core import lazy as _lazy
+from . import (
+    __all__ as __all__, creation as _creation, info as _info, manipulation as _manipulation,
+)  # fmt: skip
+from . import *  # noqa: F403
+
+__array_api_version__ = "2024.12"
+
+
+class _Info(_info.Info):
+    """The namespace's capabilities, devices and dtypes."""
+
+    def devices(self) -> list[_device]:  # type: ignore[override]
+        """The devices of this machine; the emulated CUDA device is one where there is no GPU."""
+        return list(super().devices())
+
+
+def __array_namespace_info__() -> _Info:
+    """The namespace's capabilities, devices and dtypes."""
+    return _Info()
+
+
+def broadcast_arrays(*arrays: _Tensor) -> list[_Tensor]:
+    """Views of the tensors in the sizes to which all broadcast."""
+    return list(_manipulation.broadcast_arrays(*arrays))
+
+
+def meshgrid(*arrays: _Tensor, indexing: _Literal["xy", "ij"] = "xy") -> list[_Tensor]:
+    """The coordinates of a grid: each vector along a dimension of its own."""
+    return list(_creation.meshgrid(*arrays, indexing=indexing))
+
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lazy.attributes(globals())
