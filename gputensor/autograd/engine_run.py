@@ -1,0 +1,257 @@
+"""One run of the engine: through a graph from its results to its leaves, each node once.
+
+A node is younger than all that it leads to: its edges are there before it takes its number. So the
+nodes that can be reached, the youngest first, are an order in which a node runs when all that its
+gradient is made of has arrived; only a leaf, which has no number, counts what is still to come, and
+goes first as soon as that is all. Everything happens in the calling thread, and nothing recurses,
+so that a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
+"""
+
+from __future__ import annotations
+
+import threading
+from operator import attrgetter
+from typing import Any
+
+from .._generated import calls
+from ..dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
+from ..runtime import current
+from ..tensor.tensor import Tensor
+from . import anomaly
+from .accumulate import accumulate
+from .engine_node import Careful, Grads, all_none
+from .formulas.fitting import fit
+from .history import AutogradMeta
+from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
+from .node import AccumulateGrad, Edge, Node
+from .streams import on_stream, wait
+
+# Within so many backwards the next one goes on in a thread of its own, whose stack is empty: each
+# takes a dozen frames of ours and what user code has between them, and Python's limit is 1000.
+# Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
+NESTED_AT_MOST = 20
+_thread = threading.local()
+_number = attrgetter("sequence_nr")
+
+
+class Run(Careful):
+    """One walk through a graph.
+
+    buffers: node -> the sum of the gradients that have arrived, by output. missing: leaf -> how
+    many are still to arrive.
+    """
+
+    __slots__ = ("buffers", "missing")
+
+    def __init__(self, keep: bool, create: bool) -> None:
+        super().__init__(keep, create)
+        self.buffers: dict[Node, Grads] = {}
+        self.missing: dict[Node, int] = {}
+
+    def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
+        """The gradients of what is wanted; deep within backwards, on another thread's stack."""
+        depth = getattr(_thread, "depth", 0)
+        if depth >= NESTED_AT_MOST:
+            return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
+        _thread.depth = depth + 1
+        try:
+            return self._run_here(roots, grads, wanted, accumulates)
+        finally:
+            _thread.depth = depth
+
+    def _run_here(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
+        order = self._order(roots)
+        if wanted is not None:
+            order = self._choose(order, wanted, accumulates)
+        state, mode = _state.get(), grad_mode.get()
+        # A derivative computes in the types of its forward call, wherever backward is called.
+        # Nothing is recorded below, so the formulas need not ask; user code has its own state.
+        if state is PLAIN:
+            below = BELOW
+        else:
+            self.own_state = same((state[0], state[1] & ~AUTOCAST))
+            below = below_autograd[self.own_state]
+        try:
+            try:
+                set_mode(DEFAULT if self.create else NO_GRAD_MODE)
+                _state.set(self.own_state if self.create else below)
+                for number, ((node, output), g) in enumerate(zip(roots, grads)):
+                    self._arrive(node, output, g, None, number)
+                grads.clear()  # a leaf may take over what is its gradient alone
+                g = None
+                for leaf in [leaf for leaf, missing in self.missing.items() if not missing]:
+                    if self.needed is None or leaf in self.needed:
+                        self._finish(leaf)
+                self._walk(order)
+            finally:
+                _state.set(state)
+        finally:
+            left(grad_mode.set(mode))
+        if self.leaf_streams:
+            self.join_streams()
+        return self.found
+
+    def _walk(self, order: list[Node]) -> None:
+        """Run the nodes. Written out: this is every node of every backward."""
+        buffers, missing, needed, keep = self.buffers, self.missing, self.needed, self.keep
+        is_plain_run = not self.captures and needed is None and not anomaly.is_on
+        complete: list[Node] = []  # leaves whose gradients have all arrived
+        for node in order:
+            buffer = buffers.pop(node, None)
+            edges = node.edges
+            if (
+                not is_plain_run
+                or node.hooks is not None
+                or node.stream is not None
+                or node.is_users
+            ):
+                results = self.run_node(node, buffer or [None] * len(node.outputs))
+                if results is None:
+                    continue
+            elif buffer is None or buffer[0] is None and all_none(buffer):
+                if node.saved:
+                    node.check_saved()
+                    if not keep:
+                        node.release()
+                results = (None,) * len(edges)
+            else:
+                if node.saved:
+                    if edges[0] is None and not any(edges):
+                        node.check_saved()
+                    results = node.backward(*buffer)
+                    if not keep:
+                        node.release()
+                else:
+                    results = node.backward(*buffer)
+            buffer = None
+            for number, edge in enumerate(edges):
+                if edge is None:
+                    continue
+                following, output = edge
+                if needed is not None and following not in needed:
+                    continue
+                g = results[number]
+                if g is not None:
+                    shape, device = following.outputs[output]
+                    if g._geometry is not shape:
+                        if g._device is device and following.stream is None:
+                            g = fit(g, shape, device, node, number)
+                        else:
+                            self._arrive(following, output, g, node, number)
+                            g = None
+                    elif g._device is not device or following.stream is not None:
+                        self._arrive(following, output, g, node, number)
+                        g = None
+                    if g is not None:
+                        arrived = buffers.get(following)
+                        if arrived is None:
+                            outputs = following.outputs
+                            buffers[following] = arrived = [None] * len(outputs)
+                            arrived[output] = g
+                        elif arrived[output] is None:
+                            arrived[output] = g
+                        else:
+                            arrived[output] = calls.add_Tensor(arrived[output], g)
+                if following in missing:
+                    missing[following] -= 1
+                    if not missing[following]:
+                        complete.append(following)
+            results = g = arrived = None  # else a leaf would not be the only owner of its gradient
+            if complete:
+                for leaf in complete:
+                    self._finish(leaf)
+                complete.clear()
+
+    def _order(self, roots: list[Edge]) -> list[Node]:
+        """The nodes that can be reached, the youngest first; counts the edges to each leaf."""
+        missing, order = self.missing, list[Node]()
+        seen: set[Node] = set()
+        for node, _ in roots:
+            if type(node) is AccumulateGrad:
+                missing[node] = 0
+            elif node not in seen:
+                seen.add(node)
+                order.append(node)
+        for node in order:  # which grows meanwhile
+            for edge in node.edges:
+                if edge is not None:
+                    following = edge[0]
+                    if type(following) is AccumulateGrad:
+                        missing[following] = missing.get(following, 0) + 1
+                    elif following not in seen:
+                        seen.add(following)
+                        order.append(following)
+        order.sort(key=_number, reverse=True)
+        return order
+
+    def _choose(
+        self, order: list[Node], wanted: list[Edge | None], accumulates: bool
+    ) -> list[Node]:
+        """The nodes of `order` on a way to what is wanted."""
+        self.found = [None] * len(wanted)
+        needed: set[Node] = set()
+        for number, edge in enumerate(wanted):
+            if edge is not None:
+                needed.add(edge[0])
+                if not accumulates:
+                    self.captures.setdefault(edge[0], []).append((edge[1], number))
+        leads = set(needed)
+        for node in reversed(order):
+            if node not in leads and any([e is not None and e[0] in leads for e in node.edges]):
+                leads.add(node)
+        self.needed = leads
+        # what only ends here is not run itself
+        for node in needed:
+            if type(node) is not AccumulateGrad and not self._leads_on(node):
+                self.captures.setdefault(node, [])
+        return [node for node in order if node in leads]
+
+    # --- gradients on their way -------------------------------------------------------------------
+
+    def _arrive(
+        self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int
+    ) -> None:
+        """Add gradient `number` of `source` to what has arrived at an output of `node`."""
+        buffer = self.buffers.get(node)
+        if buffer is None:
+            buffer = self.buffers[node] = [None] * len(node.outputs)
+        if g is None:
+            return
+        shape, device = node.outputs[output]
+        if g._geometry is not shape or g._device is not device:
+            if source is None or source.stream is None:
+                g = fit(g, shape, device, source, number)
+            else:
+                with on_stream(source):
+                    g = fit(g, shape, device, source, number)
+        if node.stream is not None:
+            wait(node, source, g)
+        before = buffer[output]
+        if before is None:
+            buffer[output] = g
+        else:
+            with on_stream(node):
+                buffer[output] = calls.add_Tensor(before, g)
+
+    def _finish(self, leaf: Any) -> None:
+        """Give a leaf what has arrived for it."""
+        buffer = self.buffers.pop(leaf, None)
+        if buffer is None or buffer[0] is None:
+            return
+        x = leaf.variable
+        meta = x._autograd
+        if (
+            not self.captures
+            and leaf.hooks is None
+            and leaf.stream is None
+            and type(meta) is AutogradMeta
+            and meta.edge is None
+            and meta.view is None
+            and (own := meta.own) is not None
+            and own.requires_grad
+            and not own.hooks
+            and not own.after_accumulate
+        ):
+            accumulate(own, x._geometry, self.create, buffer)
+        else:
+            self.finish_leaf(leaf, buffer)
