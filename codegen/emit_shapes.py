@@ -7,6 +7,7 @@ shape that no operator of ours has they fall back on their own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from . import emit_kernels
@@ -19,8 +20,11 @@ gputensor/makers chooses among them when a slot is computed. The letters are tho
 in makers/autograd.py; other names tell the number of arguments."""
 
 IMPORTS = """from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
+from ..autograd import anomaly
+from ..autograd.history import AutogradMeta, accumulator
 from ..autograd.inplace_or_view import bump_version, track_view, track_views
-from ..autograd.modes import below_autograd
+from ..autograd.modes import below_autograd, grad_mode
+from ..autograd.node import _numbers
 from ..autograd.variable import check_constant
 from ..core.arguments import NUMBERS, keys_of_list
 from ..dispatch.backend_select import DENSE_KEYS, default_device
@@ -30,7 +34,8 @@ from ..tensor.tensor import Tensor
 
 BELOW_AUTOGRAD = below("AutogradOther")
 TRACKED = functionality_bit("ADInplaceOrView")
-get, put = state.get, state.set"""
+get, put = state.get, state.set
+mode, new = grad_mode.get, object.__new__"""
 
 NAMES = "abcdefghijkmnp"
 # Policies that cast operands; the others say in which dtype to compute.
@@ -39,6 +44,7 @@ _CASTING = {"lower_precision_fp", "fp32", "promote"}
 
 def shapes(model: Model) -> str:
     selected, counted, tracked, refused, recorded = (set[tuple[str, int]]() for _ in range(5))
+    begun = {shape_of(op) for op in model.ops if _begins_by_itself(op)}
     cast = {shape_of(op, ()) for op in model.ops if _CASTING.intersection(op.autocast.values())}
     for op in model.ops:
         n = len(op.arguments)
@@ -64,6 +70,7 @@ def shapes(model: Model) -> str:
         *(_tracks(name, n) for name, n in sorted(tracked)),
         *(_refuses(shape) for shape, _ in sorted(refused)),
         *(_records(shape) for shape, _ in sorted(recorded)),
+        *(_begins(shape) for shape in sorted(begun)),
         *(_casts(shape) for shape in sorted(cast)),
     ]
     return module(DOC, IMPORTS, "\n\n".join("\n".join(part) for part in parts))
@@ -212,6 +219,66 @@ def _records(shape: str) -> list[str]:
         "return finish(result, node)",
     ]
     return _maker(f"records_{shape}", ["kind", "record", "keep", "finish"], n, body)
+
+
+def _begins_by_itself(op: Op) -> bool:
+    """True if a short cut may record the operator: it makes one new tensor of some tensors, and
+    what stands behind them has no history."""
+    is_one = op.kind == "functional" and len(op.schema.returns) == 1
+    return bool(op.derivatives and is_one and re.fullmatch("[TNC]{1,3}V*", shape_of(op)))
+
+
+def _begins(shape: str) -> list[str]:
+    """What records a call before its loop runs, for short cuts: the same as `record` and `keep`, in
+    one frame. What is no result and no leaf `otherwise` looks after."""
+    count = len(shape.rstrip("V"))
+    operands, behind = NAMES[:count], NAMES[count : len(shape)]
+    given = ", ".join(operands)
+    body = ["if mode():", "    return None"]
+    for number, (letter, x) in enumerate(zip(shape, operands)):
+        if letter == "C":
+            body += [
+                f"if {x}._autograd is not None:",
+                f"    check_constant(operator, {number}, {x})",
+            ]
+            continue
+        is_number = f"None if type({x}) in NUMBERS else " if letter == "N" else ""
+        body += [
+            f"to_{x}, known = None, {is_number}{x}._autograd",
+            "if known is not None:",
+            "    if type(known) is AutogradMeta and (",
+            f"        known.view is None or known.version == {x}._storage.version",
+            "    ):",
+            f"        to_{x}, own = known.edge, known.own",
+            f"        if to_{x} is None:",
+            "            if own is not None and own.requires_grad:",
+            f"                to_{x} = (accumulator({x}, own), 0)",
+            "            elif known.view is not None:",
+            f"                return otherwise({given})",
+            "    elif type(known) is not Tensor or known._autograd is not None:",
+            f"        return otherwise({given})",
+        ]
+    edges = [f"to_{x}" for letter, x in zip(shape, operands) if letter != "C"]
+    lines = [
+        f"if {' and '.join(f'{edge} is None' for edge in edges)}:",
+        "    return None",
+        "node = new(kind)",
+        f"node.edges = ({', '.join(edges)}{',' if len(edges) == 1 else ''})",
+        "node.sequence_nr = next(_numbers)",
+        "if anomaly.is_on:",
+        "    node.trace = anomaly.stack()",
+        f"keep(node, {', '.join([*operands, *behind])})",
+        "return node",
+    ]
+    closed = ", ".join(["operator", "kind", "keep", "behind", "otherwise"])
+    unpacked = f"{', '.join(behind)}{',' if len(behind) == 1 else ''} = behind"
+    return [
+        f"def begins_{shape}({closed}):",
+        *([f"    {unpacked}"] if behind else []),
+        f"    def begin({given}):",
+        *indent([*body, *lines], 8),
+        "    return begin",
+    ]
 
 
 def _casts(shape: str) -> list[str]:

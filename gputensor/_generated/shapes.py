@@ -5,8 +5,11 @@ gputensor/makers chooses among them when a slot is computed. The letters are tho
 in makers/autograd.py; other names tell the number of arguments."""
 
 from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
+from ..autograd import anomaly
+from ..autograd.history import AutogradMeta, accumulator
 from ..autograd.inplace_or_view import bump_version, track_view, track_views
-from ..autograd.modes import below_autograd
+from ..autograd.modes import below_autograd, grad_mode
+from ..autograd.node import _numbers
 from ..autograd.variable import check_constant
 from ..core.arguments import NUMBERS, keys_of_list
 from ..dispatch.backend_select import DENSE_KEYS, default_device
@@ -17,6 +20,7 @@ from ..tensor.tensor import Tensor
 BELOW_AUTOGRAD = below("AutogradOther")
 TRACKED = functionality_bit("ADInplaceOrView")
 get, put = state.get, state.set
+mode, new = grad_mode.get, object.__new__
 
 
 def selects_3_of_5(operator):
@@ -2026,6 +2030,1085 @@ def records_VTV(operator, kind, record, keep, finish):
             put(before)
         return finish(result, node)
     return kernel
+
+def begins_CNN(operator, kind, keep, behind, otherwise):
+    def begin(a, b, c):
+        if mode():
+            return None
+        if a._autograd is not None:
+            check_constant(operator, 0, a)
+        to_b, known = None, None if type(b) in NUMBERS else b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_c, known = None, None if type(c) in NUMBERS else c._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == c._storage.version
+            ):
+                to_c, own = known.edge, known.own
+                if to_c is None:
+                    if own is not None and own.requires_grad:
+                        to_c = (accumulator(c, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if to_b is None and to_c is None:
+            return None
+        node = new(kind)
+        node.edges = (to_b, to_c)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_NN(operator, kind, keep, behind, otherwise):
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, None if type(a) in NUMBERS else a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, None if type(b) in NUMBERS else b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b)
+        return node
+    return begin
+
+def begins_NNV(operator, kind, keep, behind, otherwise):
+    c, = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, None if type(a) in NUMBERS else a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, None if type(b) in NUMBERS else b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_T(operator, kind, keep, behind, otherwise):
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a)
+        return node
+    return begin
+
+def begins_TC(operator, kind, keep, behind, otherwise):
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b)
+        return node
+    return begin
+
+def begins_TCT(operator, kind, keep, behind, otherwise):
+    def begin(a, b, c):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        to_c, known = None, c._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == c._storage.version
+            ):
+                to_c, own = known.edge, known.own
+                if to_c is None:
+                    if own is not None and own.requires_grad:
+                        to_c = (accumulator(c, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if to_a is None and to_c is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_c)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TCTV(operator, kind, keep, behind, otherwise):
+    d, = behind
+    def begin(a, b, c):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        to_c, known = None, c._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == c._storage.version
+            ):
+                to_c, own = known.edge, known.own
+                if to_c is None:
+                    if own is not None and own.requires_grad:
+                        to_c = (accumulator(c, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if to_a is None and to_c is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_c)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d)
+        return node
+    return begin
+
+def begins_TCV(operator, kind, keep, behind, otherwise):
+    c, = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TCVV(operator, kind, keep, behind, otherwise):
+    c, d = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d)
+        return node
+    return begin
+
+def begins_TCVVV(operator, kind, keep, behind, otherwise):
+    c, d, e = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if b._autograd is not None:
+            check_constant(operator, 1, b)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e)
+        return node
+    return begin
+
+def begins_TN(operator, kind, keep, behind, otherwise):
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, None if type(b) in NUMBERS else b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b)
+        return node
+    return begin
+
+def begins_TNV(operator, kind, keep, behind, otherwise):
+    c, = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, None if type(b) in NUMBERS else b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TT(operator, kind, keep, behind, otherwise):
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b)
+        return node
+    return begin
+
+def begins_TTC(operator, kind, keep, behind, otherwise):
+    def begin(a, b, c):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if c._autograd is not None:
+            check_constant(operator, 2, c)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TTN(operator, kind, keep, behind, otherwise):
+    def begin(a, b, c):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_c, known = None, None if type(c) in NUMBERS else c._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == c._storage.version
+            ):
+                to_c, own = known.edge, known.own
+                if to_c is None:
+                    if own is not None and own.requires_grad:
+                        to_c = (accumulator(c, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if to_a is None and to_b is None and to_c is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b, to_c)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TTTV(operator, kind, keep, behind, otherwise):
+    d, = behind
+    def begin(a, b, c):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_c, known = None, c._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == c._storage.version
+            ):
+                to_c, own = known.edge, known.own
+                if to_c is None:
+                    if own is not None and own.requires_grad:
+                        to_c = (accumulator(c, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if to_a is None and to_b is None and to_c is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b, to_c)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d)
+        return node
+    return begin
+
+def begins_TTTVV(operator, kind, keep, behind, otherwise):
+    d, e = behind
+    def begin(a, b, c):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        to_c, known = None, c._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == c._storage.version
+            ):
+                to_c, own = known.edge, known.own
+                if to_c is None:
+                    if own is not None and own.requires_grad:
+                        to_c = (accumulator(c, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b, c)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b, c)
+        if to_a is None and to_b is None and to_c is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b, to_c)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e)
+        return node
+    return begin
+
+def begins_TTV(operator, kind, keep, behind, otherwise):
+    c, = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TTVV(operator, kind, keep, behind, otherwise):
+    c, d = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d)
+        return node
+    return begin
+
+def begins_TTVVV(operator, kind, keep, behind, otherwise):
+    c, d, e = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e)
+        return node
+    return begin
+
+def begins_TTVVVV(operator, kind, keep, behind, otherwise):
+    c, d, e, f = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e, f)
+        return node
+    return begin
+
+def begins_TTVVVVVV(operator, kind, keep, behind, otherwise):
+    c, d, e, f, g, h = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e, f, g, h)
+        return node
+    return begin
+
+def begins_TV(operator, kind, keep, behind, otherwise):
+    b, = behind
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b)
+        return node
+    return begin
+
+def begins_TVV(operator, kind, keep, behind, otherwise):
+    b, c = behind
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c)
+        return node
+    return begin
+
+def begins_TVVV(operator, kind, keep, behind, otherwise):
+    b, c, d = behind
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d)
+        return node
+    return begin
+
+def begins_TVVVV(operator, kind, keep, behind, otherwise):
+    b, c, d, e = behind
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e)
+        return node
+    return begin
+
+def begins_TVVVVV(operator, kind, keep, behind, otherwise):
+    b, c, d, e, f = behind
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e, f)
+        return node
+    return begin
+
+def begins_TVVVVVV(operator, kind, keep, behind, otherwise):
+    b, c, d, e, f, g = behind
+    def begin(a):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a)
+        if to_a is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a,)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e, f, g)
+        return node
+    return begin
 
 def casts_L(operator, fixed, is_widest):
     def kernel(key_set, a):

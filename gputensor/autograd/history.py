@@ -170,10 +170,11 @@ def gradient_edge(x: Tensor) -> Edge | None:
 
 
 def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
-    node = None if own.accumulator is None else own.accumulator()
-    if node is None:
-        node = AccumulateGrad(x)
-        own.accumulator = ref(node)
+    held = own.accumulator
+    if held is not None and (known := held()) is not None:
+        return known
+    node = AccumulateGrad(x)
+    own.accumulator = ref(node)
     return node
 
 

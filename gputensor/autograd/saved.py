@@ -87,6 +87,10 @@ _PLAIN = NUMBERS | {type(None)}
 
 def save(x: Any) -> Any:
     """An operand as a node keeps it."""
+    if type(x) is Tensor and x._keys & _plain:  # most by far
+        storage, saved = x._storage, _new(SavedTensor)
+        saved.tensor, saved.version = x, 0 if storage is None else storage.version
+        return saved
     if type(x) in _PLAIN:
         return SavedNumber(x)
     if type(x) is list or type(x) is tuple:

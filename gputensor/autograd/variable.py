@@ -99,14 +99,18 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
 
 def set_history(result: Any, node: Node) -> Any:
     """Make `node` the history of a new tensor; returns the tensor."""
-    if result._geometry.dtype.category < FLOATING:
+    geometry, device = result._geometry, result._device
+    if geometry.dtype.category < FLOATING:
         return result
     meta = _new(AutogradMeta)
-    view = None if result._autograd is None else view_of(result)
-    meta.view, meta.own = view, None
-    meta.version = 0 if view is None else view[2]
-    node.outputs = [(result._geometry, result._device)]
-    if result._device is not CPU and (stream := current_stream(result._device)) is not None:
+    meta.own = None
+    if result._autograd is None:
+        meta.view, meta.version = None, 0
+    else:
+        meta.view = view = view_of(result)
+        meta.version = 0 if view is None else view[2]
+    node.outputs = [(geometry, device)]
+    if device is not CPU and (stream := current_stream(device)) is not None:
         node.stream = stream
     meta.edge = (node, 0)
     result._autograd = meta

@@ -101,7 +101,11 @@ def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
 
     count = len(shape) - len(behind)
     is_whole = differentiated == list(range(count))
-    return begin if is_whole else begin_some, _finish(table, kind)
+    otherwise, finish = begin if is_whole else begin_some, _finish(table, kind)
+    made: Any = vars(shapes).get(f"begins_{shape}")
+    if made is None or count != len(shape.rstrip("V")):
+        return otherwise, finish
+    return made(table.operator, kind, keep, behind, otherwise), finish
 
 
 def _finish(table: Table, kind: type[Node]) -> Function:
