@@ -146,8 +146,8 @@ silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backwa
 threshold threshold_ unary: _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu
 relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e
 special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or
-lt_Tensor ne_Tensor where: where_self ternary: clamp_max clamp_min lerp_Tensor gather:
-_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+lt_Tensor ne_Tensor where: where_self ternary: _larger_backward clamp_max clamp_min lerp_Tensor
+gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
 _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
 scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward
 embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
@@ -392,9 +392,9 @@ logical_or logical_or.out logical_or_ logical_xor logical_xor.out logical_xor_ l
 lt.Scalar_out lt.Tensor lt.Tensor_out lt_.Scalar lt_.Tensor ne.Scalar ne.Scalar_out ne.Tensor
 ne.Tensor_out ne_.Scalar ne_.Tensor not_equal.Scalar not_equal.Scalar_out not_equal.Tensor
 not_equal.Tensor_out not_equal_.Scalar not_equal_.Tensor where: where where.Scalar where.ScalarOther
-where.ScalarSelf where.self where.self_out ternary: addcdiv addcdiv.out addcdiv_ addcmul addcmul.out
-addcmul_ clamp clamp.Tensor clamp.Tensor_out clamp.out clamp_ clamp_.Tensor clamp_max
-clamp_max.Tensor clamp_max.Tensor_out clamp_max.out clamp_max_ clamp_max_.Tensor clamp_min
+where.ScalarSelf where.self where.self_out ternary: _larger_backward addcdiv addcdiv.out addcdiv_
+addcmul addcmul.out addcmul_ clamp clamp.Tensor clamp.Tensor_out clamp.out clamp_ clamp_.Tensor
+clamp_max clamp_max.Tensor clamp_max.Tensor_out clamp_max.out clamp_max_ clamp_max_.Tensor clamp_min
 clamp_min.Tensor clamp_min.Tensor_out clamp_min.out clamp_min_ clamp_min_.Tensor clip clip.Tensor
 clip.Tensor_out clip.out clip_ clip_.Tensor lerp.Scalar lerp.Scalar_out lerp.Tensor lerp.Tensor_out
 lerp_.Scalar lerp_.Tensor nan_to_num nan_to_num.out nan_to_num_ gather: _unsafe_index.Tensor

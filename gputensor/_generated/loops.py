@@ -91,9 +91,10 @@ LOOPS = {
     },
     "where": {"where": "promoted"},
     "ternary": {
-        "addcmul": "promoted_numeric", "addcdiv": "promoted_floating",
-        "clamp": "promoted_numeric_real", "clamp_min": "promoted_numeric_real",
-        "clamp_max": "promoted_numeric_real", "nan_to_num": "same", "lerp": "floating_only",
+        "larger_backward": "promoted_float_real", "addcmul": "promoted_numeric",
+        "addcdiv": "promoted_floating", "clamp": "promoted_numeric_real",
+        "clamp_min": "promoted_numeric_real", "clamp_max": "promoted_numeric_real",
+        "nan_to_num": "same", "lerp": "floating_only",
     },
     "gather": {"gather": ""},
     "scatter": {

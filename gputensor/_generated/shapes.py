@@ -1239,6 +1239,26 @@ def records_TCVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TMM(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if type(b) not in NUMBERS and b._autograd is not None:
+            check_constant(operator, 1, b)
+        if type(c) not in NUMBERS and c._autograd is not None:
+            check_constant(operator, 2, c)
+        if a._autograd is None or (node := record(kind, a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if (

@@ -120,6 +120,11 @@ ROWS = [
     Row("clamp_max", _bounds(), lambda x, high: _bounded(x, None, high), zeros_equal=True),
     Row("clamp_min", _bounds(), lambda x, low: _bounded(x, low), zeros_equal=True),
     Row(
+        "_larger_backward",
+        triples("exact", "any", "any") + [S(T(2, 3), T(2, 3), 1), S(T(2, 3), 1, T(2, 3))],
+        lambda grad, x, y: np.where(x < y, 0, np.where(x == y, grad / 2, grad)),
+    ),
+    Row(
         "lerp",
         triples("exact", "exact", "exact", numbers=(0.25, 0.75, 2)),
         lambda self, end, weight: self + weight * (end - self),

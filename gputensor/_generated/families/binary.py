@@ -836,8 +836,8 @@ def minimum(input, other, *, out=None):
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        input: where(input > other, 0, where(input == other, grad / 2, grad))
-        other: where(input < other, 0, where(input == other, grad / 2, grad))
+        input: larger_backward(grad, other, input)
+        other: larger_backward(grad, input, other)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.minimum."""
     try:
         try:
@@ -897,8 +897,8 @@ def maximum(input, other, *, out=None):
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient:
-        input: where(input < other, 0, where(input == other, grad / 2, grad))
-        other: where(input > other, 0, where(input == other, grad / 2, grad))
+        input: larger_backward(grad, input, other)
+        other: larger_backward(grad, other, input)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.maximum."""
     try:
         try:

@@ -9,6 +9,26 @@ from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
 
+op__larger_backward = _define(
+    "aten::_larger_backward(Tensor grad_output, Tensor self, Tensor other) -> Tensor",
+    ("pointwise",), numbers=("self", "other",))
+def call__larger_backward(grad_output, self, other):
+    key = (
+        grad_output._geometry, type(self) if type(self) in NUMBERS else self._geometry,
+        type(other) if type(other) in NUMBERS else other._geometry,
+    )
+    short = op__larger_backward.table.short.get(key)
+    if short is not None and (made := short(grad_output, self, other)) is not None:
+        return made
+    include, keep = _state.get()
+    key_set = (
+        grad_output._keys
+        | (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys)
+        | include
+    ) & keep
+    return op__larger_backward.table[key_set](key_set, grad_output, self, other)
+
 op_addcmul = _define(
     "aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
     ("pointwise",))

@@ -6,6 +6,7 @@ from ...autograd.formulas.numbers import (
     conj, copysign_backward, div_other_backward, div_self_backward, fmod_other_backward,
     pow_backward_exponent, pow_backward_self, remainder_other_backward, scaled,
 )
+from ...autograd.formulas.pointwise import larger_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
@@ -375,11 +376,11 @@ class MinimumBackward0(_Node):
         if to_self is not None:
             self = node.saved_self.unpack(node)
             other = node.saved_other.unpack(node)
-            grad_self = where(self > other, 0, where(self == other, grad / 2, grad))
+            grad_self = larger_backward(grad, other, self)
         if to_other is not None:
             self = node.saved_self.unpack(node)
             other = node.saved_other.unpack(node)
-            grad_other = where(self < other, 0, where(self == other, grad / 2, grad))
+            grad_other = larger_backward(grad, self, other)
         return grad_self, grad_other
 
     def release(node):
@@ -401,11 +402,11 @@ class MaximumBackward0(_Node):
         if to_self is not None:
             self = node.saved_self.unpack(node)
             other = node.saved_other.unpack(node)
-            grad_self = where(self < other, 0, where(self == other, grad / 2, grad))
+            grad_self = larger_backward(grad, self, other)
         if to_other is not None:
             self = node.saved_self.unpack(node)
             other = node.saved_other.unpack(node)
-            grad_other = where(self > other, 0, where(self == other, grad / 2, grad))
+            grad_other = larger_backward(grad, other, self)
         return grad_self, grad_other
 
     def release(node):

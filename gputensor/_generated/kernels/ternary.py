@@ -5,6 +5,7 @@ from ...autograd.formulas import isfinite, where
 from ...autograd.formulas.numbers import (
     clamp_backward, clamp_max_backward, clamp_min_backward, conj, scaled,
 )
+from ...autograd.formulas.pointwise import larger_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
@@ -15,6 +16,7 @@ from .. import operators as _operators
 
 
 def install() -> None:
+    bind(_operators._larger_backward, native.functional, "larger_backward", LargerBackwardBackward0)
     bind(_operators.addcmul, native.functional, "addcmul", AddcmulBackward0, casts(CUDA="promote"))
     bind(_operators.addcmul_, native.inplace, "addcmul", counts, AddcmulBackward0)
     bind(_operators.addcmul_out, native.out, "addcmul", counts, refuses_out)
@@ -54,6 +56,23 @@ def install() -> None:
     forwards(_operators.lerp_Scalar, _operators.lerp_Tensor)
     forwards(_operators.lerp__Scalar, _operators.lerp__Tensor)
     forwards(_operators.lerp_Scalar_out, _operators.lerp_Tensor_out)
+
+
+class LargerBackwardBackward0(_Node):
+    """Of _larger_backward."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+    inputs = ("grad_output",)
+
+    def keep(node, grad_output, self, other):
+        node.saved_self = _save(self)
+        node.saved_other = _save(other)
+
+    def backward(node, grad):
+        return (larger_backward(grad, node.saved_self.unpack(node), node.saved_other.unpack(node)),)
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
 
 
 class AddcmulBackward0(_Node):

@@ -9,7 +9,9 @@ import math
 from typing import Any
 
 from ..._generated import calls, functions
+from ...core.arguments import NUMBERS
 from ...tensor.tensor import Tensor
+from ..modes import DEFAULT, grad_mode
 from .numbers import conj, sigmoid_double_backward
 
 
@@ -54,6 +56,17 @@ def native_dropout_input_backward(grad: Tensor, mask: Tensor, p: float, train: A
     is_kept = train is not None and not train
     scale = 1.0 if is_kept else 0.0 if p == 1 else 1 / (1 - p)
     return calls.native_dropout_backward(grad, mask, scale)
+
+
+# --- the larger, and the smaller, of two ----------------------------------------------------------
+
+
+def larger_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
+    """The gradient of maximum: what is compared has none, whatever is recorded."""
+    if grad_mode.get() == DEFAULT:
+        self, other = (x if type(x) in NUMBERS else calls.detach(x) for x in (self, other))
+    found: Tensor = calls._larger_backward(grad, self, other)
+    return found
 
 
 # --- activations: gradients of their gradients with respect to the input --------------------------

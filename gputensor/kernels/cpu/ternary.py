@@ -57,12 +57,22 @@ def _addcdiv(self: Any, a: Any, b: Any, value: Any) -> Any:
     return self + (a / b if _is_one(value) else value * (a / b))
 
 
+def _larger_backward(grad: Any, self: Any, other: Any) -> Any:
+    """Zero where other is the larger one, half where they are equal; all of it at NaN."""
+    made = where(np.less(self, other), 0, grad)
+    equal = np.equal(self, other)
+    if not np.count_nonzero(equal):
+        return made
+    return where(equal, np.true_divide(grad, 2), made)
+
+
 LOOPS: dict[str, Callable[..., Any]] = {
     "addcdiv": _addcdiv,
     "addcmul": _addcmul,
     "clamp": _clamp,
     "clamp_max": np.minimum,
     "clamp_min": np.maximum,
+    "larger_backward": _larger_backward,
     "lerp": _lerp,
     "nan_to_num": _finite,
 }

@@ -43,6 +43,12 @@ struct clamp_min : takes<2, 0> {
   template <class T> static DEVICE T of(T x, T low) { return x > low || is_nan(x) ? x : low; }
 };
 
+struct larger_backward : takes<3, 0> {
+  template <class T> static DEVICE T of(T grad, T self, T other) {
+    return self < other ? (T)0 : self == other ? ratio(grad, (T)2) : grad;
+  }
+};
+
 struct lerp : takes<3, 0> {
   // Source: ATen/native/Lerp.h, lerp: from the nearer end.
   template <class T> static DEVICE T of(T self, T end, T weight) {
