@@ -51,6 +51,9 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
 # for redispatches, of (table, key, kernel) -> kernel.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
+# How many tables were replaced so far, in a list of one: whoever keeps what follows from several
+# operators' tables asks whether it is still what it was.
+generation = [0]
 # Called with the operator after each definition and its removal (ops.py keeps its names current).
 definition_hooks: list[Callable[[Operator], None]] = []
 
@@ -151,6 +154,7 @@ def _commit(operator: Operator) -> None:
 
 def _swap(operator: Operator) -> None:
     """Give the operator a table of what is registered now. See Note [Tables are swapped whole]."""
+    generation[0] += 1
     if not families.is_complete(operator.qualified_name):
         operator.table = Pending(operator, "table", _settle)
         operator.redispatch_table = Pending(operator, "redispatch_table", _settle)
@@ -369,6 +373,11 @@ def _set_wraps(
         # Nothing was registered, so the plans still hold; a profile should not time their making.
         for operator, kept in plans:
             operator.table.plans = kept
+
+
+def is_wrapped() -> bool:
+    """Whether a trace or a profile is on."""
+    return bool(_wraps)
 
 
 def fallbacks() -> Mapping[DispatchKey, Kernel]:

@@ -8,19 +8,30 @@ from typing import Any
 from . import running
 from .block import Fusing
 from .chain import Chain
+from .replay import replays_of
 
 
 class Explanation:
     """chains: each as (chain, why it ran then), in the order in which they ran. result: what the
-    function returned. bytes_moved: what the chains read and write; bytes_apart: what their
+    function returned. why_not: what keeps a call like this one from being replayed, see replay.py;
+    None where nothing does. bytes_moved: what the chains read and write; bytes_apart: what their
     operators do one by one."""
 
-    __slots__ = ("chains", "result")
+    __slots__ = ("chains", "result", "why_not")
     chains: list[tuple[Chain, str]]
     result: Any
+    why_not: str | None
 
-    def __init__(self, chains: list[tuple[Chain, str]], result: Any) -> None:
-        self.chains, self.result = chains, result
+    def __init__(
+        self, chains: list[tuple[Chain, str]], result: Any, why_not: str | None = None
+    ) -> None:
+        self.chains, self.result, self.why_not = chains, result, why_not
+
+    @property
+    def replays(self) -> bool:
+        """Whether `gt.fuse(function)` runs none of the function's Python when such a call comes
+        again."""
+        return self.why_not is None
 
     @property
     def bytes_moved(self) -> int:
@@ -41,6 +52,8 @@ class Explanation:
             )
             lines += [f"  {line}" for line in str(chain).splitlines()]
             lines += [f"  | {line}" for line in (running.source(chain) or "").splitlines()]
+        again = "none" if self.replays else f"all, as it {self.why_not}"
+        lines.append(f"its Python in further calls like this one: {again}")
         total = f"{len(self.chains)} chain{'s' * (len(self.chains) != 1)}"
         return "\n".join(
             [*lines, f"{total}: {self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"]
@@ -62,8 +75,12 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
     running.watchers.append(told)
     try:
-        with Fusing():
-            result = function(*args, **kwargs)
+        replays = replays_of(function)
+        if replays is not None:
+            result = replays.run(args, kwargs)
+        else:
+            with Fusing():
+                result = function(*args, **kwargs)
     finally:
         running.watchers.remove(told)
-    return Explanation(chains, result)
+    return Explanation(chains, result, "is no plain function" if replays is None else replays.why)

@@ -9,6 +9,7 @@ from ..core import errors
 from ..core.guard import Function, decorated
 from .block import Fusing
 from .explain import Explanation, explain
+from .replay import replays_of
 
 
 class _Fuse:
@@ -36,7 +37,8 @@ class _Fuse:
             return Fusing()
         if not callable(function):
             raise errors.wrong_type("fuse", "function", "be callable", function)
-        return decorated(Fusing, function)
+        replays = replays_of(function)
+        return decorated(Fusing, function) if replays is None else replays.fused()
 
 
 fuse: _Fuse = _Fuse()

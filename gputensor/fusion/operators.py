@@ -86,6 +86,7 @@ def _below(table: Table) -> Callable[..., Any]:
 
     def run_first(key_set: int, *args: Any) -> Any:
         recorder = current.get()
+        _refuse(recorder, operator)
         for x in args:
             for part in x if isinstance(x, (list, tuple)) else (x,):
                 storage = getattr(part, "_storage", None)
@@ -107,6 +108,12 @@ def _below(table: Table) -> Callable[..., Any]:
             _state.set(before)
 
     return pass_on if is_view or is_composite else run_first
+
+
+def _refuse(recorder: Any, operator: Operator) -> None:
+    """Say that an operator was not recorded, to who watches for a replay."""
+    if recorder is not None and recorder.trace is not None:
+        recorder.trace.refuse(f"runs {operator.short_name} at once")
 
 
 # --- what records ---------------------------------------------------------------------------------
@@ -186,6 +193,7 @@ class _Entry:
             made = recorder.record(self.what or self._recorded(inputs), inputs, params)
             if made is not None:
                 return made
+            _refuse(recorder, self.operator)
         now: Tensor = self._now(inputs).fresh(inputs, params)
         return now
 
@@ -193,6 +201,7 @@ class _Entry:
         recorder = current.get()
         what = self.what or self._recorded(inputs)
         if recorder is None or not recorder.record_into(what, out, inputs, params):
+            _refuse(recorder, self.operator)
             self._now(inputs, out).write(out, inputs, params)
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:

@@ -30,6 +30,7 @@ from ..tensor.tensor import Tensor
 from .chain import Chain, Instruction, Recorded
 from .pending import Pending, fill
 from .running import run_chain
+from .trace import Trace
 
 LONGEST = 64
 # Recordings change under it: other threads may look at what this one recorded.
@@ -134,6 +135,10 @@ class Recording:
                 run_chain(chain, [self._tensor(n) for n in inputs], outputs, scalars, reason)
                 for (_, storage), made in zip(wanted, outputs):
                     fill(storage, made)
+                trace = self.recorder.trace
+                if trace is not None:
+                    taken = [self.inputs[n] for n in inputs]
+                    trace.ran(chain, taken, wanted, scalars, reason, self.steps)
             self.is_run = True
             self.recorder.pending.pop(self, None)
             self.inputs, self.found, self.memo, self.results = [], {}, {}, []
@@ -221,13 +226,16 @@ _BOUND = 1 << 11
 
 
 class Recorder:
-    """The recordings of a block. open: by device and layout. pending: all that are not run."""
+    """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
+    who watches a call that may be replayed."""
 
-    __slots__ = ("open", "pending")
+    __slots__ = ("open", "pending", "trace")
+    trace: Trace | None
 
     def __init__(self) -> None:
         self.open: dict[Any, Recording] = {}
         self.pending: dict[Recording, None] = {}
+        self.trace = None
 
     def record(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]

@@ -27,12 +27,17 @@ def run_chain(
     """Compute what the chain stores."""
     for told in watchers:
         told(chain, reason)
+    prepared(chain)(inputs, outputs, scalars)
+
+
+def prepared(chain: Chain) -> Run:
+    """What runs a chain."""
     run = _plans.get(chain)
     if run is None:
         if len(_plans) >= _BOUND:
             _plans.clear()
         run = _plans[chain] = _prepared(chain)
-    run(inputs, outputs, scalars)
+    return run
 
 
 def _prepared(chain: Chain) -> Run:

@@ -1,0 +1,271 @@
+"""Calls of a fused function that run none of its Python. See Note [What is replayed].
+
+What a replay is found by: the geometry of each tensor, given or read from outside, and the type and
+the value of everything else. It asks that the tensors lie where they lay, that their keys are the
+plain ones, that autograd has nothing to record, that the thread's state is that outside of every
+block, and that nothing was registered since: so a kernel, a trace, a profile, a mode or another
+default dtype between two calls leads back to the Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ..autograd.modes import DEFAULT, grad_mode
+from ..dispatch import dispatcher, tls
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..kernels.cpu import quiet
+from ..tensor.make import allocate, from_array, is_plain
+from ..tensor.tensor import Tensor
+from . import running, small
+from .block import Fusing
+from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
+from .recording import current
+from .trace import Trace, Unlike
+
+# Plans of a function, for as many numbers and geometries; all are dropped then.
+_BOUND = 1 << 7
+# Calls in a row that could not be replayed, until a function is left alone.
+_TRIES = 1 << 5
+_state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
+_watchers = running.watchers
+_NEVER = object()
+
+
+class Plan:
+    """A call without its Python. run(values): what it returns, or None where it has to run."""
+
+    __slots__ = ("run", "_trace", "_made", "_places")
+
+    def __init__(self, trace: Trace, made: Any, values: list[Any]) -> None:
+        self._trace, self._made = trace, made
+        # (place among the values, device, keys) of each tensor.
+        self._places = [
+            (n, x._device, TENSOR_KEYS[x._device.type])
+            for n, x in enumerate(values) if type(x) is Tensor
+        ]  # fmt: skip
+        self.run: Callable[[Any], Any] = self._first
+
+    def _first(self, values: Any) -> Any:
+        """Most calls come once: what runs the plan is made when it comes again."""
+        numbers = sorted(_numbers(self._made, self._trace))
+        call = small.compiled(self._trace, numbers)
+        self.run = self._by_chains() if call is None else self._by_arrays(call, numbers)
+        return self.run(values)
+
+    def _by_arrays(self, call: small.Arrays, numbers: list[int]) -> Callable[[Any], Any]:
+        places, made, trace, run = self._places, self._made, self._trace, quiet.run
+        shapes = [trace.geometries[n] for n in numbers]
+        versions = [(n, trace.versions[n]) for n in numbers if trace.versions[n]]
+        only = shapes[0] if [made] == numbers and not versions else None
+
+        def replay(values: Any) -> Any:
+            arrays = []
+            for n, place, keys in places:
+                x = values[n]
+                if x._keys != keys or x._device is not place:
+                    return None
+                if x._autograd is not None and not _is_plain(x):
+                    return None
+                array = x._array
+                arrays.append(x._get_array() if array is None else array)
+            results = run(call, *arrays)
+            if only is not None:
+                return from_array(results[0], only)
+            tensors = {n: values[place[0]] for n, place in enumerate(places)}
+            tensors.update(zip(numbers, map(from_array, results, shapes)))
+            for number, version in versions:
+                tensors[number]._get_storage().version = version
+            return _built(made, tensors)
+
+        return replay
+
+    def _by_chains(self) -> Callable[[Any], Any]:
+        places, made, trace = self._places, self._made, self._trace
+        steps = [
+            (running.prepared(step.chain), step.takes, step.scalars, step.chain.device,
+             [step.chain.geometry(value) for value in step.chain.stores])
+            for step in trace.steps
+        ]  # fmt: skip
+        versions = [(n, version) for n, version in trace.versions.items() if version]
+
+        def replay(values: Any) -> Any:
+            tensors = []
+            for n, place, keys in places:
+                x = values[n]
+                if x._keys != keys or x._device is not place:
+                    return None
+                if x._autograd is not None and not _is_plain(x):
+                    return None
+                tensors.append(x)
+            for run, takes, scalars, place, shapes in steps:
+                outputs = [allocate(shape, place) for shape in shapes]
+                run([tensors[n] for n in takes], outputs, scalars)
+                tensors += outputs
+            for number, version in versions:
+                tensors[number]._get_storage().version = version
+            return _built(made, tensors)
+
+        return replay
+
+
+def _is_plain(x: Tensor) -> bool:
+    return is_plain(x) or grad_mode.get() != DEFAULT
+
+
+def _numbers(made: Any, trace: Trace) -> set[int]:
+    """Of the tensors that a result has and that are made, not given."""
+    if type(made) is int:
+        return {made} - set(range(trace.n_given))
+    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
+    return set().union(*[_numbers(x, trace) for x in parts])
+
+
+def _built(made: Any, tensors: Any) -> Any:
+    """What the call returns. See `Trace.result`."""
+    kind = type(made)
+    if kind is int:
+        return tensors[made]
+    if kind is tuple:
+        return made[0]([_built(x, tensors) for x in made[1:]])
+    if kind is dict:
+        return {name: _built(x, tensors) for name, x in made.items()}
+    return made[0]
+
+
+class Replays:
+    """A function within `gt.fuse`, and its plans. why: what keeps the last call that ran the Python
+    from being replayed when it comes again: a clause after "it"; None where nothing does."""
+
+    __slots__ = ("function", "outside", "plans", "generation", "why", "_code", "_tries")
+    outside: Outside | None
+    why: str | None
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self.outside, self.why, self._code, self._tries = None, None, None, 0
+        self.plans: dict[Any, Plan] = {}
+        self.generation = -1
+
+    def fused(self) -> Callable[..., Any]:
+        """The function within a block of `gt.fuse` around each call that is not replayed."""
+        mine, plans = self, self.plans
+
+        @functools.wraps(self.function)
+        def fused(*args: Any, **kwargs: Any) -> Any:
+            if mine.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
+                outside = mine.outside
+                if outside is not None and outside.is_as_it_was():
+                    values: Any = args
+                    if kwargs or outside.tensors:
+                        values = [*args, *kwargs.values(), *outside.given()]
+                    key = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
+                    plan = plans.get((key, *kwargs) if kwargs else key)
+                    if plan is not None and (made := plan.run(values)) is not None:
+                        return made
+            return mine.run(args, kwargs)
+
+        fused._replays = mine  # type: ignore[attr-defined]
+        return fused
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the Python, and keep a plan where the next call like this one needs none of it."""
+        found = self._watch(args, kwargs)
+        if found is None:
+            with Fusing():
+                return self.function(*args, **kwargs)
+        key, trace, values = found
+        generation = _generation[0]
+        with Fusing():
+            recorder = current.get()
+            if recorder is not None:
+                recorder.trace = trace
+            else:
+                trace.refuse("runs eagerly")
+            result = self.function(*args, **kwargs)
+        self.why = trace.why
+        if self.why is None:
+            try:
+                made = trace.result(result)
+            except Unlike as error:
+                self.why = str(error)
+        if self.why is not None:
+            self._tries += 1
+        elif generation == self.generation == _generation[0]:
+            if len(self.plans) >= _BOUND:
+                self.plans.clear()
+            self._tries, self.plans[key] = 0, Plan(trace, made, values)
+        return result
+
+    def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """(what a plan is found by, a trace, all that is given); None where none is kept."""
+        if _state.get() is not _PLAIN:
+            self.why = "is called within a block that changes what operators do"
+            return None
+        if self.generation != _generation[0]:
+            self.generation, self._tries = _generation[0], 0
+            self.plans.clear()
+        if dispatcher.is_wrapped():
+            self.why = "is called while a trace or a profile is on"
+            return None
+        if self._tries >= _TRIES:
+            return None
+        outside = self._look_outside()
+        if outside is None:
+            return None
+        values = [*args, *kwargs.values(), *outside.given()]
+        for x in values:
+            if type(x) is Tensor:
+                self.why = _unlike(x)
+            elif not is_constant(x):
+                self.why = f"is given a {type(x).__name__}"
+            if self.why is not None:
+                self._tries += 1
+                return None
+        key: Any = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
+        trace = Trace([x for x in values if type(x) is Tensor])
+        return (key, *kwargs) if kwargs else key, trace, values
+
+    def _look_outside(self) -> Outside | None:
+        """What the function reads from outside; None, and `why`, where that may be anything."""
+        self.why = None
+        if self.outside is not None and self.outside.is_as_it_was():
+            return self.outside
+        self.plans.clear()
+        self._tries += 1
+        try:
+            self.outside = Outside(self.function)
+        except Impure as error:
+            self.outside, self.why = None, str(error)
+        return self.outside
+
+
+def _unlike(x: Tensor) -> str | None:
+    if x._keys != TENSOR_KEYS.get(x._device.type):
+        return "is given a tensor of another kind"
+    if x._autograd is not None and not _is_plain(x):
+        return "is given a tensor that autograd knows"
+    return None
+
+
+def _key(value: Any) -> Any:
+    """What stands for a value that is no tensor: equal for those that are the same. Nothing is
+    found by what may change."""
+    kind = type(value)
+    if kind is float and not value:
+        return str(value)  # of either sign
+    if kind is tuple:
+        return (kind, *[_key(x) for x in value])
+    return (kind, value) if kind in CONSTANTS else _NEVER
+
+
+def replays_of(function: Callable[..., Any]) -> Replays | None:
+    """Those that a fused function has, new ones of a plain one; None of what is called in parts,
+    or is no function of Python."""
+    found: Replays | None = getattr(function, "_replays", None)
+    if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
+        found = Replays(function)
+    return found

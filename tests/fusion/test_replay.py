@@ -1,0 +1,450 @@
+"""Calls of fused functions that run no Python again: which, and that nobody sees it."""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.fusion.replay import Replays
+
+from .same import state_of
+
+N = 100_000
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Gets an item for each call that runs the Python of a fused function."""
+    found: list[Any] = []
+    run = Replays.run
+
+    def counted(self: Replays, args: Any, kwargs: Any) -> Any:
+        found.append(self.function)
+        return run(self, args, kwargs)
+
+    monkeypatch.setattr(Replays, "run", counted)
+    return found
+
+
+def arithmetic(x: Any, y: Any) -> Any:
+    return (x * y + 1) * (x - y) * 0.5 + x * x - y
+
+
+def mean_of(x: Any, y: Any, *, share: float = 0.5) -> Any:
+    return gt.lerp(x, y, share)
+
+
+SCALE = 3.0
+WEIGHT = gt.rand(4)
+
+
+def with_much_in_it(x: Any, n: int, scale: float = 2.0, kind: Any = None) -> Any:
+    z = gt.exp(x) * SCALE
+    for step in range(n):
+        z = z.clamp(min=0) + scale * step
+    if kind is not None and z.dtype != kind:
+        z = z.to(kind)
+    last = mean_of(z, z + math.pi)
+    last += 1
+    return {"z": z, "last": [last, x]}, x, (None, scale, x.shape), -z > 1
+
+
+def of_several_layouts(x: Any, y: Any) -> Any:
+    a = x + 1
+    return a * 2, (y + 1).sqrt(), a.to(gt.float64) + y[0] * 0 if n_dims(y) > 5 else a - 1
+
+
+def n_dims(x: Any) -> int:
+    return int(x.ndim)
+
+
+def of_a_global(x: Any) -> Any:
+    return (x + WEIGHT) * WEIGHT + SCALE
+
+
+def given_back(x: Any, y: Any) -> Any:
+    return y, x
+
+
+def in_place_of_what_it_made(x: Any) -> Any:
+    y = x * 2
+    y.add_(x).mul_(3)
+    return y, gt.nn.functional.gelu(y), y > 1
+
+
+REPLAYED: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
+    (arithmetic, lambda: (gt.rand(4), gt.rand(4))),
+    (arithmetic, lambda: (gt.rand(N), gt.rand(N))),
+    (arithmetic, lambda: (gt.rand(3, 4).t(), gt.rand(4, 3))),
+    (arithmetic, lambda: (gt.rand(()), gt.rand(()))),
+    (arithmetic, lambda: (gt.rand(3, 1), gt.rand(4))),
+    (arithmetic, lambda: (gt.rand(4).half(), gt.rand(4).bfloat16())),
+    (arithmetic, lambda: (gt.randint(5, (4,)).clone(), gt.rand(4))),
+    (arithmetic, lambda: (gt.rand(4, 2)[:, 0], gt.rand(4))),
+    (with_much_in_it, lambda: (gt.rand(4), 3)),
+    (with_much_in_it, lambda: (gt.rand(N), 2, 0.5, gt.float64)),
+    (of_several_layouts, lambda: (gt.rand(4), gt.rand(2, 3))),
+    (of_a_global, lambda: (gt.rand(4),)),
+    (given_back, lambda: (gt.rand(4), gt.rand(3))),
+    (in_place_of_what_it_made, lambda: (gt.rand(4),)),
+    (mean_of, lambda: (gt.rand(4), gt.rand(4))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function, given", REPLAYED)
+def test_a_call_that_comes_again_runs_no_python(
+    function: Callable[..., Any], given: Callable[[], Any], runs: list[Any]
+) -> None:
+    fused = gt.fuse(function)
+    for _ in range(6):  # the first ones bring families of operators
+        args = given()
+        assert state_of(fused(*args)) == state_of(function(*args))
+    before = len(runs)
+    for _ in range(3):
+        args = given()
+        made = fused(*args)
+        assert state_of(made) == state_of(function(*args))
+        again = fused(*args)
+        for one, other in zip(tensors_of(made), tensors_of(again)):
+            is_given = any(one is x for x in args)
+            assert (one is other) == is_given
+            assert is_given or one.untyped_storage() is not other.untyped_storage()
+    assert len(runs) == before
+    assert gt.fuse.explain(function, *given()).replays
+
+
+def tensors_of(made: Any) -> list[Any]:
+    if isinstance(made, gt.Tensor):
+        return [made]
+    parts = made.values() if isinstance(made, dict) else made
+    return sum([tensors_of(x) for x in parts], []) if isinstance(made, (tuple, list, dict)) else []
+
+
+# --- what is not replayed -------------------------------------------------------------------------
+
+seen: list[Any] = []
+
+
+def keeps(x: Any) -> Any:
+    seen.append(x)
+    return x + 1
+
+
+def counts(x: Any) -> Any:
+    global SCALE
+    SCALE = 3.0
+    return x + SCALE
+
+
+def looks(x: Any) -> Any:
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def branches(x: Any) -> Any:
+    y = x * 2
+    return y + 1 if (y > 0)[0] else y
+
+
+def sums(x: Any) -> Any:
+    return x - x.sum()
+
+
+def draws(x: Any) -> Any:
+    return x + gt.rand_like(x)
+
+
+def draws_outside(x: Any) -> Any:
+    return x + random.random()
+
+
+def writes(x: Any) -> Any:
+    return x.mul_(2)
+
+
+def writes_out(x: Any) -> Any:
+    return gt.exp(x, out=x)
+
+
+def prints(x: Any) -> Any:
+    print("", end="")
+    return x + 1
+
+
+def views(x: Any) -> Any:
+    return x.view(2, 2)
+
+
+def views_of_what_it_made(x: Any) -> Any:
+    y = x + 1
+    return y, y.view(-1)
+
+
+def reads_a_list(x: Any) -> Any:
+    return x + len(seen)
+
+
+def compares_objects(x: Any) -> Any:
+    return x + (x is WEIGHT)
+
+
+def divides(x: Any) -> Any:
+    return (x.to(gt.int64) + 3) // 2
+
+
+def makes_functions(x: Any) -> Any:
+    return [y + 1 for y in (x, x)] if False else (lambda y: y + 1)(x)
+
+
+def gradient(x: Any) -> Any:
+    with gt.no_grad():
+        return x + 1
+
+
+NOT_REPLAYED = [
+    (keeps, "reads seen"), (counts, "a write to a global"), (looks, "uses .sum"),
+    (branches, "reads a view|is looked at|ran a chain|runs"), (sums, "uses .sum"),
+    (draws, "reads gt.rand_like"), (draws_outside, "reads random.random"), (writes, "mul_ at once"),
+    (writes_out, "exp"), (prints, "reads print"), (views, "uses .view"),
+    (views_of_what_it_made, "uses .view"), (reads_a_list, "reads seen"),
+    (compares_objects, "has `is`"), (divides, "div at once"), (makes_functions, "a function"),
+    (gradient, "reads gt.no_grad|with block"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function, why", NOT_REPLAYED)
+def test_what_could_tell_something_new_runs_its_python(
+    function: Callable[..., Any], why: str, runs: list[Any]
+) -> None:
+    fused = gt.fuse(function)
+    for _ in range(40):
+        x = gt.rand(4)
+        gt.manual_seed(3), random.seed(3)
+        y = x.clone()
+        made = fused(x)
+        gt.manual_seed(3), random.seed(3)
+        assert state_of((made, x)) == state_of((function(y), y))
+    assert len(runs) == 40
+    seen.clear()
+    found = gt.fuse.explain(function, gt.rand(4))
+    assert not found.replays
+    told = str(found.why_not)
+    assert any(part in told for part in why.split("|")) and told in str(found), told
+
+
+@pytest.mark.parametrize(
+    "args, why",
+    [
+        ((gt.rand(4, requires_grad=True), 1), "autograd"), (([1.0], gt.rand(4)), "a list"),
+        ((gt.rand(4), gt.rand(4).to(gt.complex64).conj()), "another kind"),
+        ((WEIGHT, WEIGHT), "twice"),
+    ],
+)  # fmt: skip
+def test_operands_that_are_not_replayed(args: Any, why: str) -> None:
+    def function(x: Any, y: Any) -> Any:
+        return (y if isinstance(x, list) else x * y) + 1
+
+    fused = gt.fuse(function)
+    for _ in range(3):
+        assert state_of(fused(*args)) == state_of(function(*args))
+    assert why in str(gt.fuse.explain(fused, *args).why_not)
+
+
+def test_gradients_flow_through_a_call_that_was_replayed_before() -> None:
+    x, y = gt.rand(4), gt.rand(4)
+    fused = gt.fuse(arithmetic)
+    for _ in range(3):
+        fused(x, y)
+    x.requires_grad_()
+    other = x.detach().clone().requires_grad_()
+    fused(x, y).sum().backward()
+    arithmetic(other, y).sum().backward()
+    assert x.grad is not None and state_of(x.grad) == state_of(other.grad)
+    with gt.no_grad():
+        for _ in range(3):
+            assert state_of(fused(x, y)) == state_of(arithmetic(x, y))
+    assert fused(x, y).requires_grad
+
+
+# --- what changes between calls -------------------------------------------------------------------
+
+
+def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:
+    cell = 2.0
+    weight = gt.rand(4)
+
+    def function(x: Any, scale: float = 3.0) -> Any:
+        return x * cell + scale * SCALE + weight
+
+    def other(x: Any, scale: float = 3.0) -> Any:
+        return x - cell - scale - SCALE - weight
+
+    fused = gt.fuse(function)
+
+    def same() -> None:
+        for _ in range(3):
+            x = gt.rand(4)
+            assert state_of(fused(x)) == state_of(function(x))
+
+    same()
+    global SCALE
+    for change in range(6):
+        before = len(runs)
+        if change == 0:
+            cell = -0.0
+        elif change == 1:
+            SCALE = SCALE + 1
+        elif change == 2:
+            weight = gt.rand(2, 4)
+        elif change == 3:
+            weight.mul_(2)  # its elements are no part of what is kept
+        elif change == 4:
+            function.__defaults__ = (7.0,)
+        else:
+            function.__code__ = other.__code__
+        same()
+        assert (len(runs) > before) == (change != 3)
+    before = len(runs)
+    weight = gt.rand(2, 4)  # another one like it
+    same()
+    assert len(runs) == before
+    SCALE = 3.0
+
+
+def test_numbers_are_compared_by_type_and_bits() -> None:
+    def function(x: Any, n: Any) -> Any:
+        return x / n, x * n
+
+    fused = gt.fuse(function)
+    for _ in range(3):
+        for n in (0.0, -0.0, 1, 1.0, True, False, 0, math.nan, math.inf, (2**30)):
+            x = gt.rand(3)
+            assert state_of(fused(x, n)) == state_of(function(x, n)), n
+
+
+class Negating(gt.DispatchMode):
+    def __gputensor_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:  # fmt: skip
+        made = op(*args, **(kwargs or {}))
+        return made if made.dtype is gt.bool else made.neg()
+
+
+def _changed(name: str, stack: ExitStack) -> None:
+    """Change what operators do, or what is seen of them, until the stack is closed."""
+    blocks: dict[str, Callable[[], Any]] = {
+        "no_grad": gt.no_grad, "inference": gt.inference_mode, "mode": Negating, "fuse": gt.fuse,
+        "autocast": lambda: gt.autocast("cpu", dtype=gt.bfloat16),
+        "keys": lambda: gt.dispatch.IncludeDispatchKeys("Meta"),
+        "library": lambda: gt.library.Library("aten", "IMPL"),
+    }  # fmt: skip
+    if name in blocks:
+        block = stack.enter_context(blocks[name]())
+        if name == "library":
+            with warnings.catch_warnings(action="ignore"):
+                block.impl("mul.Tensor", lambda x, y: gt.add(x, y), "CPU")
+    elif name == "dtype":
+        stack.callback(gt.set_default_dtype, gt.get_default_dtype())
+        gt.set_default_dtype(gt.float64)
+
+
+CHANGES = ["nothing"] * 12 + "no_grad inference mode fuse autocast library dtype".split()
+
+
+def _expression(rng: random.Random) -> Callable[..., Any]:
+    """A function of two tensors and a number that random operators make up."""
+    terms = ["x", "y", "n", "x", "y"]
+    lines = []
+    looks = rng.random() < 0.2
+    for step in range(rng.randrange(1, 7)):
+        a, b = rng.choice(terms), rng.choice([t for t in terms if t != "n"])
+        kinds = [
+            f"{a} + {b}", f"{a} * {b}", f"{a} - {b}", f"{b} / 2", f"gt.exp({b})", f"{b} * -1",
+            f"{b}.abs().sqrt()", f"gt.maximum({b}, x)", f"{b}.to(gt.float64)", f"{b} > {a}",
+            f"({b} + 1).add_(x)", f"gt.where({b} > 0, {b}, x)", f"{b} * W", f"{a} + {b}",
+        ]  # fmt: skip
+        kinds += [f"{b}.sum()", f"{b}.view(-1)", f"x if ({b} > 0).any() else y"] * looks
+        lines.append(f"t{step} = {rng.choice(kinds)}")
+        terms.append(f"t{step}")
+    tensors = [t for t in terms if t != "n"]
+    made = ", ".join(rng.choice(tensors[-3:]) for _ in range(rng.randrange(1, 4)))
+    names: dict[str, Any] = {"gt": gt, "W": WEIGHT}
+    exec("def function(x, y, n=2.0):\n  " + "\n  ".join([*lines, f"return {made}"]), names)
+    found: Callable[..., Any] = names["function"]
+    return found
+
+
+def _outcome(function: Callable[..., Any], args: Any) -> Any:
+    try:
+        made = function(*args)
+    except Exception as error:
+        return type(error), str(error)
+    return made
+
+
+def _operands(rng: random.Random) -> list[Any]:
+    def operand() -> Any:
+        made = gt.rand(rng.choice([(4,), (4,), (4,), (2, 4), ()])) - 0.5
+        kind = rng.choice([gt.float32] * 5 + [gt.float16, gt.int64, gt.bool])
+        made = made.to(kind)
+        return made.requires_grad_() if kind is gt.float32 and rng.random() < 0.05 else made
+
+    x = operand()
+    y = x if rng.random() < 0.1 else operand()
+    return [x, y, *([rng.choice([2.0, 2, True, 0.0, -0.0])] if rng.random() < 0.5 else [])]
+
+
+def _compare(seed: int, change: str | None = None) -> None:
+    rng = random.Random(seed)
+    gt.manual_seed(seed)
+    function = _expression(rng)
+    fused = gt.fuse(function)
+    known = [_operands(rng) for _ in range(2)]
+    _outcome(function, known[0])  # brings families of operators
+    for _ in range(12):
+        args = rng.choice(known) if rng.random() < 0.8 else _operands(rng)
+        with ExitStack() as stack:
+            _changed(rng.choice(CHANGES), stack)
+            found, wanted = _outcome(fused, args), _outcome(function, args)
+            assert state_of(found) == state_of(wanted), seed
+        if isinstance(found, tuple) and isinstance(found[0], gt.Tensor):
+            for one, other in zip(found, wanted):
+                assert any(one is x for x in args) == any(other is x for x in args), seed
+                if one.requires_grad and one.is_floating_point() and not one.is_leaf:
+                    leaves = [x for x in args if isinstance(x, gt.Tensor) and x.requires_grad]
+                    for x in leaves:
+                        one_grad, other_grad = (
+                            gt.autograd.grad(t.sum(), x, allow_unused=True, retain_graph=True)
+                            for t in (one, other)
+                        )
+                        assert state_of(one_grad) == state_of(other_grad), seed
+
+
+def test_random_functions_between_which_anything_changes() -> None:
+    for seed in range(60):
+        _compare(seed)
+
+
+@pytest.mark.full
+def test_many_random_functions_between_which_anything_changes() -> None:
+    for seed in range(60, 6000):
+        _compare(seed)
+
+
+def test_a_trace_and_a_profile_see_the_calls() -> None:
+    x, y = gt.rand(4), gt.rand(4)
+    fused = gt.fuse(arithmetic)
+    for _ in range(5):
+        fused(x, y)
+    with gt.dispatch.trace() as lines:
+        fused(x, y)
+    assert sum("aten::mul" in line for line in lines) > 3
+    with gt.profiler.profile() as profile:
+        fused(x, y)
+    assert "mul" in str(profile.table())
