@@ -22,8 +22,10 @@ FAMILY_DOC = (
 FAMILY_IMPORTS = """from ...core import errors as _errors
 from ...core.arguments import NUMBERS
 from ...core.arguments import ONE as _ONE
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import element_type as _element_type
 from ...core.arguments import coerced as _coerced
 from ...core.arguments import coerced_either as _coerced_either
 from ...core.arguments import coerced_swapped as _coerced_swapped

@@ -108,7 +108,10 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     it = gathered(model, name, variant)
     parameters = signature(it)
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
-    body += _refused(name, _single(it) if it.merge is None else _merged(it, it.merge))
+    body += _refused(
+        name,
+        [*_by_numpy_names(it), *(_single(it) if it.merge is None else _merged(it, it.merge))],
+    )
     head = ["@property"] if variant == "property" else []
     prefix = "Tensor_" if it.is_method else ""
     lines = [*head, *wrap(f"def {prefix}{name}(", parameters, "):"), *indent(body)]
@@ -128,7 +131,49 @@ def _refused(name: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Parameters with their defaults."""
+    """Parameters with their defaults, NumPy's names of some last."""
+    listed = _own_parameters(it)
+    if not (second := numpy_names(listed)):
+        return listed
+    if "dim" in listed:
+        listed[listed.index("dim")] = "dim=None"
+    star = [] if any(item.startswith("*") for item in listed) else ["*"]
+    return [*listed, *star, *(f"{name}=None" for name in second)]
+
+
+def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
+    """NumPy's name -> ours, of those that a function of these parameters takes by both.
+
+    Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. There is none for
+    `dim` where what comes behind it has to be given.
+    """
+    names = [item.partition("=")[0] for item in parameters]
+    if "dim" not in names or "*args" in names:
+        return {}
+    behind = parameters[names.index("dim") + 1 :]
+    behind = behind[: behind.index("*")] if "*" in behind else behind
+    if not all("=" in item for item in behind):
+        return {}
+    return {"axis": "dim", **({"keepdims": "keepdim"} if "keepdim" in names else {})}
+
+
+def _by_numpy_names(it: Public) -> list[str]:
+    """Lines that bring what came by NumPy's names to ours."""
+    listed = _own_parameters(it)
+    names = numpy_names(listed)
+    lines = []
+    if "axis" in names:
+        may_lack = "dim=None" in listed or "dim" in listed
+        given = f'_axis("{it.name}", dim, axis)' if may_lack else "axis"
+        lines += ["if axis is not None:", f"    dim = {given}"]
+        if "dim" in listed:
+            lines += ["elif dim is None:", f'    raise _errors.not_given("{it.name}", "dim")']
+    if "keepdims" in names:
+        lines += ["if keepdims is not None:", "    keepdim = keepdims"]
+    return lines
+
+
+def _own_parameters(it: Public) -> list[str]:
     if it.merge is not None:
         found, keyword_only = list(it.merge.parameters), it.options
     else:
@@ -214,7 +259,7 @@ def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[
 
 
 def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) -> list[str]:
-    """Device strings to devices, and a dtype that is none refused."""
+    """Device strings to devices, NumPy's dtypes to ours."""
     lines = []
     for argument in arguments:
         at, base = parameter(argument.name), argument.type.base
@@ -222,7 +267,7 @@ def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) 
         guard = f"{at} is not None and " if may_lack else ""
         if base == "ScalarType":
             lines += [f"if {guard}type({at}) is not _dtype:"]
-            lines += [f'    raise _errors.not_a_dtype("{name}", {at})']
+            lines += [f'    {at} = _element_type("{name}", {at})']
         elif base == "Device":
             lines += [f"if {guard}type({at}) is not _device:", f"    {at} = _device({at})"]
     return lines

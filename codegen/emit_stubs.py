@@ -157,8 +157,23 @@ def _public(it: Public) -> list[str]:
 def _signatures(it: Public, op: Op) -> list[list[str]]:
     listed = vararg(op, is_method=it.is_method)
     if listed is None or not any(item.startswith("*args") for item in signature(it)):
-        return [_signature(it, op, "")]
+        return _by_both_names(it, _signature(it, op, ""))
     return [_signature(it, op, listed.name, spread) for spread in (False, True)]
+
+
+def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
+    """The parameters of an overload, and those with NumPy's names where it has such."""
+    names = [item.partition(":")[0] for item in items]
+    taken = [item.partition("=")[0] for item in signature(it)]
+    if "dim" not in names or "axis" not in taken:
+        return [items]
+    place = names.index("dim")
+    typed = items[place].partition(" = ")[0].removeprefix("dim")
+    more = ["keepdims: bool = ..."] if "keepdim" in names else []
+    ours = [*items, *(["*"] if more and "*" not in items else []), *more]
+    behind = [item for item in items[place + 1 :] if item != "*"]
+    star = [] if "*" in items[:place] else ["*"]
+    return [ours, [*items[:place], *star, f"axis{typed}", *behind, *more]]
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:

@@ -33,6 +33,15 @@ def _named(op: Op, function: Callable[..., Any], args: tuple[Any, ...]) -> dict[
     return named if named.keys() <= known.keys() and len(named) == len(args) else None
 
 
+def _by_numpy_names(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any] | None:
+    """The same arguments by NumPy's names; None where the function has none of those given."""
+    taken = inspect.signature(function).parameters
+    second = {"dim": "axis", "keepdim": "keepdims"}
+    if "dim" not in named or "axis" not in taken or named["dim"] is None:
+        return None
+    return {second.get(name, name): value for name, value in named.items()}
+
+
 def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
     args, kwargs = call.args, call.kwargs
     for op in OPS_OF[row.name]:
@@ -43,6 +52,9 @@ def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
             named = _named(op, function, args)
             if named is not None:
                 yield f"gt.{op.public_name}", lambda f=function, n=named: f(**n, **kwargs)
+            by_numpy = _by_numpy_names(function, {**(named or {}), **kwargs})
+            if named is not None and by_numpy is not None:
+                yield f"gt.{op.public_name}(axis=)", lambda f=function, n=by_numpy: f(**n)
         if "method" in op.variants:
             place = [a.name for a in op.arguments].index("self")
             rest = (*args[:place], *args[place + 1 :])
@@ -50,6 +62,9 @@ def _calls(row: Row, call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
             named = _named(op, bound, rest)
             if named is not None:
                 yield f"x.{op.base}", lambda f=bound, n=named: f(**n, **kwargs)
+            by_numpy = _by_numpy_names(bound, {**(named or {}), **kwargs})
+            if named is not None and by_numpy is not None:
+                yield f"x.{op.base}(axis=)", lambda f=bound, n=by_numpy: f(**n)
     for op in OPS_OF[row.name]:
         if op.base != row.name or op.kind == "out" or not forms.takes(op, args, kwargs):
             continue
@@ -76,6 +91,20 @@ def test_all_arguments_by_keyword(row: Row) -> None:
             assert_equal(case, f"{form} by keyword", run(), wanted)
             compared += 1
     assert compared or row.name == "to"
+
+
+def test_a_dimension_comes_by_one_name() -> None:
+    x = gt.arange(6.0).reshape(2, 3)
+    assert x.sum(axis=0, keepdims=True).shape == (1, 3) and x.sum(0, keepdims=True).shape == (1, 3)
+    assert gt.cat([x, x], axis=1).shape == (2, 6) and x.softmax(axis=0).shape == (2, 3)
+    for both in (lambda: x.sum(0, axis=1), lambda: gt.cumsum(x, 0, axis=0)):
+        with pytest.raises(TypeError, match="'dim' and 'axis' must not both be given"):
+            both()
+    for none in (lambda: x.cumsum(), lambda: gt.softmax(x)):
+        with pytest.raises(TypeError, match="'dim' must be given"):
+            none()
+    with pytest.raises(TypeError, match="axis"):
+        x.select(axis=0, index=0)  # dim has no other name where something must stand behind it
 
 
 def test_the_first_operand_is_input_in_functions_and_self_in_schemas() -> None:

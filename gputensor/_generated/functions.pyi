@@ -95,11 +95,22 @@ def all(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def all(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def all(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Tensor | None = None,
+    keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def all(
     input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def all(
+    input: Tensor, *, axis: Sequence[int] | None, keepdim: bool = False,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08,
@@ -107,17 +118,35 @@ def allclose(
 ) -> bool: ...
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor: ...
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor: ...
+@overload
 def amax(
     input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
+@overload
+def amax(
+    input: Tensor, *, axis: int | Sequence[int], keepdim: bool = False,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
 def amin(
     input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
+@overload
+def amin(
+    input: Tensor, *, axis: int | Sequence[int], keepdim: bool = False,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False,
-    out: Sequence[Tensor] | None = None,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> _MinMax: ...
+@overload
+def aminmax(
+    input: Tensor, *, axis: int | None, keepdim: bool = False,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
 ) -> _MinMax: ...
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -125,11 +154,22 @@ def any(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def any(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def any(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Tensor | None = None,
+    keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def any(
     input: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def any(
+    input: Tensor, *, axis: Sequence[int] | None, keepdim: bool = False,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def arange(
@@ -149,13 +189,25 @@ def arange(
     layout: layout | None = None, device: device | str | int | None = None,
     pin_memory: bool | None = None, requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
+@overload
+def argmax(
+    input: Tensor, *, axis: int | None, keepdim: bool = False, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
 def argmin(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def argmin(
+    input: Tensor, *, axis: int | None, keepdim: bool = False, out: Tensor | None = None,
+    keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def argsort(
@@ -163,7 +215,16 @@ def argsort(
 ) -> Tensor: ...
 @overload
 def argsort(
+    input: Tensor, *, axis: int, descending: bool = False, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def argsort(
     input: Tensor, *, stable: bool, dim: int = -1, descending: bool = False,
+    out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def argsort(
+    input: Tensor, *, stable: bool, axis: int, descending: bool = False,
     out: Tensor | None = None,
 ) -> Tensor: ...
 def argwhere(input: Tensor) -> Tensor: ...
@@ -278,9 +339,12 @@ def bucketize(
     input: _Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
     out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def cat(
     tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def cat(tensors: Sequence[Tensor], *, axis: int, out: Tensor | None = None) -> Tensor: ...
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None,
 ) -> Tensor: ...
@@ -296,7 +360,10 @@ def cholesky_inverse(
 def cholesky_solve(
     input: Tensor, input2: Tensor, upper: bool = False, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def chunk(input: Tensor, chunks: int, *, axis: int) -> tuple[Tensor, ...]: ...
 @overload
 def clamp(
     input: Tensor, min: _Number | None = None, max: _Number | None = None, *,
@@ -327,11 +394,21 @@ def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tenso
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor: ...
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
 def concat(
     tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def concat(
+    tensors: Sequence[Tensor], *, axis: int, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
 def concatenate(
     tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def concatenate(
+    tensors: Sequence[Tensor], *, axis: int, out: Tensor | None = None,
 ) -> Tensor: ...
 def conj(input: Tensor) -> Tensor: ...
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -412,8 +489,13 @@ def cosh_(input: Tensor) -> Tensor: ...
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1,
 ) -> Tensor: ...
+@overload
 def cosine_similarity(
     x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08,
+) -> Tensor: ...
+@overload
+def cosine_similarity(
+    x1: Tensor, x2: Tensor, *, axis: int, eps: float = 1e-08,
 ) -> Tensor: ...
 @overload
 def count_nonzero(
@@ -421,14 +503,27 @@ def count_nonzero(
 ) -> Tensor: ...
 @overload
 def count_nonzero(
+    input: Tensor, *, axis: int | None, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def count_nonzero(
     input: Tensor, dim: Sequence[int], *, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def count_nonzero(
+    input: Tensor, *, axis: Sequence[int], out: Tensor | None = None,
 ) -> Tensor: ...
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None,
     aweights: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def cross(
     input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def cross(
+    input: Tensor, other: Tensor, *, axis: int | None, out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def ctc_loss(
@@ -441,22 +536,46 @@ def ctc_loss(
     target_lengths: Sequence[int], blank: int = 0, reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Tensor: ...
+@overload
 def cummax(
     input: Tensor, dim: int, *, out: Sequence[Tensor] | None = None,
 ) -> _ValuesIndices: ...
+@overload
+def cummax(
+    input: Tensor, *, axis: int, out: Sequence[Tensor] | None = None,
+) -> _ValuesIndices: ...
+@overload
 def cummin(
     input: Tensor, dim: int, *, out: Sequence[Tensor] | None = None,
 ) -> _ValuesIndices: ...
+@overload
+def cummin(
+    input: Tensor, *, axis: int, out: Sequence[Tensor] | None = None,
+) -> _ValuesIndices: ...
+@overload
 def cumprod(
     input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def cumprod(
+    input: Tensor, *, axis: int, dtype: dtype | None = None, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
 def cumsum(
     input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
+def cumsum(
+    input: Tensor, *, axis: int, dtype: dtype | None = None, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
 def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
 @overload
+def cumulative_trapezoid(y: Tensor, x: Tensor, *, axis: int) -> Tensor: ...
+@overload
 def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, dim: int = -1) -> Tensor: ...
+@overload
+def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, axis: int) -> Tensor: ...
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def deg2rad_(input: Tensor) -> Tensor: ...
 def det(input: Tensor) -> Tensor: ...
@@ -477,9 +596,15 @@ def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *,
     out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
     append: Tensor | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def diff(
+    input: Tensor, n: int = 1, *, axis: int, prepend: Tensor | None = None,
+    append: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor: ...
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def dist(
@@ -666,9 +791,15 @@ def hann_window(
 def hardshrink(
     input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def hash_tensor(
     input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool = False, mode: int = 0,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def hash_tensor(
+    input: Tensor, *, axis: int | Sequence[int], keepdim: bool = False, mode: int = 0,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def hinge_embedding_loss(
@@ -791,9 +922,15 @@ def kl_div(
     input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False,
 ) -> Tensor: ...
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
 def kthvalue(
     input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *,
-    out: Sequence[Tensor] | None = None,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> _ValuesIndices: ...
+@overload
+def kthvalue(
+    input: Tensor, k: int, *, axis: int, keepdim: bool = False,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
 ) -> _ValuesIndices: ...
 def layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
@@ -841,10 +978,16 @@ def log1p_(input: Tensor) -> Tensor: ...
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def log2_(input: Tensor) -> Tensor: ...
 def log_(input: Tensor) -> Tensor: ...
+@overload
 def log_softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tensor: ...
+@overload
+def log_softmax(input: Tensor, *, axis: int, dtype: dtype | None = None) -> Tensor: ...
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def logcumsumexp(input: Tensor, *, axis: int, out: Tensor | None = None) -> Tensor: ...
 def logdet(input: Tensor) -> Tensor: ...
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -882,9 +1025,15 @@ def logspace(
     device: device | str | int | None = None, pin_memory: bool | None = None,
     requires_grad: bool = False, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def logsumexp(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def logsumexp(
+    input: Tensor, *, axis: int | Sequence[int], keepdim: bool = False,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def lu_solve(
@@ -917,6 +1066,12 @@ def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def max(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
+) -> _ValuesIndices: ...
+@overload
+def max(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
 ) -> _ValuesIndices: ...
 @overload
 def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -950,19 +1105,36 @@ def mean(
 @overload
 def mean(
     input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = False, *,
-    dtype: dtype | None = None, out: Tensor | None = None,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def mean(
+    input: Tensor, *, axis: int | Sequence[int] | None, keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def median(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
+) -> _ValuesIndices: ...
+@overload
+def median(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
 ) -> _ValuesIndices: ...
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def min(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
+) -> _ValuesIndices: ...
+@overload
+def min(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
 ) -> _ValuesIndices: ...
 @overload
 def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -970,9 +1142,15 @@ def minimum(
     input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None,
 ) -> Tensor: ...
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
 def mode(
     input: Tensor, dim: int = -1, keepdim: bool = False, *,
-    out: Sequence[Tensor] | None = None,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> _ValuesIndices: ...
+@overload
+def mode(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
 ) -> _ValuesIndices: ...
 @overload
 def moveaxis(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor: ...
@@ -998,29 +1176,57 @@ def nan_to_num_(
     input: Tensor, nan: float | None = None, posinf: float | None = None,
     neginf: float | None = None,
 ) -> Tensor: ...
+@overload
 def nanmean(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
-    dtype: dtype | None = None, out: Tensor | None = None,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def nanmean(
+    input: Tensor, *, axis: int | Sequence[int] | None, keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def nanmedian(
     input: Tensor, dim: int, keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
+) -> _ValuesIndices: ...
+@overload
+def nanmedian(
+    input: Tensor, *, axis: int, keepdim: bool = False, out: Sequence[Tensor] | None = None,
+    keepdims: bool = ...,
 ) -> _ValuesIndices: ...
 @overload
 def nanquantile(
     input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = 'linear', out: Tensor | None = None,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor, q: Tensor, *, axis: int | None, keepdim: bool = False,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def nanquantile(
     input: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = 'linear', out: Tensor | None = None,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
+@overload
+def nanquantile(
+    input: Tensor, q: float, *, axis: int | None, keepdim: bool = False,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
 def nansum(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
-    dtype: dtype | None = None, out: Tensor | None = None,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def nansum(
+    input: Tensor, *, axis: int | Sequence[int] | None, keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
 def narrow_copy(
@@ -1126,7 +1332,12 @@ def prod(
 @overload
 def prod(
     input: Tensor, dim: int, keepdim: bool = False, *, dtype: dtype | None = None,
-    out: Tensor | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def prod(
+    input: Tensor, *, axis: int, keepdim: bool = False, dtype: dtype | None = None,
+    out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def put(
     input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *,
@@ -1136,12 +1347,22 @@ def qr(input: Tensor, some: bool = True, *, out: Sequence[Tensor] | None = None)
 @overload
 def quantile(
     input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = 'linear', out: Tensor | None = None,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor, q: Tensor, *, axis: int | None, keepdim: bool = False,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def quantile(
     input: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = 'linear', out: Tensor | None = None,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def quantile(
+    input: Tensor, q: float, *, axis: int | None, keepdim: bool = False,
+    interpolation: str = 'linear', out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def rad2deg_(input: Tensor) -> Tensor: ...
@@ -1318,7 +1539,15 @@ def repeat_interleave(
 ) -> Tensor: ...
 @overload
 def repeat_interleave(
+    input: Tensor, repeats: Tensor, *, axis: int | None, output_size: int | None = None,
+) -> Tensor: ...
+@overload
+def repeat_interleave(
     input: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None,
+) -> Tensor: ...
+@overload
+def repeat_interleave(
+    input: Tensor, repeats: int, *, axis: int | None, output_size: int | None = None,
 ) -> Tensor: ...
 def reshape(input: Tensor, shape: Sequence[int]) -> Tensor: ...
 def resize_as_(
@@ -1420,23 +1649,49 @@ def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def sinc_(input: Tensor) -> Tensor: ...
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def sinh_(input: Tensor) -> Tensor: ...
+@overload
 def slice(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
 ) -> Tensor: ...
+@overload
+def slice(
+    input: Tensor, *, axis: int, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Tensor: ...
+@overload
 def slice_copy(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def slice_copy(
+    input: Tensor, *, axis: int, start: int | None = None, end: int | None = None,
+    step: int = 1, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None,
     end: int | None = None, step: int = 1, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def slice_scatter(
+    input: Tensor, src: Tensor, *, axis: int, start: int | None = None,
+    end: int | None = None, step: int = 1, out: Tensor | None = None,
+) -> Tensor: ...
 def slogdet(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _SignLogabsdet: ...
+@overload
 def softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tensor: ...
+@overload
+def softmax(input: Tensor, *, axis: int, dtype: dtype | None = None) -> Tensor: ...
 @overload
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, *,
+    out: Sequence[Tensor] | None = None,
+) -> _ValuesIndices: ...
+@overload
+def sort(
+    input: Tensor, *, axis: int, descending: bool = False,
     out: Sequence[Tensor] | None = None,
 ) -> _ValuesIndices: ...
 @overload
@@ -1445,15 +1700,37 @@ def sort(
     out: Sequence[Tensor] | None = None,
 ) -> _ValuesIndices: ...
 @overload
+def sort(
+    input: Tensor, *, stable: bool | None, axis: int, descending: bool = False,
+    out: Sequence[Tensor] | None = None,
+) -> _ValuesIndices: ...
+@overload
 def split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]: ...
 @overload
+def split(input: Tensor, split_size: int, *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def split(input: Tensor, split_size: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def split(input: Tensor, split_size: Sequence[int], *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def split_copy(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def split_copy(input: Tensor, split_size: int, *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def split_with_sizes(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0,
 ) -> tuple[Tensor, ...]: ...
+@overload
+def split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], *, axis: int,
+) -> tuple[Tensor, ...]: ...
+@overload
 def split_with_sizes_copy(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0,
+) -> tuple[Tensor, ...]: ...
+@overload
+def split_with_sizes_copy(
+    input: Tensor, split_sizes: Sequence[int], *, axis: int,
 ) -> tuple[Tensor, ...]: ...
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def sqrt_(input: Tensor) -> Tensor: ...
@@ -1464,29 +1741,53 @@ def squeeze(input: Tensor) -> Tensor: ...
 @overload
 def squeeze(input: Tensor, dim: int) -> Tensor: ...
 @overload
+def squeeze(input: Tensor, *, axis: int) -> Tensor: ...
+@overload
 def squeeze(input: Tensor, dim: Sequence[int]) -> Tensor: ...
+@overload
+def squeeze(input: Tensor, *, axis: Sequence[int]) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
+def squeeze_copy(input: Tensor, *, axis: int, out: Tensor | None = None) -> Tensor: ...
+@overload
 def squeeze_copy(
     input: Tensor, dim: Sequence[int], *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def squeeze_copy(
+    input: Tensor, *, axis: Sequence[int], out: Tensor | None = None,
+) -> Tensor: ...
+@overload
 def stack(
     tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
+def stack(tensors: Sequence[Tensor], *, axis: int, out: Tensor | None = None) -> Tensor: ...
 @overload
 def std(input: Tensor, unbiased: bool = True, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def std(
     input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True,
-    keepdim: bool = False, *, out: Tensor | None = None,
+    keepdim: bool = False, *, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def std(
+    input: Tensor, *, axis: int | Sequence[int] | None, unbiased: bool = True,
+    keepdim: bool = False, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def std(
     input: Tensor, dim: int | Sequence[int] | None = None, *,
     correction: _Number | None = None, keepdim: bool = False, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def std(
+    input: Tensor, *, axis: int | Sequence[int] | None, correction: _Number | None = None,
+    keepdim: bool = False, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def std_mean(
@@ -1495,13 +1796,23 @@ def std_mean(
 @overload
 def std_mean(
     input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True,
-    keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def std_mean(
+    input: Tensor, *, axis: int | Sequence[int] | None, unbiased: bool = True,
+    keepdim: bool = False, out: Sequence[Tensor] | None = None, keepdims: bool = ...,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def std_mean(
     input: Tensor, dim: int | Sequence[int] | None = None, *,
     correction: _Number | None = None, keepdim: bool = False,
-    out: Sequence[Tensor] | None = None,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def std_mean(
+    input: Tensor, *, axis: int | Sequence[int] | None, correction: _Number | None = None,
+    keepdim: bool = False, out: Sequence[Tensor] | None = None, keepdims: bool = ...,
 ) -> tuple[Tensor, Tensor]: ...
 def sub(
     input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None,
@@ -1513,7 +1824,12 @@ def sum(
 @overload
 def sum(
     input: Tensor, dim: int | Sequence[int] | None, keepdim: bool = False, *,
-    dtype: dtype | None = None, out: Tensor | None = None,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def sum(
+    input: Tensor, *, axis: int | Sequence[int] | None, keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def svd(
     input: Tensor, some: bool = True, compute_uv: bool = True, *,
@@ -1524,8 +1840,13 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor: ...
 def t(input: Tensor) -> Tensor: ...
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+@overload
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def take_along_dim(
+    input: Tensor, indices: Tensor, *, axis: int | None, out: Tensor | None = None,
 ) -> Tensor: ...
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def tan_(input: Tensor) -> Tensor: ...
@@ -1534,16 +1855,28 @@ def tanh_(input: Tensor) -> Tensor: ...
 @overload
 def tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ...]: ...
 @overload
+def tensor_split(input: Tensor, sections: int, *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def tensor_split(
     input: Tensor, indices: Sequence[int], dim: int = 0,
+) -> tuple[Tensor, ...]: ...
+@overload
+def tensor_split(
+    input: Tensor, indices: Sequence[int], *, axis: int,
 ) -> tuple[Tensor, ...]: ...
 def threshold(
     input: Tensor, threshold: _Number, value: _Number, *, out: Tensor | None = None,
 ) -> Tensor: ...
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor: ...
 def tile(input: Tensor, dims: Sequence[int]) -> Tensor: ...
+@overload
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *,
+    out: Sequence[Tensor] | None = None,
+) -> _ValuesIndices: ...
+@overload
+def topk(
+    input: Tensor, k: int, *, axis: int, largest: bool = True, sorted: bool = True,
     out: Sequence[Tensor] | None = None,
 ) -> _ValuesIndices: ...
 def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -1554,11 +1887,19 @@ def transpose_copy(
 @overload
 def trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
 @overload
+def trapezoid(y: Tensor, x: Tensor, *, axis: int) -> Tensor: ...
+@overload
 def trapezoid(y: Tensor, *, dx: _Number = 1, dim: int = -1) -> Tensor: ...
+@overload
+def trapezoid(y: Tensor, *, dx: _Number = 1, axis: int) -> Tensor: ...
 @overload
 def trapz(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
 @overload
+def trapz(y: Tensor, x: Tensor, *, axis: int) -> Tensor: ...
+@overload
 def trapz(y: Tensor, *, dx: float = 1.0, dim: int = -1) -> Tensor: ...
+@overload
+def trapz(y: Tensor, *, dx: float = 1.0, axis: int) -> Tensor: ...
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
     unitriangular: bool = False, *, out: Sequence[Tensor] | None = None,
@@ -1581,35 +1922,75 @@ def triu_indices(
 ) -> Tensor: ...
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def trunc_(input: Tensor) -> Tensor: ...
+@overload
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def unbind(input: Tensor, *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def unbind_copy(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def unbind_copy(input: Tensor, *, axis: int) -> tuple[Tensor, ...]: ...
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor: ...
 def unfold_copy(
     input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None,
 ) -> Tensor: ...
+@overload
 def unique_dim(
     input: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def unique_dim(
+    input: Tensor, *, axis: int, sorted: bool = True, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def unsafe_chunk(input: Tensor, chunks: int, *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def unsafe_split(input: Tensor, split_size: int, *, axis: int) -> tuple[Tensor, ...]: ...
+@overload
 def unsafe_split_with_sizes(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0,
 ) -> tuple[Tensor, ...]: ...
+@overload
+def unsafe_split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], *, axis: int,
+) -> tuple[Tensor, ...]: ...
+@overload
 def unsqueeze(input: Tensor, dim: int) -> Tensor: ...
+@overload
+def unsqueeze(input: Tensor, *, axis: int) -> Tensor: ...
+@overload
 def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def unsqueeze_copy(input: Tensor, *, axis: int, out: Tensor | None = None) -> Tensor: ...
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor: ...
 @overload
 def var(input: Tensor, unbiased: bool = True, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def var(
     input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True,
-    keepdim: bool = False, *, out: Tensor | None = None,
+    keepdim: bool = False, *, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def var(
+    input: Tensor, *, axis: int | Sequence[int] | None, unbiased: bool = True,
+    keepdim: bool = False, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def var(
     input: Tensor, dim: int | Sequence[int] | None = None, *,
     correction: _Number | None = None, keepdim: bool = False, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def var(
+    input: Tensor, *, axis: int | Sequence[int] | None, correction: _Number | None = None,
+    keepdim: bool = False, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def var_mean(
@@ -1618,13 +1999,23 @@ def var_mean(
 @overload
 def var_mean(
     input: Tensor, dim: int | Sequence[int] | None, unbiased: bool = True,
-    keepdim: bool = False, *, out: Sequence[Tensor] | None = None,
+    keepdim: bool = False, *, out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def var_mean(
+    input: Tensor, *, axis: int | Sequence[int] | None, unbiased: bool = True,
+    keepdim: bool = False, out: Sequence[Tensor] | None = None, keepdims: bool = ...,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def var_mean(
     input: Tensor, dim: int | Sequence[int] | None = None, *,
     correction: _Number | None = None, keepdim: bool = False,
-    out: Sequence[Tensor] | None = None,
+    out: Sequence[Tensor] | None = None, keepdims: bool = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def var_mean(
+    input: Tensor, *, axis: int | Sequence[int] | None, correction: _Number | None = None,
+    keepdim: bool = False, out: Sequence[Tensor] | None = None, keepdims: bool = ...,
 ) -> tuple[Tensor, Tensor]: ...
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def view_as_complex(input: Tensor) -> Tensor: ...

@@ -599,7 +599,7 @@ LATER: dict[str, dict[str, str]] = {
     """),
 }
 LACKS = """
-argpartition astype base byteswap ccol_indices choose coalesce col_indices compress conjugate
+argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate
 const_data_ptr copy crow_indices ctypes dense_dim dequantize dim_order dump dumps eig fill flags
 flat getfield grad_dtype indices int_repr ipu is_coalesced is_distributed is_ipu is_maia is_mkldnn
 is_mps is_mtia is_nested is_pinned is_quantized is_shared is_sparse is_sparse_csr is_vulkan is_xla

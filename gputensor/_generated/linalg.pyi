@@ -64,8 +64,13 @@ def cond(
 ) -> Tensor: ...
 @overload
 def cond(input: Tensor, p: str, *, out: Tensor | None = None) -> Tensor: ...
+@overload
 def cross(
     input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def cross(
+    input: Tensor, other: Tensor, *, axis: int, out: Tensor | None = None,
 ) -> Tensor: ...
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor: ...
@@ -116,12 +121,22 @@ def matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def matrix_norm(
     input: Tensor, ord: _Number, dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
-    dtype: dtype | None = None, out: Tensor | None = None,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def matrix_norm(
+    input: Tensor, ord: _Number, *, axis: Sequence[int], keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def matrix_norm(
     input: Tensor, ord: str = 'fro', dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
-    dtype: dtype | None = None, out: Tensor | None = None,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def matrix_norm(
+    input: Tensor, ord: str = 'fro', *, axis: Sequence[int], keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -147,11 +162,23 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
 def norm(
     input: Tensor, ord: _Number | None = None, dim: int | Sequence[int] | None = None,
     keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def norm(
+    input: Tensor, ord: _Number | None = None, *, axis: int | Sequence[int] | None,
+    keepdim: bool = False, dtype: dtype | None = None, out: Tensor | None = None,
+    keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def norm(
     input: Tensor, ord: str, dim: int | Sequence[int] | None = None, keepdim: bool = False,
-    *, dtype: dtype | None = None, out: Tensor | None = None,
+    *, dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def norm(
+    input: Tensor, ord: str, *, axis: int | Sequence[int] | None, keepdim: bool = False,
+    dtype: dtype | None = None, out: Tensor | None = None, keepdims: bool = ...,
 ) -> Tensor: ...
 @overload
 def pinv(
@@ -197,8 +224,19 @@ def tensorsolve(
     out: Tensor | None = None,
 ) -> Tensor: ...
 def vander(x: Tensor, *, N: int | None = None) -> Tensor: ...
+@overload
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor: ...
+@overload
+def vecdot(x: Tensor, y: Tensor, *, axis: int, out: Tensor | None = None) -> Tensor: ...
+@overload
 def vector_norm(
     input: Tensor, ord: _Number = 2, dim: int | Sequence[int] | None = None,
     keepdim: bool = False, *, dtype: dtype | None = None, out: Tensor | None = None,
+    keepdims: bool = ...,
+) -> Tensor: ...
+@overload
+def vector_norm(
+    input: Tensor, ord: _Number = 2, *, axis: int | Sequence[int] | None,
+    keepdim: bool = False, dtype: dtype | None = None, out: Tensor | None = None,
+    keepdims: bool = ...,
 ) -> Tensor: ...

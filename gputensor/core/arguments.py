@@ -6,11 +6,13 @@ operand that is no tensor. Values are left to native code, which checks them. Te
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from . import errors
+from .dtype import dtype, from_numpy
 
 # Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
@@ -27,6 +29,36 @@ def number(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return None
+
+
+def element_type(op: str, given: Any, *, by_name: bool = False) -> dtype:
+    """The dtype that is `given`, which may be NumPy's of the same elements, or its scalar type;
+    by_name: also NumPy's names ("f4") and Python's types.
+
+    Raises: TypeError for what names no dtype of ours.
+    """
+    if isinstance(given, dtype):
+        return given
+    array_type = given
+    if isinstance(given, type) and (by_name or issubclass(given, np.generic)):
+        array_type = np.dtype(given)
+    elif isinstance(given, str) and by_name:
+        with suppress(TypeError):
+            array_type = np.dtype(given)
+    found = from_numpy(array_type) if isinstance(array_type, np.dtype) else None
+    if found is None:
+        raise errors.not_a_dtype(op, given)
+    return found
+
+
+def axis(op: str, dim: Any, given: Any) -> Any:
+    """The dimension that came by NumPy's name.
+
+    Raises: TypeError where it came by PyTorch's name too.
+    """
+    if dim is not None:
+        raise errors.named_twice(op, "dim", "axis")
+    return given
 
 
 def exact(x: Any) -> Any:

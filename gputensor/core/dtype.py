@@ -13,6 +13,7 @@ import numpy as np
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
+_Scalar: TypeAlias = type[np.generic]
 
 
 class dtype:
@@ -53,6 +54,14 @@ class dtype:
     def __repr__(self) -> str:
         return f"gputensor.{self.name}"
 
+    def __eq__(self, other: object) -> bool:
+        """Also what NumPy takes for its dtype of the same elements, as `np.float32`."""
+        if self is other or isinstance(other, dtype):
+            return self is other
+        return self is not complex32 and bool(self.np == other)
+
+    __hash__ = object.__hash__
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_by_name, (self.name,))
 
@@ -61,6 +70,25 @@ class dtype:
 
     def __deepcopy__(self, memo: object) -> dtype:
         return self
+
+    @property
+    def __numpy_dtype__(self) -> _Layout:
+        """NumPy's protocol of dtypes, asked by NumPy 2.4 and newer: `np.zeros(3, x.dtype)`."""
+        if self is complex32:
+            raise AttributeError("NumPy has no type of complex numbers made of two float16")
+        return self.np
+
+    # What code that is written for NumPy's dtypes asks of one: xarray, Dask.
+
+    @property
+    def kind(self) -> str:
+        """NumPy's letter: b, i, u, f or c."""
+        return "i" if self.category == INTEGER and self.is_signed else "bufc"[self.category]
+
+    @property
+    def type(self) -> _Scalar:
+        """NumPy's type of a number of this dtype."""
+        return self.np.type
 
     @property
     def to_real(self) -> dtype:

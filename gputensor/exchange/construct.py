@@ -13,7 +13,7 @@ from . import dlpack
 from .. import runtime
 from .._generated import calls
 from ..core import errors
-from ..core.arguments import flag
+from ..core.arguments import element_type, flag
 from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..dispatch import backend_select
@@ -46,7 +46,7 @@ def tensor(
             [3.0000, 4.0000]])
     """
     if dtype is not None and type(dtype) is not _dtype:
-        raise errors.not_a_dtype("tensor", dtype)
+        dtype = element_type("tensor", dtype)
     made, is_fresh = _from(data, dtype)
     element = made._geometry.dtype if dtype is None else dtype
     # A tensor keeps its device; anything else goes to the default one.
@@ -82,8 +82,8 @@ def asarray(
         dtype, device: what the result must have; None keeps what `obj` has.
         copy: True always copies, False raises where that is needed, None copies where it is.
     """
-    if dtype is not None and not isinstance(dtype, _dtype):
-        raise errors.not_a_dtype("asarray", dtype)
+    if dtype is not None and type(dtype) is not _dtype:
+        dtype = element_type("asarray", dtype)
     copy = None if copy is None else flag("asarray", "copy", copy)
     found, is_fresh = _shared(obj, dtype, device)
     target = found._device if device is None else backend_select.resolve(_device(device))

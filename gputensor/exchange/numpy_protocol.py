@@ -22,7 +22,7 @@ import numpy as np
 from . import numpy_table as table
 from .._generated import calls
 from ..core import dtype as dtypes, errors
-from ..core.arguments import number
+from ..core.arguments import element_type, number
 from ..tensor import export
 from ..tensor.base import bump_version
 from ..tensor.tensor import Tensor
@@ -35,6 +35,8 @@ _FACTS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 # Functions that write to their first argument.
 _WRITERS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
+# What they make is like the tensor, and so a tensor.
+_LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
 # Those of one kind of answer that are no ufuncs.
 _BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
@@ -83,6 +85,8 @@ def array_function(
         found = _tried(_row_of, name, args, kwargs)
         if found is not _MISSING:
             return found
+    if name in _LIKE and kwargs.get("dtype") is not None:
+        element_type(name, np.dtype(kwargs["dtype"]))  # raises for a dtype that tensors lack
     return _by_numpy(function, args, kwargs, name in _WRITERS)
 
 

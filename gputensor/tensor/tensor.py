@@ -16,7 +16,7 @@ from . import differentiable, indexing, printing
 from .._generated import calls, index
 from .._generated.methods import GeneratedMethods
 from ..core import dtype as dtypes, errors, memory_format as formats
-from ..core.arguments import flag, number
+from ..core.arguments import element_type, flag, number
 from ..core.device import CPU, device
 from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
@@ -370,6 +370,12 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking):
             return calls.to_dtype(self, dtype, non_blocking, False, None)
         place = "" if self._device is CPU else f"{self._device.type}."
         return f"gputensor.{place}{_TYPE_NAMES[self._geometry.dtype]}Tensor"
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
+        """`self.to(dtype)` by NumPy's name and with NumPy's dtypes, names ("f4") among them: a
+        copy, unless there is nothing to cast and copy is False."""
+        element = element_type("astype", dtype, by_name=True)
+        return calls.to_dtype(self, element, False, flag("astype", "copy", copy), None)
 
     @declares(callable="Callable")
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:

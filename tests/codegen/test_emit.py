@@ -152,7 +152,7 @@ def test_pythons_operators_give_what_the_entry_says(model: load.Model) -> None:
 
 def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) -> None:
     assert function(model, "halves") == textwrap.dedent('''\
-        def halves(input, dims, dim=0):
+        def halves(input, dims, dim=0, *, axis=None):
             """Two views.
 
             Args:
@@ -162,6 +162,8 @@ def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) 
             Returns: a list of views.
             Native: native/view.py. Matches torch.halves."""
             try:
+                if axis is not None:
+                    dim = axis
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
                 return op_halves.table[key_set](key_set, input, dims, dim)
@@ -212,7 +214,7 @@ def test_a_factory(model: load.Model) -> None:
             elif size is None:
                 raise _errors.not_given("fresh", "size")
             if dtype is not None and type(dtype) is not _dtype:
-                raise _errors.not_a_dtype("fresh", dtype)
+                dtype = _element_type("fresh", dtype)
             if device is not None and type(device) is not _device:
                 device = _device(device)
             include, keep = _state.get()

@@ -2,6 +2,7 @@
 """What is called of family argreduce; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
 from ...core.returns import named as _named
@@ -16,7 +17,7 @@ op_argmax = _define(
 op_argmax_out = _define(
     "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def argmax(input, dim=None, keepdim=False, *, out=None):
+def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     """Index of the largest element, the first of equal ones; of a NaN if there is one. Over
     all
 
@@ -32,6 +33,10 @@ def argmax(input, dim=None, keepdim=False, *, out=None):
     >>> gt.argmax(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)
     tensor([1, 0])"""
     try:
+        if axis is not None:
+            dim = _axis("argmax", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if out is None:
             short = op_argmax.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -44,10 +49,14 @@ def argmax(input, dim=None, keepdim=False, *, out=None):
         return op_argmax.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "argmax", locals()); raise
 
-def Tensor_argmax(self, dim=None, keepdim=False):
+def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Index of the largest element, the first of equal ones; of a NaN if there is one. Over
     all See gt.argmax."""
     try:
+        if axis is not None:
+            dim = _axis("argmax", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         short = op_argmax.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -70,7 +79,7 @@ op_argmin = _define(
 op_argmin_out = _define(
     "aten::argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def argmin(input, dim=None, keepdim=False, *, out=None):
+def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     """Index of the smallest element, as argmax.
 
     Args:
@@ -80,6 +89,10 @@ def argmin(input, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmin."""
     try:
+        if axis is not None:
+            dim = _axis("argmin", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if out is None:
             short = op_argmin.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -92,9 +105,13 @@ def argmin(input, dim=None, keepdim=False, *, out=None):
         return op_argmin.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "argmin", locals()); raise
 
-def Tensor_argmin(self, dim=None, keepdim=False):
+def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Index of the smallest element, as argmax. See gt.argmin."""
     try:
+        if axis is not None:
+            dim = _axis("argmin", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         short = op_argmin.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -118,7 +135,7 @@ op_max_out = _define(
     "aten::max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 Results_max = _named("max", "values indices")
-def max(input, dim=None, keepdim=False, *, other=None, out=None):
+def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
     """Largest element of all; along dim with its index, the first of equal ones; of two
     tensors.
 
@@ -136,6 +153,10 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None):
     >>> gt.max(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)[1]
     tensor([1, 0])"""
     try:
+        if axis is not None:
+            dim = _axis("max", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if hasattr(dim, "_keys"):
             dim, other = None, dim
         if out is not None:
@@ -171,10 +192,14 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None):
         raise _errors.no_form("max", "input", "input, other", "input, dim, keepdim")
     except Exception as error: _refuse(error, "max", locals()); raise
 
-def Tensor_max(self, dim=None, keepdim=False, *, other=None):
+def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
     """Largest element of all; along dim with its index, the first of equal ones; of two
     tensors. See gt.max."""
     try:
+        if axis is not None:
+            dim = _axis("max", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if hasattr(dim, "_keys"):
             dim, other = None, dim
         if dim is None and not keepdim and other is None:
@@ -212,7 +237,7 @@ op_min_out = _define(
     "aten::min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 Results_min = _named("min", "values indices")
-def min(input, dim=None, keepdim=False, *, other=None, out=None):
+def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
     """Smallest element of all; along dim with its index; of two tensors. As max.
 
     Args:
@@ -224,6 +249,10 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None):
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.min."""
     try:
+        if axis is not None:
+            dim = _axis("min", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if hasattr(dim, "_keys"):
             dim, other = None, dim
         if out is not None:
@@ -259,10 +288,14 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None):
         raise _errors.no_form("min", "input", "input, other", "input, dim, keepdim")
     except Exception as error: _refuse(error, "min", locals()); raise
 
-def Tensor_min(self, dim=None, keepdim=False, *, other=None):
+def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
     """Smallest element of all; along dim with its index; of two tensors. As max. See
     gt.min."""
     try:
+        if axis is not None:
+            dim = _axis("min", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if hasattr(dim, "_keys"):
             dim, other = None, dim
         if dim is None and not keepdim and other is None:
@@ -292,7 +325,7 @@ op_aminmax_out = _define(
     "aten::aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)",
     ("reduction",))
 Results_aminmax = _named("aminmax", "min max")
-def aminmax(input, *, dim=None, keepdim=False, out=None):
+def aminmax(input, *, dim=None, keepdim=False, out=None, axis=None, keepdims=None):
     """Smallest and largest element, of all or along dim.
 
     Args:
@@ -307,6 +340,10 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
     >>> gt.aminmax(gt.tensor([3, 1, 2]))[0]
     tensor(1)"""
     try:
+        if axis is not None:
+            dim = _axis("aminmax", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -317,9 +354,13 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
         return Results_aminmax(op_aminmax.table[key_set](key_set, input, dim, keepdim))
     except Exception as error: _refuse(error, "aminmax", locals()); raise
 
-def Tensor_aminmax(self, *, dim=None, keepdim=False):
+def Tensor_aminmax(self, *, dim=None, keepdim=False, axis=None, keepdims=None):
     """Smallest and largest element, of all or along dim. See gt.aminmax."""
     try:
+        if axis is not None:
+            dim = _axis("aminmax", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_aminmax(op_aminmax.table[key_set](key_set, self, dim, keepdim))

@@ -52,7 +52,7 @@ op_hash_tensor = _define(
     "aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor")
 op_hash_tensor_out = _define(
     "aten::hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)")
-def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
+def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None, axis=None, keepdims=None):
     """The exclusive or of the elements' 64 bits, along dimensions or of all.
 
     Args:
@@ -63,6 +63,10 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
         out: Tensor that takes the result, optional.
     Native: native/bits.py. Matches torch.hash_tensor."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -71,10 +75,14 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
         return op_hash_tensor.table[key_set](key_set, input, dim, keepdim, mode)
     except Exception as error: _refuse(error, "hash_tensor", locals()); raise
 
-def Tensor_hash_tensor(self, dim=(), *, keepdim=False, mode=0):
+def Tensor_hash_tensor(self, dim=(), *, keepdim=False, mode=0, axis=None, keepdims=None):
     """The exclusive or of the elements' 64 bits, along dimensions or of all. See
     gt.hash_tensor."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_hash_tensor.table[key_set](key_set, self, dim, keepdim, mode)

@@ -40,7 +40,7 @@ op_diff = _define(
     "aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor")
 op_diff_out = _define(
     "aten::diff.out(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor(a!) out) -> Tensor(a!)")
-def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
+def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
     """Differences of neighbours along a dimension, n times.
 
     Args:
@@ -55,6 +55,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
     >>> gt.diff(gt.tensor([1, 4, 9]))
     tensor([3, 5])"""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (
             input._keys
@@ -67,9 +69,11 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
         return op_diff.table[key_set](key_set, input, n, dim, prepend, append)
     except Exception as error: _refuse(error, "diff", locals()); raise
 
-def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None):
+def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None, *, axis=None):
     """Differences of neighbours along a dimension, n times. See gt.diff."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (
             self._keys
@@ -145,7 +149,7 @@ def call_gradient_tensorarray(self, spacing, dim, edge_order=1):
 
 op_trapezoid_x = _define("aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_trapezoid_dx = _define("aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
-def trapezoid(y, x=None, *, dim=-1, dx=None):
+def trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
     """Integral along a dimension by the trapezoidal rule, over points x or at distances dx.
 
     Args:
@@ -155,6 +159,8 @@ def trapezoid(y, x=None, *, dim=-1, dx=None):
         dx: number, optional.
     Native: native/calculus.py. Matches torch.trapezoid."""
     try:
+        if axis is not None:
+            dim = axis
         if x is not None and dx is None:
             include, keep = _state.get()
             key_set = (y._keys | x._keys | include) & keep
@@ -170,7 +176,7 @@ op_cumulative_trapezoid_x = _define(
     "aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_cumulative_trapezoid_dx = _define(
     "aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
-def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None):
+def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
     """Running integral along a dimension by the trapezoidal rule.
 
     Args:
@@ -180,6 +186,8 @@ def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None):
         dx: number, optional.
     Native: native/calculus.py. Matches torch.cumulative_trapezoid."""
     try:
+        if axis is not None:
+            dim = axis
         if x is not None and dx is None:
             include, keep = _state.get()
             key_set = (y._keys | x._keys | include) & keep
@@ -195,7 +203,7 @@ def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None):
 
 op_trapz_x = _define("aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_trapz_dx = _define("aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor")
-def trapz(y, x=None, *, dim=-1, dx=None):
+def trapz(y, x=None, *, dim=-1, dx=None, axis=None):
     """trapezoid, by NumPy's former name.
 
     Args:
@@ -205,6 +213,8 @@ def trapz(y, x=None, *, dim=-1, dx=None):
         dx: float, optional.
     Native: native/calculus.py. Matches torch.trapz."""
     try:
+        if axis is not None:
+            dim = axis
         if x is not None and dx is None:
             include, keep = _state.get()
             key_set = (y._keys | x._keys | include) & keep

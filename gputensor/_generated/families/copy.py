@@ -3,6 +3,7 @@
 
 from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import element_type as _element_type
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -218,7 +219,7 @@ def Tensor_to(
             if rest:
                 raise _errors.too_many("to", 4)
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("to", dtype)
+            dtype = _element_type("to", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if dtype is not None and device is None and other is None:

@@ -2,6 +2,7 @@
 """What is called of family factory; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import element_type as _element_type
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -40,7 +41,7 @@ def empty(
         elif size is None:
             raise _errors.not_given("empty", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("empty", dtype)
+            dtype = _element_type("empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if (
@@ -99,7 +100,7 @@ def empty_strided(
     Native: native/factory.py. Matches torch.empty_strided."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("empty_strided", dtype)
+            dtype = _element_type("empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -137,7 +138,7 @@ def empty_permuted(
     Native: native/factory.py. Matches torch.empty_permuted."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("empty_permuted", dtype)
+            dtype = _element_type("empty_permuted", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -168,7 +169,7 @@ def empty_like(
     Native: native/factory.py. Matches torch.empty_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("empty_like", dtype)
+            dtype = _element_type("empty_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if (
@@ -239,7 +240,7 @@ def Tensor_new_empty(
         elif size is None:
             raise _errors.not_given("new_empty", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("new_empty", dtype)
+            dtype = _element_type("new_empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -278,7 +279,7 @@ def Tensor_new_empty_strided(
     Native: native/factory.py. Matches torch.Tensor.new_empty_strided."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("new_empty_strided", dtype)
+            dtype = _element_type("new_empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -317,7 +318,7 @@ def zeros(
         elif size is None:
             raise _errors.not_given("zeros", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("zeros", dtype)
+            dtype = _element_type("zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if not requires_grad and layout is None and pin_memory is None:
@@ -365,7 +366,7 @@ def zeros_like(
     Native: native/factory.py. Matches torch.zeros_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("zeros_like", dtype)
+            dtype = _element_type("zeros_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if (
@@ -436,7 +437,7 @@ def Tensor_new_zeros(
         elif size is None:
             raise _errors.not_given("new_zeros", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("new_zeros", dtype)
+            dtype = _element_type("new_zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -482,7 +483,7 @@ def ones(
         elif size is None:
             raise _errors.not_given("ones", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("ones", dtype)
+            dtype = _element_type("ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if not requires_grad and layout is None and pin_memory is None:
@@ -530,7 +531,7 @@ def ones_like(
     Native: native/factory.py. Matches torch.ones_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("ones_like", dtype)
+            dtype = _element_type("ones_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if (
@@ -601,7 +602,7 @@ def Tensor_new_ones(
         elif size is None:
             raise _errors.not_given("new_ones", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("new_ones", dtype)
+            dtype = _element_type("new_ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -642,7 +643,7 @@ def full(
     tensor([7, 7])"""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("full", dtype)
+            dtype = _element_type("full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -674,7 +675,7 @@ def full_like(
     Native: native/factory.py. Matches torch.full_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("full_like", dtype)
+            dtype = _element_type("full_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -716,7 +717,7 @@ def Tensor_new_full(
     Native: native/factory.py. Matches torch.Tensor.new_full."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("new_full", dtype)
+            dtype = _element_type("new_full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -754,7 +755,7 @@ def scalar_tensor(
     Native: native/factory.py. Matches torch.scalar_tensor."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("scalar_tensor", dtype)
+            dtype = _element_type("scalar_tensor", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()

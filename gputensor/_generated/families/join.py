@@ -2,6 +2,7 @@
 """What is called of family join; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import sequence as _sequence
@@ -17,7 +18,7 @@ op_repeat_interleave_self_Tensor = _define(
     "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
 op_repeat_interleave_self_int = _define(
     "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
-def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None):
+def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, axis=None):
     """Each element of input so often, one after the other; or each index of dim.
 
     Args:
@@ -27,6 +28,8 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None):
         output_size: int, optional.
     Native: native/join.py. Matches torch.repeat_interleave."""
     try:
+        if axis is not None:
+            dim = _axis("repeat_interleave", dim, axis)
         if repeats is None:
             input, repeats = None, input
         if input is None and dim is None:
@@ -46,10 +49,12 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None):
         )
     except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
 
-def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None):
+def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=None):
     """Each index of dim as often as its element of repeats says. See
     gt.repeat_interleave."""
     try:
+        if axis is not None:
+            dim = _axis("repeat_interleave", dim, axis)
         if hasattr(repeats, "_keys"):
             include, keep = _state.get()
             key_set = (self._keys | repeats._keys | include) & keep
@@ -96,7 +101,7 @@ def combinations(input, r=2, with_replacement=False):
 
 op_cat = _define("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", ("core",))
 op_cat_out = _define("aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
-def cat(tensors, dim=0, *, out=None):
+def cat(tensors, dim=0, *, out=None, axis=None):
     """Tensors one after the other along a dimension.
 
     Args:
@@ -109,6 +114,8 @@ def cat(tensors, dim=0, *, out=None):
     >>> gt.cat([gt.arange(2), gt.arange(3)])
     tensor([0, 1, 0, 1, 2])"""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         if out is not None:
@@ -125,7 +132,7 @@ def call_cat(tensors, dim=0):
 op_stack = _define("aten::stack(Tensor[] tensors, int dim=0) -> Tensor")
 op_stack_out = _define(
     "aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
-def stack(tensors, dim=0, *, out=None):
+def stack(tensors, dim=0, *, out=None, axis=None):
     """Tensors of one shape along a new dimension.
 
     Args:
@@ -138,6 +145,8 @@ def stack(tensors, dim=0, *, out=None):
     >>> gt.stack([gt.arange(2), gt.arange(2)], 1).shape
     gputensor.Size([2, 2])"""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         if out is not None:
@@ -184,7 +193,7 @@ def call_repeat(self, repeats):
 op_concat = _define("aten::concat(Tensor[] tensors, int dim=0) -> Tensor")
 op_concat_out = _define(
     "aten::concat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
-def concat(tensors, dim=0, *, out=None):
+def concat(tensors, dim=0, *, out=None, axis=None):
     """cat by another name.
 
     Args:
@@ -193,6 +202,8 @@ def concat(tensors, dim=0, *, out=None):
         out: Tensor that takes the result, optional.
     Native: native/join.py. Matches torch.concat."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         if out is not None:
@@ -204,7 +215,7 @@ def concat(tensors, dim=0, *, out=None):
 op_concatenate = _define("aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor")
 op_concatenate_out = _define(
     "aten::concatenate.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
-def concatenate(tensors, dim=0, *, out=None):
+def concatenate(tensors, dim=0, *, out=None, axis=None):
     """cat by another name.
 
     Args:
@@ -213,6 +224,8 @@ def concatenate(tensors, dim=0, *, out=None):
         out: Tensor that takes the result, optional.
     Native: native/join.py. Matches torch.concatenate."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         if out is not None:

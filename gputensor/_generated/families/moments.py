@@ -2,8 +2,10 @@
 """What is called of family moments; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import element_type as _element_type
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -23,7 +25,10 @@ op_std_correction = _define(
 op_std_correction_out = _define(
     "aten::std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+def std(
+    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+    keepdims=None,
+):
     """Standard deviation of all elements, or along dimensions; divided by their number
 
     Args:
@@ -41,6 +46,10 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
     >>> gt.std(gt.tensor([1.0, 2.0, 3.0]))
     tensor(1.)"""
     try:
+        if axis is not None:
+            dim = _axis("std", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
@@ -71,10 +80,17 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
         )
     except Exception as error: _refuse(error, "std", locals()); raise
 
-def Tensor_std(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def Tensor_std(
+    self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
+    keepdims=None,
+):
     """Standard deviation of all elements, or along dimensions; divided by their number See
     gt.std."""
     try:
+        if axis is not None:
+            dim = _axis("std", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
@@ -109,7 +125,10 @@ op_std_mean_correction = _define(
 op_std_mean_correction_out = _define(
     "aten::std_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     ("reduction",))
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+def std_mean(
+    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+    keepdims=None,
+):
     """Standard deviation and mean of all elements, or along dimensions.
 
     Args:
@@ -122,6 +141,10 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, 
     Gradient: std_mean_backward(grads[0], grads[1], input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.std_mean."""
     try:
+        if axis is not None:
+            dim = _axis("std_mean", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
@@ -174,7 +197,10 @@ op_var_correction = _define(
 op_var_correction_out = _define(
     "aten::var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+def var(
+    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+    keepdims=None,
+):
     """Variance of all elements, or along dimensions; divided by their number
 
     Args:
@@ -192,6 +218,10 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
     >>> gt.var(gt.tensor([[1.0, 3.0], [2.0, 6.0]]), 1)
     tensor([2., 8.])"""
     try:
+        if axis is not None:
+            dim = _axis("var", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
@@ -222,9 +252,16 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
         )
     except Exception as error: _refuse(error, "var", locals()); raise
 
-def Tensor_var(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def Tensor_var(
+    self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
+    keepdims=None,
+):
     """Variance of all elements, or along dimensions; divided by their number See gt.var."""
     try:
+        if axis is not None:
+            dim = _axis("var", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
@@ -259,7 +296,10 @@ op_var_mean_correction = _define(
 op_var_mean_correction_out = _define(
     "aten::var_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     ("reduction",))
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+def var_mean(
+    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+    keepdims=None,
+):
     """Variance and mean of all elements, or along dimensions.
 
     Args:
@@ -272,6 +312,10 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, 
     Gradient: var_mean_backward(grads[0], grads[1], input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.var_mean."""
     try:
+        if axis is not None:
+            dim = _axis("var_mean", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
@@ -315,7 +359,9 @@ op_nanmean = _define(
     "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
 op_nanmean_out = _define(
     "aten::nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
-def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
+def nanmean(
+    input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None,
+):
     """Mean of the elements that are not NaN, of all or along dimensions.
 
     Args:
@@ -326,8 +372,12 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
         out: Tensor that takes the result, optional.
     Native: native/moments.py. Matches torch.nanmean."""
     try:
+        if axis is not None:
+            dim = _axis("nanmean", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("nanmean", dtype)
+            dtype = _element_type("nanmean", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -336,11 +386,15 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
         return op_nanmean.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "nanmean", locals()); raise
 
-def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None):
+def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Mean of the elements that are not NaN, of all or along dimensions. See gt.nanmean."""
     try:
+        if axis is not None:
+            dim = _axis("nanmean", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("nanmean", dtype)
+            dtype = _element_type("nanmean", dtype)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nanmean.table[key_set](key_set, self, dim, keepdim, dtype)

@@ -381,7 +381,7 @@ def call_linalg_multi_dot(tensors):
 op_linalg_vecdot = _define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
 op_linalg_vecdot_out = _define(
     "aten::linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)")
-def linalg_vecdot(x, y, *, dim=-1, out=None):
+def linalg_vecdot(x, y, *, dim=-1, out=None, axis=None):
     """Dot products of vectors along a dimension, of the conjugate of x with y.
 
     Args:
@@ -391,6 +391,8 @@ def linalg_vecdot(x, y, *, dim=-1, out=None):
         out: Tensor that takes the result, optional.
     Native: native/products.py. Matches torch.linalg.vecdot."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (x._keys | y._keys | include) & keep
         if out is not None:

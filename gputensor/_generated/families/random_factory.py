@@ -3,6 +3,7 @@
 
 from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import element_type as _element_type
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -56,7 +57,7 @@ def rand(
         elif size is None:
             raise _errors.not_given("rand", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("rand", dtype)
+            dtype = _element_type("rand", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -107,7 +108,7 @@ def rand_like(
                 layout=layout, device=device, pin_memory=pin_memory,
             ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("rand_like", dtype)
+            dtype = _element_type("rand_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -170,7 +171,7 @@ def randn(
         elif size is None:
             raise _errors.not_given("randn", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("randn", dtype)
+            dtype = _element_type("randn", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -216,7 +217,7 @@ def randn_like(
                 layout=layout, device=device, pin_memory=pin_memory,
             ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("randn_like", dtype)
+            dtype = _element_type("randn_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -286,7 +287,7 @@ def randint(
         elif high is None:
             low, high = None, low
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("randint", dtype)
+            dtype = _element_type("randint", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()
@@ -367,7 +368,7 @@ def randint_like(
         elif high is None:
             low, high = None, low
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("randint_like", dtype)
+            dtype = _element_type("randint_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if low is None and generator is None and hasattr(high, "_keys"):
@@ -453,7 +454,7 @@ def randperm(
                 pin_memory=pin_memory,
             ).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("randperm", dtype)
+            dtype = _element_type("randperm", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         include, keep = _state.get()

@@ -2,7 +2,9 @@
 """What is called of family reduce; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import element_type as _element_type
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -19,7 +21,7 @@ op_sum_dim_IntList = _define(
 op_sum_IntList_out = _define(
     "aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def sum(input, dim=None, keepdim=False, *, dtype=None, out=None):
+def sum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
     """Sum of all elements, or along dimensions.
 
     Args:
@@ -35,8 +37,12 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     >>> gt.sum(x), gt.sum(x, 0), gt.sum(x, 1, keepdim=True).shape
     (tensor(15), tensor([3, 5, 7]), gputensor.Size([2, 1]))"""
     try:
+        if axis is not None:
+            dim = _axis("sum", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("sum", dtype)
+            dtype = _element_type("sum", dtype)
         if out is not None:
             if dim is None and not keepdim:
                 include, keep = _state.get()
@@ -62,11 +68,15 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None):
         return op_sum_dim_IntList.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "sum", locals()); raise
 
-def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None):
+def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Sum of all elements, or along dimensions. See gt.sum."""
     try:
+        if axis is not None:
+            dim = _axis("sum", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("sum", dtype)
+            dtype = _element_type("sum", dtype)
         if dim is None and not keepdim:
             short = op_sum.table.short.get(self._geometry)
             if short is not None and (made := short(self, dtype)) is not None:
@@ -104,7 +114,9 @@ op_nansum = _define(
 op_nansum_out = _define(
     "aten::nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
+def nansum(
+    input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None,
+):
     """Sum of the elements that are not NaN, of all or along dimensions.
 
     Args:
@@ -119,8 +131,12 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     >>> gt.nansum(gt.tensor([1.0, float("nan"), 2.0]))
     tensor(3.)"""
     try:
+        if axis is not None:
+            dim = _axis("nansum", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("nansum", dtype)
+            dtype = _element_type("nansum", dtype)
         if out is None:
             short = op_nansum.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -133,11 +149,15 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
         return op_nansum.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "nansum", locals()); raise
 
-def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None):
+def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Sum of the elements that are not NaN, of all or along dimensions. See gt.nansum."""
     try:
+        if axis is not None:
+            dim = _axis("nansum", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("nansum", dtype)
+            dtype = _element_type("nansum", dtype)
         short = op_nansum.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -166,7 +186,7 @@ op_prod_dim_int = _define(
 op_prod_int_out = _define(
     "aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
+def prod(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
     """Product of all elements, or along a dimension.
 
     Args:
@@ -181,8 +201,12 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
     >>> gt.prod(gt.arange(1, 5))
     tensor(24)"""
     try:
+        if axis is not None:
+            dim = _axis("prod", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("prod", dtype)
+            dtype = _element_type("prod", dtype)
         if out is not None:
             if dim is None and not keepdim:
                 include, keep = _state.get()
@@ -208,11 +232,15 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
         return op_prod_dim_int.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "prod", locals()); raise
 
-def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None):
+def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Product of all elements, or along a dimension. See gt.prod."""
     try:
+        if axis is not None:
+            dim = _axis("prod", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("prod", dtype)
+            dtype = _element_type("prod", dtype)
         if dim is None and not keepdim:
             short = op_prod.table.short.get(self._geometry)
             if short is not None and (made := short(self, dtype)) is not None:
@@ -240,7 +268,7 @@ op_mean_dim = _define(
 op_mean_out = _define(
     "aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def mean(input, dim=None, keepdim=False, *, dtype=None, out=None):
+def mean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
     """Mean of all elements, or along dimensions.
 
     Args:
@@ -252,8 +280,12 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     Gradient: mean_backward(grad, input.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.mean."""
     try:
+        if axis is not None:
+            dim = _axis("mean", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("mean", dtype)
+            dtype = _element_type("mean", dtype)
         if out is not None:
             if dim is None and not keepdim:
                 include, keep = _state.get()
@@ -279,11 +311,15 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None):
         return op_mean_dim.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: _refuse(error, "mean", locals()); raise
 
-def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None):
+def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Mean of all elements, or along dimensions. See gt.mean."""
     try:
+        if axis is not None:
+            dim = _axis("mean", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("mean", dtype)
+            dtype = _element_type("mean", dtype)
         if dim is None and not keepdim:
             short = op_mean.table.short.get(self._geometry)
             if short is not None and (made := short(self, dtype)) is not None:
@@ -321,7 +357,7 @@ op_amax = _define(
 op_amax_out = _define(
     "aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def amax(input, dim=(), keepdim=False, *, out=None):
+def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     """Largest element of all, or along dimensions; NaN if there is one.
 
     Args:
@@ -332,6 +368,10 @@ def amax(input, dim=(), keepdim=False, *, out=None):
     Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amax."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         if out is None:
             short = op_amax.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -344,9 +384,13 @@ def amax(input, dim=(), keepdim=False, *, out=None):
         return op_amax.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "amax", locals()); raise
 
-def Tensor_amax(self, dim=(), keepdim=False):
+def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     """Largest element of all, or along dimensions; NaN if there is one. See gt.amax."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         short = op_amax.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -369,7 +413,7 @@ op_amin = _define(
 op_amin_out = _define(
     "aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def amin(input, dim=(), keepdim=False, *, out=None):
+def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     """Smallest element of all, or along dimensions; NaN if there is one.
 
     Args:
@@ -380,6 +424,10 @@ def amin(input, dim=(), keepdim=False, *, out=None):
     Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amin."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         if out is None:
             short = op_amin.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -392,9 +440,13 @@ def amin(input, dim=(), keepdim=False, *, out=None):
         return op_amin.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "amin", locals()); raise
 
-def Tensor_amin(self, dim=(), keepdim=False):
+def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     """Smallest element of all, or along dimensions; NaN if there is one. See gt.amin."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         short = op_amin.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -427,7 +479,7 @@ op_any_dims = _define(
 op_any_dims_out = _define(
     "aten::any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def any(input, dim=None, keepdim=False, *, out=None):
+def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     """Whether any element is not zero, of all or along dimensions.
 
     Args:
@@ -437,6 +489,10 @@ def any(input, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.any."""
     try:
+        if axis is not None:
+            dim = _axis("any", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if out is not None:
             if dim is None and not keepdim:
                 include, keep = _state.get()
@@ -474,9 +530,13 @@ def any(input, dim=None, keepdim=False, *, out=None):
         return op_any_dim.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "any", locals()); raise
 
-def Tensor_any(self, dim=None, keepdim=False):
+def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Whether any element is not zero, of all or along dimensions. See gt.any."""
     try:
+        if axis is not None:
+            dim = _axis("any", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dim is None and not keepdim:
             short = op_any.table.short.get(self._geometry)
             if short is not None and (made := short(self)) is not None:
@@ -531,7 +591,7 @@ op_all_dims = _define(
 op_all_dims_out = _define(
     "aten::all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def all(input, dim=None, keepdim=False, *, out=None):
+def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     """Whether no element is zero, of all or along dimensions.
 
     Args:
@@ -541,6 +601,10 @@ def all(input, dim=None, keepdim=False, *, out=None):
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.all."""
     try:
+        if axis is not None:
+            dim = _axis("all", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if out is not None:
             if dim is None and not keepdim:
                 include, keep = _state.get()
@@ -578,9 +642,13 @@ def all(input, dim=None, keepdim=False, *, out=None):
         return op_all_dim.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "all", locals()); raise
 
-def Tensor_all(self, dim=None, keepdim=False):
+def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Whether no element is zero, of all or along dimensions. See gt.all."""
     try:
+        if axis is not None:
+            dim = _axis("all", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dim is None and not keepdim:
             short = op_all.table.short.get(self._geometry)
             if short is not None and (made := short(self)) is not None:
@@ -625,12 +693,12 @@ op_logsumexp = _define(
 op_logsumexp_out = _define(
     "aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def logsumexp(input, dim, keepdim=False, *, out=None):
+def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     """Logarithm of the sum of exp along dimensions, without its overflow.
 
     Args:
         input: (*).
-        dim: int or ints.
+        dim: int or ints, optional.
         keepdim: bool, default False.
         out: Tensor that takes the result, optional.
     Gradient: logsumexp_backward(grad, input, result, dim, keepdim)
@@ -639,6 +707,12 @@ def logsumexp(input, dim, keepdim=False, *, out=None):
     >>> gt.logsumexp(gt.tensor([1000.0, 1000.0]), 0)
     tensor(1000.6932)"""
     try:
+        if axis is not None:
+            dim = _axis("logsumexp", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("logsumexp", "dim")
+        if keepdims is not None:
+            keepdim = keepdims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -647,10 +721,16 @@ def logsumexp(input, dim, keepdim=False, *, out=None):
         return op_logsumexp.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: _refuse(error, "logsumexp", locals()); raise
 
-def Tensor_logsumexp(self, dim, keepdim=False):
+def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Logarithm of the sum of exp along dimensions, without its overflow. See
     gt.logsumexp."""
     try:
+        if axis is not None:
+            dim = _axis("logsumexp", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("logsumexp", "dim")
+        if keepdims is not None:
+            keepdim = keepdims
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
@@ -673,7 +753,7 @@ op_count_nonzero_dim_IntList = _define(
 op_count_nonzero_dim_IntList_out = _define(
     "aten::count_nonzero.dim_IntList_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def count_nonzero(input, dim=None, *, out=None):
+def count_nonzero(input, dim=None, *, out=None, axis=None):
     """How many elements are not zero, of all or along dimensions.
 
     Args:
@@ -682,6 +762,8 @@ def count_nonzero(input, dim=None, *, out=None):
         out: Tensor that takes the result, optional.
     Native: native/reduce.py. Matches torch.count_nonzero."""
     try:
+        if axis is not None:
+            dim = _axis("count_nonzero", dim, axis)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -694,9 +776,11 @@ def count_nonzero(input, dim=None, *, out=None):
         return op_count_nonzero.table[key_set](key_set, input, dim)
     except Exception as error: _refuse(error, "count_nonzero", locals()); raise
 
-def Tensor_count_nonzero(self, dim=None):
+def Tensor_count_nonzero(self, dim=None, *, axis=None):
     """How many elements are not zero, of all or along dimensions. See gt.count_nonzero."""
     try:
+        if axis is not None:
+            dim = _axis("count_nonzero", dim, axis)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if isinstance(dim, (tuple, list)):

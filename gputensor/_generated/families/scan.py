@@ -2,8 +2,10 @@
 """What is called of family scan; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import element_type as _element_type
 from ...core.dtype import dtype as _dtype
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
@@ -16,12 +18,12 @@ op_cumsum = _define(
     ("core",))
 op_cumsum_out = _define(
     "aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
-def cumsum(input, dim, *, dtype=None, out=None):
+def cumsum(input, dim=None, *, dtype=None, out=None, axis=None):
     """Running sums along a dimension.
 
     Args:
         input: (*), any dtype; integers and bool run as int64.
-        dim: int.
+        dim: int, optional.
         dtype: dtype, optional.
         out: Tensor that takes the result, optional.
     Gradient: cumsum_backward(grad, dim)
@@ -30,8 +32,12 @@ def cumsum(input, dim, *, dtype=None, out=None):
     >>> gt.cumsum(gt.arange(5), 0)
     tensor([ 0,  1,  3,  6, 10])"""
     try:
+        if axis is not None:
+            dim = _axis("cumsum", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cumsum", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("cumsum", dtype)
+            dtype = _element_type("cumsum", dtype)
         if out is None:
             short = op_cumsum.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, dtype)) is not None:
@@ -44,11 +50,15 @@ def cumsum(input, dim, *, dtype=None, out=None):
         return op_cumsum.table[key_set](key_set, input, dim, dtype)
     except Exception as error: _refuse(error, "cumsum", locals()); raise
 
-def Tensor_cumsum(self, dim, *, dtype=None):
+def Tensor_cumsum(self, dim=None, *, dtype=None, axis=None):
     """Running sums along a dimension. See gt.cumsum."""
     try:
+        if axis is not None:
+            dim = _axis("cumsum", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cumsum", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("cumsum", dtype)
+            dtype = _element_type("cumsum", dtype)
         short = op_cumsum.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, dtype)) is not None:
             return made
@@ -67,11 +77,15 @@ def call_cumsum(self, dim, dtype=None):
 
 op_cumsum_ = _define(
     "aten::cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)")
-def Tensor_cumsum_(self, dim, *, dtype=None):
+def Tensor_cumsum_(self, dim=None, *, dtype=None, axis=None):
     """In place: Running sums along a dimension. See gt.cumsum."""
     try:
+        if axis is not None:
+            dim = _axis("cumsum_", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cumsum_", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("cumsum_", dtype)
+            dtype = _element_type("cumsum_", dtype)
         short = op_cumsum_.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, dtype)) is not None:
             return made
@@ -83,19 +97,23 @@ def Tensor_cumsum_(self, dim, *, dtype=None):
 op_cumprod = _define("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
 op_cumprod_out = _define(
     "aten::cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
-def cumprod(input, dim, *, dtype=None, out=None):
+def cumprod(input, dim=None, *, dtype=None, out=None, axis=None):
     """Running products along a dimension.
 
     Args:
         input: (*), any dtype; integers and bool run as int64.
-        dim: int.
+        dim: int, optional.
         dtype: dtype, optional.
         out: Tensor that takes the result, optional.
     Gradient: cumprod_backward(grad, input, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cumprod."""
     try:
+        if axis is not None:
+            dim = _axis("cumprod", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cumprod", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("cumprod", dtype)
+            dtype = _element_type("cumprod", dtype)
         if out is None:
             short = op_cumprod.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, dtype)) is not None:
@@ -108,11 +126,15 @@ def cumprod(input, dim, *, dtype=None, out=None):
         return op_cumprod.table[key_set](key_set, input, dim, dtype)
     except Exception as error: _refuse(error, "cumprod", locals()); raise
 
-def Tensor_cumprod(self, dim, *, dtype=None):
+def Tensor_cumprod(self, dim=None, *, dtype=None, axis=None):
     """Running products along a dimension. See gt.cumprod."""
     try:
+        if axis is not None:
+            dim = _axis("cumprod", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cumprod", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("cumprod", dtype)
+            dtype = _element_type("cumprod", dtype)
         short = op_cumprod.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, dtype)) is not None:
             return made
@@ -131,11 +153,15 @@ def call_cumprod(self, dim, dtype=None):
 
 op_cumprod_ = _define(
     "aten::cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)")
-def Tensor_cumprod_(self, dim, *, dtype=None):
+def Tensor_cumprod_(self, dim=None, *, dtype=None, axis=None):
     """In place: Running products along a dimension. See gt.cumprod."""
     try:
+        if axis is not None:
+            dim = _axis("cumprod_", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cumprod_", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("cumprod_", dtype)
+            dtype = _element_type("cumprod_", dtype)
         short = op_cumprod_.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, dtype)) is not None:
             return made
@@ -147,16 +173,20 @@ def Tensor_cumprod_(self, dim, *, dtype=None):
 op_logcumsumexp = _define("aten::logcumsumexp(Tensor self, int dim) -> Tensor")
 op_logcumsumexp_out = _define(
     "aten::logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)")
-def logcumsumexp(input, dim, *, out=None):
+def logcumsumexp(input, dim=None, *, out=None, axis=None):
     """Logarithms of the running sums of exp, without their overflow.
 
     Args:
         input: (*), floating or complex.
-        dim: int.
+        dim: int, optional.
         out: Tensor that takes the result, optional.
     Gradient: logcumsumexp_backward(grad, input, result, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.logcumsumexp."""
     try:
+        if axis is not None:
+            dim = _axis("logcumsumexp", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("logcumsumexp", "dim")
         if out is None:
             short = op_logcumsumexp.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim)) is not None:
@@ -169,10 +199,14 @@ def logcumsumexp(input, dim, *, out=None):
         return op_logcumsumexp.table[key_set](key_set, input, dim)
     except Exception as error: _refuse(error, "logcumsumexp", locals()); raise
 
-def Tensor_logcumsumexp(self, dim):
+def Tensor_logcumsumexp(self, dim=None, *, axis=None):
     """Logarithms of the running sums of exp, without their overflow. See
     gt.logcumsumexp."""
     try:
+        if axis is not None:
+            dim = _axis("logcumsumexp", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("logcumsumexp", "dim")
         short = op_logcumsumexp.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim)) is not None:
             return made
@@ -193,12 +227,12 @@ op_cummax = _define("aten::cummax(Tensor self, int dim) -> (Tensor values, Tenso
 op_cummax_out = _define(
     "aten::cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_cummax = _named("cummax", "values indices")
-def cummax(input, dim, *, out=None):
+def cummax(input, dim=None, *, out=None, axis=None):
     """The largest element so far along a dimension and its index, the last of equal ones.
 
     Args:
         input: (*), any dtype but complex.
-        dim: int.
+        dim: int, optional.
         out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
     Gradient: cummaxmin_backward(grad, input, indices, dim)
@@ -207,6 +241,10 @@ def cummax(input, dim, *, out=None):
     >>> gt.cummax(gt.tensor([1, 3, 2, 3]), 0)[1]
     tensor([0, 1, 1, 3])"""
     try:
+        if axis is not None:
+            dim = _axis("cummax", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cummax", "dim")
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -217,10 +255,14 @@ def cummax(input, dim, *, out=None):
         return Results_cummax(op_cummax.table[key_set](key_set, input, dim))
     except Exception as error: _refuse(error, "cummax", locals()); raise
 
-def Tensor_cummax(self, dim):
+def Tensor_cummax(self, dim=None, *, axis=None):
     """The largest element so far along a dimension and its index, the last of equal ones.
     See gt.cummax."""
     try:
+        if axis is not None:
+            dim = _axis("cummax", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cummax", "dim")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_cummax(op_cummax.table[key_set](key_set, self, dim))
@@ -230,17 +272,21 @@ op_cummin = _define("aten::cummin(Tensor self, int dim) -> (Tensor values, Tenso
 op_cummin_out = _define(
     "aten::cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_cummin = _named("cummin", "values indices")
-def cummin(input, dim, *, out=None):
+def cummin(input, dim=None, *, out=None, axis=None):
     """The smallest element so far along a dimension and its index, the last of equal ones.
 
     Args:
         input: (*), any dtype but complex.
-        dim: int.
+        dim: int, optional.
         out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
     Gradient: cummaxmin_backward(grad, input, indices, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cummin."""
     try:
+        if axis is not None:
+            dim = _axis("cummin", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cummin", "dim")
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -251,10 +297,14 @@ def cummin(input, dim, *, out=None):
         return Results_cummin(op_cummin.table[key_set](key_set, input, dim))
     except Exception as error: _refuse(error, "cummin", locals()); raise
 
-def Tensor_cummin(self, dim):
+def Tensor_cummin(self, dim=None, *, axis=None):
     """The smallest element so far along a dimension and its index, the last of equal ones.
     See gt.cummin."""
     try:
+        if axis is not None:
+            dim = _axis("cummin", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("cummin", "dim")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_cummin(op_cummin.table[key_set](key_set, self, dim))

@@ -959,7 +959,7 @@ op_slice_scatter = _define(
 op_slice_scatter_out = _define(
     "aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
-def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None):
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None, axis=None):
     """A copy of input with src in place of a slice of a dimension.
 
     Args:
@@ -975,6 +975,8 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None):
         src: grad.slice(dim, start, end, step)
     Native: native/scatter.py. Matches torch.slice_scatter."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | src._keys | include) & keep
         if out is not None:
@@ -985,9 +987,11 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None):
         return op_slice_scatter.table[key_set](key_set, input, src, dim, start, end, step)
     except Exception as error: _refuse(error, "slice_scatter", locals()); raise
 
-def Tensor_slice_scatter(self, src, dim=0, start=None, end=None, step=1):
+def Tensor_slice_scatter(self, src, dim=0, start=None, end=None, step=1, *, axis=None):
     """A copy of self with src in place of a slice of a dimension. See gt.slice_scatter."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_slice_scatter.table[key_set](key_set, self, src, dim, start, end, step)

@@ -100,7 +100,7 @@ def select_copy(input, dim, index, *, out=None):
 op_slice_Tensor = _define(
     "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
     ("core",))
-def slice(input, dim=0, start=None, end=None, step=1):
+def slice(input, dim=0, start=None, end=None, step=1, *, axis=None):
     """Every step-th index of one dimension between start and end, as Python slices a list.
 
     Args:
@@ -113,6 +113,8 @@ def slice(input, dim=0, start=None, end=None, step=1):
     Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice."""
     try:
+        if axis is not None:
+            dim = axis
         if type(dim) is int and type(step) is int:
             short = op_slice_Tensor.table.short.get((input._geometry, dim, step))
             if short is not None and (made := short(input, start, end)) is not None:
@@ -138,7 +140,7 @@ op_slice_copy_Tensor = _define(
 op_slice_copy_Tensor_out = _define(
     "aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
-def slice_copy(input, dim=0, start=None, end=None, step=1, *, out=None):
+def slice_copy(input, dim=0, start=None, end=None, step=1, *, out=None, axis=None):
     """Every step-th index of one dimension between start and end, as Python slices a list.
     A copy, row-major.
 
@@ -152,6 +154,8 @@ def slice_copy(input, dim=0, start=None, end=None, step=1, *, out=None):
     Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice_copy."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -356,7 +360,7 @@ def unfold_copy(input, dimension, size, step, *, out=None):
     except Exception as error: _refuse(error, "unfold_copy", locals()); raise
 
 op_unbind_int = _define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
-def unbind(input, dim=0):
+def unbind(input, dim=0, *, axis=None):
     """The slices of one dimension, which is dropped.
 
     Args:
@@ -366,6 +370,8 @@ def unbind(input, dim=0):
     Gradient: stack(grads, dim)
     Native: native/slicing.py. Matches torch.unbind."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_int.table[key_set](key_set, input, dim)
@@ -380,7 +386,7 @@ def call_unbind_int(self, dim=0):
 op_unbind_copy_int = _define(
     "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
     ("view_copy",))
-def unbind_copy(input, dim=0):
+def unbind_copy(input, dim=0, *, axis=None):
     """The slices of one dimension, which is dropped. A copy, row-major.
 
     Args:
@@ -389,6 +395,8 @@ def unbind_copy(input, dim=0):
     Gradient: stack(grads, dim)
     Native: native/slicing.py. Matches torch.unbind_copy."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_copy_int.table[key_set](key_set, input, dim)
@@ -398,7 +406,7 @@ op_split_Tensor = _define(
     "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]")
 op_split_sizes = _define(
     "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]")
-def split(input, split_size, dim=0):
+def split(input, split_size, dim=0, *, axis=None):
     """Pieces of split_size along dim, the last one smaller; or pieces of these sizes.
 
     Args:
@@ -412,6 +420,8 @@ def split(input, split_size, dim=0):
     >>> [piece.tolist() for piece in gt.split(gt.arange(5), 2)]
     [[0, 1], [2, 3], [4]]"""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if isinstance(split_size, (tuple, list)):
@@ -428,7 +438,7 @@ def call_split_Tensor(self, split_size, dim=0):
 op_split_copy_Tensor = _define(
     "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
     ("view_copy",))
-def split_copy(input, split_size, dim=0):
+def split_copy(input, split_size, dim=0, *, axis=None):
     """Pieces of split_size along dim, the last one smaller; or pieces of these sizes. A
     copy, row-major.
 
@@ -439,6 +449,8 @@ def split_copy(input, split_size, dim=0):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_copy."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_copy_Tensor.table[key_set](key_set, input, split_size, dim)
@@ -447,7 +459,7 @@ def split_copy(input, split_size, dim=0):
 op_split_with_sizes = _define(
     "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
     ("core",))
-def split_with_sizes(input, split_sizes, dim=0):
+def split_with_sizes(input, split_sizes, dim=0, *, axis=None):
     """Pieces of these sizes along dim.
 
     Args:
@@ -458,6 +470,8 @@ def split_with_sizes(input, split_sizes, dim=0):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_with_sizes."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
@@ -472,7 +486,7 @@ def call_split_with_sizes(self, split_sizes, dim=0):
 op_split_with_sizes_copy = _define(
     "aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
     ("view_copy",))
-def split_with_sizes_copy(input, split_sizes, dim=0):
+def split_with_sizes_copy(input, split_sizes, dim=0, *, axis=None):
     """Pieces of these sizes along dim. A copy, row-major.
 
     Args:
@@ -482,13 +496,15 @@ def split_with_sizes_copy(input, split_sizes, dim=0):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_with_sizes_copy."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes_copy.table[key_set](key_set, input, split_sizes, dim)
     except Exception as error: _refuse(error, "split_with_sizes_copy", locals()); raise
 
 op_chunk = _define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
-def chunk(input, chunks, dim=0):
+def chunk(input, chunks, dim=0, *, axis=None):
     """At most this many pieces of equal size along dim, the last one smaller.
 
     Args:
@@ -498,6 +514,8 @@ def chunk(input, chunks, dim=0):
     Returns: a list of views.
     Native: native/slicing.py. Matches torch.chunk."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_chunk.table[key_set](key_set, input, chunks, dim)
@@ -541,7 +559,7 @@ op_tensor_split_sections = _define(
     "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]")
 op_tensor_split_indices = _define(
     "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]")
-def tensor_split(input, indices=None, dim=0, *, sections=None):
+def tensor_split(input, indices=None, dim=0, *, sections=None, axis=None):
     """Pieces along dim: so many of nearly equal size, or those between indices.
 
     Args:
@@ -552,6 +570,8 @@ def tensor_split(input, indices=None, dim=0, *, sections=None):
     Returns: a list of views.
     Native: native/slicing.py. Matches torch.tensor_split."""
     try:
+        if axis is not None:
+            dim = axis
         if indices is not None and not isinstance(indices, (tuple, list)):
             indices, sections = None, indices
         include, keep = _state.get()
@@ -638,7 +658,7 @@ Tensor_dsplit = dsplit
 
 op_unsafe_split_Tensor = _define(
     "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]")
-def unsafe_split(input, split_size, dim=0):
+def unsafe_split(input, split_size, dim=0, *, axis=None):
     """split, whose pieces autograd takes for copies.
 
     Args:
@@ -648,6 +668,8 @@ def unsafe_split(input, split_size, dim=0):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.unsafe_split."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_Tensor.table[key_set](key_set, input, split_size, dim)
@@ -661,7 +683,7 @@ def call_unsafe_split_Tensor(self, split_size, dim=0):
 
 op_unsafe_split_with_sizes = _define(
     "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")
-def unsafe_split_with_sizes(input, split_sizes, dim=0):
+def unsafe_split_with_sizes(input, split_sizes, dim=0, *, axis=None):
     """split_with_sizes, whose pieces autograd takes for copies.
 
     Args:
@@ -671,6 +693,8 @@ def unsafe_split_with_sizes(input, split_sizes, dim=0):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.unsafe_split_with_sizes."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
@@ -685,7 +709,7 @@ def call_unsafe_split_with_sizes(self, split_sizes, dim=0):
 op_unsafe_chunk = _define(
     "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
     ("maybe_aliasing_or_mutating",))
-def unsafe_chunk(input, chunks, dim=0):
+def unsafe_chunk(input, chunks, dim=0, *, axis=None):
     """chunk, whose pieces autograd takes for copies.
 
     Args:
@@ -694,6 +718,8 @@ def unsafe_chunk(input, chunks, dim=0):
         dim: int, default 0.
     Native: native/slicing.py. Matches torch.unsafe_chunk."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_chunk.table[key_set](key_set, input, chunks, dim)

@@ -2,6 +2,8 @@
 """What is called of family softmax; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
+from ...core.arguments import element_type as _element_type
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
@@ -10,21 +12,25 @@ from ...dispatch.tls import state as _state
 
 op_softmax_int = _define(
     "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
-def softmax(input, dim, dtype=None):
+def softmax(input, dim=None, dtype=None, *, axis=None):
     """exp of each element over the sum of them along dim; with dtype, of input in that
     dtype.
 
     Args:
         input: (*).
-        dim: int.
+        dim: int, optional.
         dtype: dtype, optional.
     Native: native/softmax.py. Matches torch.softmax.
 
     >>> gt.softmax(gt.tensor([0.0, 0.0]), 0)
     tensor([0.5000, 0.5000])"""
     try:
+        if axis is not None:
+            dim = _axis("softmax", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("softmax", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("softmax", dtype)
+            dtype = _element_type("softmax", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_softmax_int.table[key_set](key_set, input, dim, dtype)
@@ -73,21 +79,25 @@ def call__softmax_backward_data(grad_output, output, dim, input_dtype):
 
 op_log_softmax_int = _define(
     "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
-def log_softmax(input, dim, dtype=None):
+def log_softmax(input, dim=None, dtype=None, *, axis=None):
     """Logarithm of softmax, without its rounding and overflow; with dtype, of input in that
     dtype.
 
     Args:
         input: (*).
-        dim: int.
+        dim: int, optional.
         dtype: dtype, optional.
     Native: native/softmax.py. Matches torch.log_softmax.
 
     >>> gt.log_softmax(gt.tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.])"""
     try:
+        if axis is not None:
+            dim = _axis("log_softmax", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("log_softmax", "dim")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("log_softmax", dtype)
+            dtype = _element_type("log_softmax", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log_softmax_int.table[key_set](key_set, input, dim, dtype)

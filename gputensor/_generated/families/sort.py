@@ -20,7 +20,7 @@ op_sort_stable = _define(
 op_sort_values_stable = _define(
     "aten::sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_sort = _named("sort", "values indices")
-def sort(input, dim=-1, descending=False, *, stable=None, out=None):
+def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     """Elements in order along a dimension, and where each was; NaN counts as the largest,
     and equal
 
@@ -39,6 +39,8 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None):
     >>> gt.sort(gt.tensor([3, 1, 2]), descending=True).indices
     tensor([0, 2, 1])"""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -57,10 +59,12 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None):
         ))
     except Exception as error: _refuse(error, "sort", locals()); raise
 
-def Tensor_sort(self, dim=-1, descending=False, *, stable=None):
+def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
     """Elements in order along a dimension, and where each was; NaN counts as the largest,
     and equal See gt.sort."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if stable is None:
@@ -111,7 +115,7 @@ op_argsort_stable = _define(
     "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor")
 op_argsort_stable_out = _define(
     "aten::argsort.stable_out(Tensor self, *, bool stable, int dim=-1, bool descending=False, Tensor(a!) out) -> Tensor(a!)")
-def argsort(input, dim=-1, descending=False, *, stable=None, out=None):
+def argsort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     """The indices that sort along a dimension.
 
     Args:
@@ -122,6 +126,8 @@ def argsort(input, dim=-1, descending=False, *, stable=None, out=None):
         out: Tensor that takes the result, optional.
     Native: native/sort.py. Matches torch.argsort."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -136,9 +142,11 @@ def argsort(input, dim=-1, descending=False, *, stable=None, out=None):
         return op_argsort_stable.table[key_set](key_set, input, stable, dim, descending)
     except Exception as error: _refuse(error, "argsort", locals()); raise
 
-def Tensor_argsort(self, dim=-1, descending=False, *, stable=None):
+def Tensor_argsort(self, dim=-1, descending=False, *, stable=None, axis=None):
     """The indices that sort along a dimension. See gt.argsort."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if stable is None:
@@ -152,7 +160,7 @@ op_topk = _define(
 op_topk_values = _define(
     "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_topk = _named("topk", "values indices")
-def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None):
+def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
     """The k largest or smallest elements along a dimension, in order, and where they were.
 
     Args:
@@ -169,6 +177,8 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None):
     >>> gt.topk(gt.tensor([3, 1, 2]), 2).values
     tensor([3, 2])"""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -179,10 +189,12 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None):
         return Results_topk(op_topk.table[key_set](key_set, input, k, dim, largest, sorted))
     except Exception as error: _refuse(error, "topk", locals()); raise
 
-def Tensor_topk(self, k, dim=-1, largest=True, sorted=True):
+def Tensor_topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     """The k largest or smallest elements along a dimension, in order, and where they were.
     See gt.topk."""
     try:
+        if axis is not None:
+            dim = axis
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_topk(op_topk.table[key_set](key_set, self, k, dim, largest, sorted))

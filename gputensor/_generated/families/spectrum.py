@@ -2,8 +2,10 @@
 """What is called of family spectrum; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import element_type as _element_type
 from ...core.dtype import dtype as _dtype
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
@@ -426,7 +428,8 @@ op_linalg_matrix_norm_str_ord = _define(
 op_linalg_matrix_norm_str_ord_out = _define(
     "aten::linalg_matrix_norm.str_ord_out(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
 def linalg_matrix_norm(
-    input, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None, out=None,
+    input, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None, out=None, axis=None,
+    keepdims=None,
 ):
     """A norm of matrices: 1 and inf of sums, 2 and nuc of singular values, fro of squares.
 
@@ -439,8 +442,12 @@ def linalg_matrix_norm(
         out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.matrix_norm."""
     try:
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("linalg_matrix_norm", dtype)
+            dtype = _element_type("linalg_matrix_norm", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -483,7 +490,10 @@ op_linalg_norm_ord_str = _define(
     "aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
 op_linalg_norm_ord_str_out = _define(
     "aten::linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
-def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None, out=None):
+def linalg_norm(
+    input, ord=None, dim=None, keepdim=False, *, dtype=None, out=None, axis=None,
+    keepdims=None,
+):
     """A norm of vectors or of matrices; without ord and dim the 2-norm of all elements.
 
     Args:
@@ -498,8 +508,12 @@ def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None, out=Non
     >>> gt.linalg.norm(gt.tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc")
     tensor(7.)"""
     try:
+        if axis is not None:
+            dim = _axis("linalg_norm", dim, axis)
+        if keepdims is not None:
+            keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("linalg_norm", dtype)
+            dtype = _element_type("linalg_norm", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:

@@ -2,7 +2,9 @@
 """What is called of family view; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
+from ...core.arguments import element_type as _element_type
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import sequence as _sequence
 from ...core.dtype import dtype as _dtype
@@ -37,7 +39,7 @@ def Tensor_view(self, *args, size=None, dtype=None):
         elif size is None and dtype is None:
             raise _errors.not_given("view", "size")
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("view", dtype)
+            dtype = _element_type("view", dtype)
         if dtype is None:
             try:
                 short = op_view.table.short.get((self._geometry, size))
@@ -96,7 +98,7 @@ def view_copy(input, size=None, *, dtype=None, out=None):
         if type(size) is _dtype:
             size, dtype = None, size
         if dtype is not None and type(dtype) is not _dtype:
-            raise _errors.not_a_dtype("view_copy", dtype)
+            dtype = _element_type("view_copy", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -587,7 +589,7 @@ def Tensor_view_as(self, other):
 op_squeeze = _define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 op_squeeze_dim = _define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
 op_squeeze_dims = _define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", ("core",))
-def squeeze(input, dim=None):
+def squeeze(input, dim=None, *, axis=None):
     """Without the dimensions of size 1, or without those of them that dim names.
 
     Args:
@@ -597,6 +599,8 @@ def squeeze(input, dim=None):
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.squeeze."""
     try:
+        if axis is not None:
+            dim = _axis("squeeze", dim, axis)
         if dim is None:
             short = op_squeeze.table.short.get(input._geometry)
             if short is not None and (made := short(input)) is not None:
@@ -668,7 +672,7 @@ op_squeeze_copy_dims = _define(
 op_squeeze_copy_dims_out = _define(
     "aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
-def squeeze_copy(input, dim=None, *, out=None):
+def squeeze_copy(input, dim=None, *, out=None, axis=None):
     """Without the dimensions of size 1, or without those of them that dim names. A copy,
     row-major.
 
@@ -679,6 +683,8 @@ def squeeze_copy(input, dim=None, *, out=None):
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.squeeze_copy."""
     try:
+        if axis is not None:
+            dim = _axis("squeeze_copy", dim, axis)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -702,7 +708,7 @@ op_squeeze__dim = _define(
 op_squeeze__dims = _define(
     "aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
     ("inplace_view",))
-def Tensor_squeeze_(self, dim=None):
+def Tensor_squeeze_(self, dim=None, *, axis=None):
     """Drop the dimensions of size 1 of this tensor, or those of them that dim names.
 
     Args:
@@ -712,6 +718,8 @@ def Tensor_squeeze_(self, dim=None):
     Gradient: grad.reshape(self.shape)
     Native: native/view.py. Matches torch.Tensor.squeeze_."""
     try:
+        if axis is not None:
+            dim = _axis("squeeze_", dim, axis)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if dim is None:
@@ -722,16 +730,20 @@ def Tensor_squeeze_(self, dim=None):
     except Exception as error: _refuse(error, "squeeze_", locals()); raise
 
 op_unsqueeze = _define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
-def unsqueeze(input, dim):
+def unsqueeze(input, dim=None, *, axis=None):
     """With a dimension of size 1 inserted at dim.
 
     Args:
         input: (*).
-        dim: int.
+        dim: int, optional.
     Returns: a view of input.
     Gradient: grad.squeeze(dim)
     Native: native/view.py. Matches torch.unsqueeze."""
     try:
+        if axis is not None:
+            dim = _axis("unsqueeze", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("unsqueeze", "dim")
         if type(dim) is int:
             short = op_unsqueeze.table.short.get((input._geometry, dim))
             if short is not None and (made := short(input)) is not None:
@@ -755,16 +767,20 @@ op_unsqueeze_copy = _define("aten::unsqueeze_copy(Tensor self, int dim) -> Tenso
 op_unsqueeze_copy_out = _define(
     "aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
-def unsqueeze_copy(input, dim, *, out=None):
+def unsqueeze_copy(input, dim=None, *, out=None, axis=None):
     """With a dimension of size 1 inserted at dim. A copy, row-major.
 
     Args:
         input: (*).
-        dim: int.
+        dim: int, optional.
         out: Tensor that takes the result, optional.
     Gradient: grad.squeeze(dim)
     Native: native/view.py. Matches torch.unsqueeze_copy."""
     try:
+        if axis is not None:
+            dim = _axis("unsqueeze_copy", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("unsqueeze_copy", "dim")
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -776,16 +792,20 @@ def unsqueeze_copy(input, dim, *, out=None):
 op_unsqueeze_ = _define(
     "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
     ("inplace_view",))
-def Tensor_unsqueeze_(self, dim):
+def Tensor_unsqueeze_(self, dim=None, *, axis=None):
     """Insert a dimension of size 1 at dim in this tensor.
 
     Args:
         self: (*).
-        dim: int.
+        dim: int, optional.
     Returns: self.
     Gradient: grad.squeeze(dim)
     Native: native/view.py. Matches torch.Tensor.unsqueeze_."""
     try:
+        if axis is not None:
+            dim = _axis("unsqueeze_", dim, axis)
+        elif dim is None:
+            raise _errors.not_given("unsqueeze_", "dim")
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_unsqueeze_.table[key_set](key_set, self, dim)

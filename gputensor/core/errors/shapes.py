@@ -130,11 +130,16 @@ def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     name = names.get(got) if isinstance(got, type) else None
     tail = f"; use gputensor.{name}" if name else ""
     what = got.__name__ if isinstance(got, type) else describe(got)
+    what = str(got) if what.endswith("DType") else what  # NumPy's
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what}){tail}")
 
 
 def not_given(op: str, arg: str) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be given (got nothing)")
+
+
+def named_twice(op: str, arg: str, other: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"{op}: '{arg}' and '{other}' must not both be given")
 
 
 def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -> GpuTensorError:
