@@ -269,7 +269,7 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _write(data: dict[str, Any], around: dict[str, Any], out: Path) -> Path:
-    path = out / f"{data['benchmark']}-{gt.device(around['device']).type}.json"
+    path = out / f"{records.stem(data)}.json"
     records.write(records.build(data, around), path)
     return path
 

@@ -156,7 +156,9 @@ class Session:
         data: dict[str, Any] = {
             "benchmark": self.name, "device": self.device, "peers": self.peers,
             "skipped": self.skipped,
-            "threads": THREADS if self.kind == "cpu" else None, "cases": list(self.cases),
+            "threads": THREADS if self.kind == "cpu" else None,
+            "compiled_loops": self.kind == "cpu" and gt.get_compiled_loops(),
+            "cases": list(self.cases),
             "failed": dict(self.failed),
             "is_emulated": self.kind != "cpu" and bool(gt.cuda.is_emulated()),
         }  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor import runtime
-from gputensor.kernels.cpu import copy_walk, copy_plan
+from gputensor.kernels.cpu import copy_permuted, copy_plan, copy_walk
 
 from . import peers
 from .layout_cases import Case
@@ -155,6 +155,11 @@ def kernel(pair: Pair) -> dict[str, Any]:
         to, view = pair.views("numpy")
         if to.dtype != view.dtype:
             return {"name": "cast"}
+        if copy_walk.loops(to, view) == "compiled":
+            alignment = pair.place.alignment(to, view)
+            layout = to.itemsize, to.shape, to.strides, view.strides, alignment
+            compiled = copy_permuted.planned(*layout)
+            return {"name": f"{compiled.loop}, compiled" if compiled else "numpy"}
         if to.nbytes < copy_walk.FROM_NBYTES or copy_walk.is_small(to.nbytes, to, view):
             return {"name": "numpy"}
         if _is_flipped(pair):

@@ -11,7 +11,7 @@ from typing import Any
 
 from gputensor.runtime import files
 
-from . import copies, tables
+from . import copies, record, tables
 
 INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
@@ -28,7 +28,7 @@ _LABELS, _LETTER = 0.235, 0.0079
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `<benchmark>-<device>-memcpy.png` and `-ratio.png`; returns their paths.
+    """Write `layout-cpu-memcpy.png` and `-ratio.png`, named as the record; returns their paths.
 
     Raises: ImportError without matplotlib.
     """
@@ -38,7 +38,7 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
     matplotlib.use("Agg")
     plt = importlib.import_module("matplotlib.pyplot")
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{data['benchmark']}-{data['device'].partition(':')[0]}"
+    stem = record.stem(data)
     rows, heads = _rows(data)
     paths = []
     for name, paint in (("memcpy", _memcpy), ("ratio", _ratio)):

@@ -82,8 +82,12 @@ def origin(data: dict[str, Any], path: str) -> str:
     return (
         f"{sentence}; commit {commit}, {e['time'][:10]}; record: "
         f"[{os.path.basename(path)}]({path}). "
-        f"Again: `{_command(data['benchmark'], kind)}`."
+        f"Again: `{_setting(data)}{_command(data['benchmark'], kind)}`."
     )
+
+
+def _setting(data: dict[str, Any]) -> str:
+    return "GPUTENSOR_COMPILED_LOOPS=1 " if data.get("compiled_loops") else ""
 
 
 def _command(benchmark: str, device: str) -> str:

@@ -88,6 +88,12 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
     return state
 
 
+def stem(data: dict[str, Any]) -> str:
+    """The name of a record's files, `layout-cpu`; `layout-cpu-compiled` with compiled loops."""
+    variant = "-compiled" if data.get("compiled_loops") else ""
+    return f"{data['benchmark']}-{data['device'].partition(':')[0]}{variant}"
+
+
 def write(record: dict[str, Any], path: Path) -> None:
     check(record)
     path.parent.mkdir(parents=True, exist_ok=True)

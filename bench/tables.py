@@ -158,6 +158,8 @@ def _notes(data: dict[str, Any]) -> str:
         f"gputensor gives {total['again']:.3f}; the median spread of a case's rounds is "
         f"{100 * total['noise']:.0f} %.",
     ]  # fmt: skip
+    if data.get("compiled_loops"):
+        lines.append("With compiled loops (GPUTENSOR_COMPILED_LOOPS=1): g++ has built ours.")
     if is_gpu(data):
         lines.append(
             "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not "

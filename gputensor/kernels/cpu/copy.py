@@ -42,7 +42,9 @@ def contiguous(src: np.ndarray) -> np.ndarray:
 
 
 def loops(dst: np.ndarray, src: np.ndarray) -> str:
-    """Whose loops a copy takes where it casts: "compiled" or "NumPy's"."""
+    """Whose loops a copy takes: "compiled" or "NumPy's"."""
+    if dst.dtype == src.dtype:
+        return copy_walk.loops(dst, src)
     is_large = dst.nbytes >= copy_walk.LARGE_NBYTES and dst.flags.aligned and src.flags.aligned
     dense = dst.flags.c_contiguous and src.flags.c_contiguous and dst.shape == src.shape
     if not is_large or _run_alike(dst, src) and not dense:
@@ -51,6 +53,10 @@ def loops(dst: np.ndarray, src: np.ndarray) -> str:
 
 
 def _convert_large(dst: np.ndarray, src: np.ndarray) -> None:
+    if dst.ndim > 1 and src.shape == dst.shape and dst.strides[-1] != dst.itemsize:
+        # dense memory in another order is found dense where the order is that of memory
+        order = sorted(range(dst.ndim), key=lambda d: -abs(dst.strides[d]))
+        dst, src = dst.transpose(order), src.transpose(order)
     if dst.flags.c_contiguous and src.flags.c_contiguous and dst.shape == src.shape:
         _convert_in_blocks(dst.reshape(-1), src.reshape(-1))
     elif _run_alike(dst, src):

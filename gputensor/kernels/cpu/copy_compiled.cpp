@@ -4,10 +4,14 @@
 // Types    u8, f16, bf16, f32 on either side; computed in f32, each step rounded.
 // Order    each element by itself, so the bits are those of NumPy's loops (copy_pack.py, cast.py).
 // Source   the roundings: IEEE 754 and Note [Numeric casts], on bits, since a compiler's own differ
-//          for NaN. On x86 a function is there with AVX2 and without; the loader takes one.
+//          for NaN. f16 takes the CPU's own conversions where it has them.
 
 #include <cstdint>
 #include <cstring>
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 #ifndef DST  // u8, f16, bf16 or f32, as SRC
 #define DST f32
@@ -78,15 +82,104 @@ INLINE void store(uint8_t* to, float x) {
   *to = uint8_t(bits_of(x + 0x1p23f));  // the sum rounds to nearest even
 }
 
-// --- one channel, or a few that lie side by side ------------------------------------------------
+// --- f16, eight at a time ------------------------------------------------------------------------
+//
+// The CPU's own conversions give the bits above but for a signalling NaN, which they quieten.
+
+INLINE void widen(float* __restrict to, const half* __restrict from, length n) {
+  length i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= n; i += 8) {
+    const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(from + i)));
+    _mm256_storeu_ps(to + i, x);
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)), 0))
+      for (int k = 0; k < 8; k++) to[i + k] = load(from[i + k]);
+  }
+#endif
+  for (; i < n; i++) to[i] = load(from[i]);
+}
+
+INLINE void narrow(half* __restrict to, const float* __restrict from, length n) {
+  length i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= n; i += 8) {
+    const __m256 x = _mm256_loadu_ps(from + i);
+    _mm_storeu_si128((__m128i*)(to + i), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)), 0))
+      for (int k = 0; k < 8; k++) store(to + i + k, from[i + k]);
+  }
+#endif
+  for (; i < n; i++) store(to + i, from[i]);
+}
+
+constexpr length NUMBERS = 512;  // of a block: four of them stay in the L1 cache
+
+template <class T>
+struct Side {  // of what is computed: the memory itself, or of f16 a block of f32
+  typedef T type;
+  static constexpr bool is_block = false;
+  INLINE length pitch(length plane) { return plane; }
+  INLINE const byte* read(const byte* from, length, int, length) { return from; }
+  INLINE byte* begin(byte* to) { return to; }
+  INLINE void end(byte*, length, int, length) {}
+};
+
+template <>
+struct Side<half> {
+  typedef float type;
+  static constexpr bool is_block = true;
+  alignas(64) float numbers[4 * NUMBERS];
+  INLINE length pitch(length) { return sizeof(float) * NUMBERS; }
+  INLINE const byte* read(const byte* from, length n, int runs, length plane) {
+    for (int k = 0; k < runs; k++)
+      widen(numbers + k * NUMBERS, (const half*)(from + k * plane), n);
+    return (const byte*)numbers;
+  }
+  INLINE byte* begin(byte*) { return (byte*)numbers; }
+  INLINE void end(byte* to, length n, int runs, length plane) {
+    for (int k = 0; k < runs; k++)
+      narrow((half*)(to + k * plane), numbers + k * NUMBERS, n);
+  }
+};
+
+struct Runs {  // of pixels: how many, numbers of a pixel in each, bytes from one to the next
+  int count, width;
+  length plane;
+};
+
+// `work(to, from, first, n, plane of to, plane of from)` of each block.
+template <class D, class S, class Work>
+INLINE void blocks(byte* dst, Runs to, const byte* src, Runs from, length n, Work work) {
+  Side<D> out;
+  Side<S> in;
+  const length most = out.is_block || in.is_block ? NUMBERS : n;
+  for (length first = 0; first < n; first += most) {
+    const length m = n - first < most ? n - first : most;
+    byte* d = dst + first * to.width * sizeof(D);
+    const byte* s = src + first * from.width * sizeof(S);
+    s = in.read(s, m * from.width, from.count, from.plane);
+    work(out.begin(d), s, first, m, out.pitch(to.plane), in.pitch(from.plane));
+    out.end(d, m * to.width, to.count, to.plane);
+  }
+}
+
+// --- one channel, or a few that lie side by side -------------------------------------------------
+
+template <class T>
+using near = typename Side<T>::type;
 
 template <class D, class S>
-INLINE void dense(D* __restrict to, const S* __restrict from, length n, float by, float plus) {
-  for (length i = 0; i < n; i++) store(to + i, load(from[i]) * by + plus);
+INLINE void dense(byte* dst, const byte* src, length n, float by, float plus) {
+  const Runs one = {1, 1, 0};
+  blocks<D, S>(dst, one, src, one, n, [=](byte* d, const byte* s, length, length m, ...) {
+    near<D>* __restrict to = (near<D>*)d;
+    const near<S>* __restrict from = (const near<S>*)s;
+    for (length i = 0; i < m; i++) store(to + i, load(from[i]) * by + plus);
+  });
 }
 
 template <int C, class D, class S>
-INLINE void to_planes(byte* dst, const byte* src, length n, length plane, const float* by,
+INLINE void split(byte* dst, const byte* src, length n, length plane, const float* by,
                       const float* plus) {
   const S* __restrict from = (const S*)src;
   D* __restrict a = (D*)dst;
@@ -104,7 +197,7 @@ INLINE void to_planes(byte* dst, const byte* src, length n, length plane, const 
 }
 
 template <int C, class D, class S>
-INLINE void to_pixels(byte* dst, const byte* src, length n, length plane, const float* by,
+INLINE void join(byte* dst, const byte* src, length n, length plane, const float* by,
                       const float* plus) {
   D* __restrict to = (D*)dst;
   const S* __restrict a = (const S*)src;
@@ -119,6 +212,24 @@ INLINE void to_pixels(byte* dst, const byte* src, length n, length plane, const 
     store(to + C * i + 2, load(c[i]) * by2 + plus2);
     if (C == 4) store(to + C * i + 3, load(d[i]) * by3 + plus3);
   }
+}
+
+template <int C, class D, class S>
+INLINE void to_planes(byte* dst, const byte* src, length n, length plane, const float* by,
+                      const float* plus) {
+  blocks<D, S>(dst, {C, 1, plane}, src, {1, C, 0}, n,
+               [=](byte* to, const byte* from, length, length m, length pitch, length) {
+                 split<C, near<D>, near<S>>(to, from, m, pitch, by, plus);
+               });
+}
+
+template <int C, class D, class S>
+INLINE void to_pixels(byte* dst, const byte* src, length n, length plane, const float* by,
+                      const float* plus) {
+  blocks<D, S>(dst, {1, C, 0}, src, {C, 1, plane}, n,
+               [=](byte* to, const byte* from, length, length m, length, length pitch) {
+                 join<C, near<D>, near<S>>(to, from, m, pitch, by, plus);
+               });
 }
 
 struct Walk {  // sizes, and bytes from one to the next on either side
@@ -150,7 +261,7 @@ INLINE void row(byte* dst, const byte* src, const Walk& w, const float* by, cons
       byte* to = dst + first * w.dst_pixel + c * w.dst_channel;
       const byte* from = src + first * w.src_pixel + c * w.src_channel;
       if (dst_dense && src_dense)
-        dense((D*)to, (const S*)from, n, by[c], plus[c]);
+        dense<D, S>(to, from, n, by[c], plus[c]);
       else
         for (length i = 0; i < n; i++) {
           const float x = load(*(const S*)(from + i * w.src_pixel));
@@ -170,22 +281,30 @@ INLINE void walk(byte* dst, const byte* src, const Walk& w, const float* by, con
 
 template <class D, class S>
 INLINE void rows(byte* dst, const byte* src, length count, length dst_row, length src_row,
-                 length n, const float* __restrict by, const float* __restrict plus) {
-  for (length r = 0; r < count; r++) {
-    D* __restrict to = (D*)(dst + r * dst_row);
-    const S* __restrict from = (const S*)(src + r * src_row);
-    for (length i = 0; i < n; i++) store(to + i, load(from[i]) * by[i] + plus[i]);
-  }
+                 length n, const float* by, const float* plus) {
+  const Runs one = {1, 1, 0};
+  for (length r = 0; r < count; r++)
+    blocks<D, S>(dst + r * dst_row, one, src + r * src_row, one, n,
+                 [=](byte* d, const byte* s, length first, length m, ...) {
+                   near<D>* __restrict to = (near<D>*)d;
+                   const near<S>* __restrict from = (const near<S>*)s;
+                   const float* __restrict x = by + first;
+                   const float* __restrict y = plus + first;
+                   for (length i = 0; i < m; i++) store(to + i, load(from[i]) * x[i] + y[i]);
+                 });
 }
+
+template <class D, class S>
+INLINE void convert(D* __restrict to, const S* __restrict from, length n) {
+  for (length i = 0; i < n; i++) store(to + i, load(from[i]));
+}
+
+INLINE void convert(float* to, const half* from, length n) { widen(to, from, n); }
+INLINE void convert(half* to, const float* from, length n) { narrow(to, from, n); }
 
 }  // namespace
 
-#if defined(__x86_64__)
-#define ENTRY extern "C" __attribute__((visibility("default"), \
-    target_clones("avx2", "default")))
-#else
 #define ENTRY extern "C" __attribute__((visibility("default")))
-#endif
 
 ENTRY void pack(byte* dst, const byte* src, const Walk* w, const float* by, const float* plus) {
   walk<dst_t, src_t>(dst, src, *w, by, plus);
@@ -196,6 +315,4 @@ ENTRY void pack_rows(byte* dst, const byte* src, length count, length dst_row, l
   rows<dst_t, src_t>(dst, src, count, dst_row, src_row, n, by, plus);
 }
 
-ENTRY void cast(dst_t* __restrict dst, const src_t* __restrict src, length n) {
-  for (length i = 0; i < n; i++) store(dst + i, load(src[i]));
-}
+ENTRY void cast(dst_t* dst, const src_t* src, length n) { convert(dst, src, n); }

@@ -1,7 +1,9 @@
-"""The few loops that g++ may build: `pack`, and casts between f32, f16 and bf16.
+"""The few loops that g++ may build: `pack`, casts between f32, f16 and bf16, and large copies
+between two orders of dimensions.
 
-NumPy has no loop that does several things to an element, and casts f16 one at a time. These loops
-(copy_compiled.cpp) do, with the same bits. They are used where somebody says so, by
+NumPy has no loop that does several things to an element, casts f16 one at a time, and walks one
+dimension at a time. These loops (copy_compiled.cpp, copy_permuted.cpp) do better, with the same
+bits. They are used where somebody says so, by
 `gt.set_compiled_loops(True)` or GPUTENSOR_COMPILED_LOOPS=1, and never by themselves: g++ has to be
 there, and takes seconds once; the shared object is kept as the emulator's kernels are
 (runtime/kernel_cache.py), and trusted by the same rules.
@@ -31,15 +33,14 @@ _CASTS = {
 
 _is_on: bool | None = None  # None: the environment has not been asked
 
-# p: an address, n: a count.
-_ARGUMENTS = {"pack": "ppppp", "pack_rows": "ppnnnnpp", "cast": "ppn"}
+_ARGUMENTS = (("pack", "ppppp"), ("pack_rows", "ppnnnnpp"), ("cast", "ppn"))
 _KINDS: dict[str, Any] = {"p": ctypes.c_void_p, "n": ctypes.c_longlong}
 
 Loop = Callable[..., object]
 
 
 def get_compiled_loops() -> bool:
-    """Whether `pack` and large casts take compiled loops: as set, or GPUTENSOR_COMPILED_LOOPS=1."""
+    """Whether `pack` and large copies take loops of g++: GPUTENSOR_COMPILED_LOOPS at first."""
     global _is_on
     if _is_on is None:
         given = os.environ.get(VARIABLE) or "0"
@@ -52,7 +53,8 @@ def get_compiled_loops() -> bool:
 
 
 def set_compiled_loops(on: bool) -> None:
-    """Let `gt.layout.pack`, and large casts between f32, f16 and bf16, use loops built by g++.
+    """Let `gt.layout.pack`, large casts between f32, f16 and bf16, and large copies that change the
+    order of dimensions use loops built by g++.
 
     No bit of a result changes. A loop is built when its dtypes are first met, in about a second,
     and found on disk from then on. Raises: RuntimeError where there is no g++.
@@ -76,27 +78,36 @@ def _check_compiler(op: str) -> None:
 def of_cast(dst: np.dtype, src: np.dtype) -> Loop | None:
     """`loop(dst address, src address, count)` over dense elements; None where NumPy's is used."""
     known = (src, dst) in _CASTS and get_compiled_loops()
-    return _library(_NAMES[dst], _NAMES[src])["cast"] if known else None
+    return _of(dst, src)["cast"] if known else None
 
 
 def of_pack(dst: np.dtype, src: np.dtype) -> tuple[Loop, Loop] | None:
     """The loop over a Walk and that over rows of pixels; None where NumPy's are used."""
     if src not in _NAMES or dst not in _NAMES or not get_compiled_loops():
         return None
-    library = _library(_NAMES[dst], _NAMES[src])
-    return library["pack"], library["pack_rows"]
+    loops = _of(dst, src)
+    return loops["pack"], loops["pack_rows"]
+
+
+def _of(dst: np.dtype, src: np.dtype) -> dict[str, Loop]:
+    return library(_TEXT, (("DST", _NAMES[dst]), ("SRC", _NAMES[src])), _ARGUMENTS)
 
 
 @cache
-def _library(dst: str, src: str) -> dict[str, Loop]:
-    """The loops from one dtype to another."""
+def library(
+    text: str, defines: tuple[tuple[str, str], ...], arguments: tuple[tuple[str, str], ...]
+) -> dict[str, Loop]:
+    """The loops of a text beside this one, by name.
+
+    arguments: (name, a letter for each: p for an address, n for a count).
+    """
     from ...runtime.emulator import toolchain
 
-    text = resources.files(__package__).joinpath(_TEXT).read_text()
-    title = f"{_TEXT} {src} to {dst}"
-    library = ctypes.CDLL(toolchain.compile_loops(text, {"DST": dst, "SRC": src}, title))
+    content = resources.files(__package__).joinpath(text).read_text()
+    title = f"{text} {' '.join(value for _, value in defines)}"
+    shared = ctypes.CDLL(toolchain.compile_loops(content, dict(defines), title))
     found: dict[str, Loop] = {}
-    for name, arguments in _ARGUMENTS.items():
-        loop = found[name] = library[name]
-        loop.restype, loop.argtypes = None, [_KINDS[letter] for letter in arguments]
+    for name, letters in arguments:
+        loop = found[name] = shared[name]
+        loop.restype, loop.argtypes = None, [_KINDS[letter] for letter in letters]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -182,16 +183,34 @@ def compile_engine() -> str:
 
 
 def compile_loops(text: str, defines: Mapping[str, str], title: str) -> str:
-    """The path of the shared object of a text that runs on the host, optimised; no shim in it."""
+    """The path of the shared object of a text that runs on the host, optimised; no shim in it.
+
+    It is built for this machine's CPU, and found again where the compiler says the same of one.
+    """
     unavailable_reason()
     given = [f"-D{name}={value}" for name, value in defines.items()]
-    options = [*_LANGUAGE, "-O3", "-fno-trapping-math", *given]
-    name = kernel_cache.key(text, options, _version, _MACHINE)
+    native = _of_this_cpu()
+    options = [
+        *_LANGUAGE,
+        "-O3",
+        "-fno-trapping-math",
+        *(("-march=native",) if native else ()),
+        *given,
+    ]
+    name = kernel_cache.key(text, options, _version, _MACHINE, native)
 
     def build() -> bytes:
         return _build(text, options, {}, title, defines)
 
     return kernel_cache.fetch(name, ".so", build, title)[1]
+
+
+@functools.cache
+def _of_this_cpu() -> str:
+    """What -march=native means here, in the compiler's words; empty where it has no such option."""
+    command = [compiler(), "-march=native", "-Q", "--help=target"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if answer.returncode else answer.stdout
 
 
 def _build(

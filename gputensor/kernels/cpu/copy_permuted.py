@@ -1,0 +1,147 @@
+"""Same-dtype copies between two orders of dimensions by the compiled loops of copy_permuted.cpp.
+
+`planned` says which loop takes a copy and in which units; where none is made for it, NumPy's walk
+(`copy_walk.py`) is taken. It runs only where compiled loops were asked for by name.
+
+tiles    each side runs along another dimension, both long enough for whole vectors.
+lanes    two to four planes become pixels, or pixels planes.
+rows     runs of 32 bytes and more, moved whole.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ...core.geometry import Sizes
+from ...runtime import cpu
+from . import copy_compiled, copy_plan
+from .copy_plan import Walk
+
+_TEXT = "copy_permuted.cpp"
+_ARGUMENTS = tuple((name, "pppnn") for name in ("tiles", "lanes", "rows"))
+_SIZES = (1, 2, 4, 8, 16)
+_VECTOR, _LINE = 16, 64
+# Words of a unit along dst's run, whose memory pages stay in the TLB; bytes of a unit.
+_ALONG, _UNIT_NBYTES = 1024, 1 << 19
+# Bytes of dst from which it is written past the cache, which it would empty; of a run in it.
+_STREAM_FROM, _STREAM_RUN = 1 << 23, 1024
+_LANES = (2, 3, 4)
+_SHORTEST_ROW = 32
+_PARALLEL_FROM = 1 << 20
+
+Dimension = tuple[int, int, int]
+
+
+class Plan:
+    """loop: its name; words: bytes of a word; units: of work in all; step: of a thread's piece."""
+
+    __slots__ = ("loop", "words", "table", "units", "step")
+
+    def __init__(
+        self, loop: str, words: int, dims: list[Dimension], parts: tuple[int, int], nbytes: int,
+        is_aligned: bool = False, streams: bool = False,
+    ) -> None:  # fmt: skip
+        self.loop, self.words = loop, words
+        units = 1
+        for (size, _, _), part in zip(dims, (*parts, *(1 for _ in dims[2:]))):
+            units *= -(-size // part)
+        head = [len(dims), *parts, is_aligned, streams]
+        self.table = np.array([*head, *(n for dim in dims for n in dim)], np.int64)
+        self.units, self.step = units, max(1, units * _UNIT_NBYTES // nbytes)
+
+    def __repr__(self) -> str:
+        return f"Plan({self.loop}, {self.words}, {self.table.tolist()})"
+
+
+def run(plan: Plan, dst: int, src: int, nbytes: int) -> None:
+    """dst, src: the addresses of a copy that `plan` was made for."""
+    loop = copy_compiled.library(_TEXT, (("WORD", f"w{plan.words}"),), _ARGUMENTS)[plan.loop]
+    table: int = plan.table.__array_interface__["data"][0]
+    units, step = plan.units, plan.step
+
+    def piece(index: int) -> None:
+        first = index * step
+        loop(dst, src, table, first, min(units, first + step))
+
+    threads = cpu.get_num_threads() if nbytes >= _PARALLEL_FROM else 1
+    cpu.share(-(-units // step), threads, lambda: piece)
+
+
+@lru_cache(maxsize=1024)
+def planned(itemsize: int, shape: Sizes, dst: Sizes, src: Sizes, alignment: int) -> Plan | None:
+    """The loop for such a copy, strides in bytes, none negative; None where NumPy's is taken.
+
+    alignment: a power of two that divides both addresses.
+    """
+    walk = copy_plan.normalise(itemsize, shape, dst, src, alignment)
+    shape_, dst_, src_ = walk.shape, walk.dst, walk.src
+    if not shape_:
+        return None
+    if walk.itemsize > _VECTOR:
+        return _rows(walk, walk.itemsize, 0)
+    if walk.itemsize not in _SIZES or alignment < min(walk.itemsize, 8):
+        return None
+    order = sorted((d for d in range(len(shape_)) if src_[d]), key=lambda d: (src_[d], d))
+    dense = dst_[0] == walk.itemsize and bool(order) and src_[order[0]] == walk.itemsize
+    if not dense or 0 not in order:
+        return None
+    if order[0] == 0:
+        return _rows(walk, shape_[0] * walk.itemsize, 1)
+    return _lanes(walk, order) or _tiles(walk, order)
+
+
+def _tiles(walk: Walk, order: list[int]) -> Plan | None:
+    item, x = walk.itemsize, order[0]
+    if min(walk.shape[0], walk.shape[x]) * item < _VECTOR:
+        return None
+    # what lies in the same line of src comes soon, else what lies in the same line of dst
+    soon = order[1:2] if walk.shape[x] * item < 2 * _LINE else []
+    rest = [d for d in soon if d] + [d for d in range(1, len(walk.shape)) if d not in (x, *soon)]
+    nbytes = _nbytes(walk)
+    is_aligned = not any(step % _LINE for step in walk.dst[1:])
+    streams = (
+        is_aligned and item > 1 and nbytes >= _STREAM_FROM and walk.shape[0] * item >= _STREAM_RUN
+    )
+    along = _lines(copy_plan.even_part(walk.shape[0], _ALONG), item)
+    across = max(1, _UNIT_NBYTES // (along * item))
+    parts = along, _lines(copy_plan.even_part(walk.shape[x], across), item)
+    dims = _dims(walk, [0, x, *rest])
+    return Plan("tiles", item, dims, parts, nbytes, is_aligned, streams)
+
+
+def _lanes(walk: Walk, order: list[int]) -> Plan | None:
+    item, x = walk.itemsize, order[0]
+    for lane, run, steps in ((0, x, walk.dst), (x, 0, walk.src)):
+        count = walk.shape[lane]
+        if count in _LANES and steps[run] == count * item and walk.shape[run] * item >= _LINE:
+            rest = [d for d in range(len(walk.shape)) if d not in (lane, run)]
+            parts = count, copy_plan.even_part(walk.shape[run], _UNIT_NBYTES // (4 * item))
+            return Plan("lanes", item, _dims(walk, [lane, run, *rest]), parts, _nbytes(walk))
+    return None
+
+
+def _rows(walk: Walk, run: int, begin: int) -> Plan | None:
+    """run: bytes that lie dense on both sides. begin: the first dimension that is walked."""
+    rest = list(range(begin, len(walk.shape)))
+    if run < _SHORTEST_ROW or not rest:
+        return None
+    first = rest.pop(0)
+    rest.sort(key=lambda d: walk.src[d] or 1 << 62)  # lines that several rows share
+    parts = run, copy_plan.even_part(walk.shape[first], max(1, _UNIT_NBYTES // run))
+    dims = [(run, 1, 1), *_dims(walk, [first, *rest])]
+    return Plan("rows", 1, dims, parts, _nbytes(walk))
+
+
+def _dims(walk: Walk, which: list[int]) -> list[Dimension]:
+    return [(walk.shape[d], walk.dst[d], walk.src[d]) for d in which]
+
+
+def _nbytes(walk: Walk) -> int:
+    return int(np.prod(walk.shape)) * walk.itemsize
+
+
+def _lines(count: int, item: int) -> int:
+    """`count` words, rounded up to whole cache lines."""
+    return -(-count * item // _LINE) * _LINE // item

@@ -1,0 +1,127 @@
+"""Copies between two orders of dimensions by loops that g++ builds: each byte as NumPy's copy."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gputensor as gt
+from gputensor.kernels.cpu import copy, copy_compiled, copy_permuted, copy_walk
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
+WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+
+
+@pytest.fixture(autouse=True)
+def on_two_threads():
+    threads, before = gt.get_num_threads(), copy_compiled._is_on
+    gt.set_num_threads(2)
+    gt.set_compiled_loops(True)
+    yield
+    gt.set_num_threads(threads)
+    copy_compiled._is_on = before
+
+
+def memory(nbytes, offset):
+    """Bytes that begin `offset` bytes behind a cache line, with a margin on both sides."""
+    whole = np.full(nbytes + 256, 0xA5, np.uint8)
+    begin = -whole.ctypes.data % 64 + 64 + offset
+    return whole, whole[begin : begin + nbytes]
+
+
+def filled(shape, dtype, offset=0):
+    flat = memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, offset)[1]
+    flat[...] = (np.arange(flat.size) * 2654435761 >> 7).astype(np.uint8)
+    return flat.view(dtype).reshape(shape)
+
+
+def check(src, offset=0, margin=0):
+    """The plan that copied `src` into dense memory, or rows with a margin, as NumPy does."""
+    wide = [*src.shape[:-1], src.shape[-1] + margin]
+    whole, flat = memory(int(np.prod(wide)) * src.itemsize, offset)
+    dst = flat.view(src.dtype).reshape(wide)[..., : src.shape[-1]]
+    np.copyto(dst, src)
+    expected = whole.copy()
+    whole[...] = 0xA5
+    to, source = dst.ctypes.data, src.ctypes.data
+    layout = src.itemsize, dst.shape, dst.strides, src.strides, copy_walk._alignment(to, source)
+    plan = copy_permuted.planned.__wrapped__(*layout)
+    if plan is not None:
+        copy_permuted.run(plan, to, source, src.nbytes)
+        assert (whole == expected).all(), plan
+    return plan
+
+
+CASES = [
+    ("tiles", (701, 643), lambda x: x.T),
+    ("tiles", (1024, 1024), lambda x: x.T),
+    ("tiles", (3000, 40), lambda x: x.T),
+    ("tiles", (5, 64, 37, 41), lambda x: x.transpose(0, 2, 3, 1)),
+    ("tiles", (21, 33, 27, 30), lambda x: x.transpose(3, 2, 1, 0)),
+    ("tiles", (701, 300), lambda x: x[3:, 5:290].T),
+    ("tiles", (1, 90, 80), lambda x: np.broadcast_to(x, (3, 90, 80)).transpose(0, 2, 1)),
+    ("lanes", (4, 3, 100, 121), lambda x: x.transpose(0, 2, 3, 1)),
+    ("lanes", (2, 200, 121, 4), lambda x: x.transpose(0, 3, 1, 2)),
+    ("lanes", (10_001, 2), lambda x: x.T),
+    ("rows", (64, 16, 32, 64), lambda x: x.transpose(1, 0, 2, 3)),
+    ("rows", (300, 77, 40), lambda x: x[:, ::2]),
+]
+
+
+@pytest.mark.parametrize("itemsize", WORDS)
+@pytest.mark.parametrize(
+    "loop, shape, view", CASES, ids=[f"{loop}-{shape}" for loop, shape, _ in CASES]
+)
+@pytest.mark.parametrize("streams", [False, True])
+def test_each_loop_has_the_bytes_of_numpys(loop, shape, view, itemsize, streams, monkeypatch):
+    if streams:
+        monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
+        monkeypatch.setattr(copy_permuted, "_STREAM_RUN", 0)
+    src = view(filled(shape, WORDS[itemsize]))
+    for offset in {0, 16, 64 - itemsize}:
+        plan = check(src, offset)
+        assert plan is not None and plan.loop == loop
+    check(src, margin=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(1, 70), min_size=1, max_size=5), st.randoms(use_true_random=False),
+    st.sampled_from(list(WORDS)), st.sampled_from([0, 1, 4, 16, 60]), st.integers(0, 5),
+    st.sampled_from([0, 1 << 23]), st.sampled_from([64, 1 << 12, 1 << 19]),
+)  # fmt: skip
+def test_any_order_of_dimensions(sizes, random, itemsize, offset, margin, from_bytes, unit):
+    while np.prod(sizes) > 200_000:
+        sizes.pop()
+    order = list(range(len(sizes)))
+    random.shuffle(order)
+    src = filled(sizes, WORDS[itemsize]).transpose(order)
+    if random.random() < 0.3 and src.shape[0] > 2:
+        src = src[1:-1]
+    before = copy_permuted._STREAM_FROM, copy_permuted._STREAM_RUN, copy_permuted._UNIT_NBYTES
+    copy_permuted._STREAM_FROM = copy_permuted._STREAM_RUN = from_bytes
+    copy_permuted._UNIT_NBYTES = unit
+    try:
+        check(src, offset, margin)
+    finally:
+        names = "_STREAM_FROM", "_STREAM_RUN", "_UNIT_NBYTES"
+        for name, value in zip(names, before):
+            setattr(copy_permuted, name, value)
+
+
+def test_a_large_transpose_takes_them_and_what_they_cannot_do_goes_to_numpy():
+    src = filled((1024, 700), np.float32)
+    dst = np.empty((700, 1024), np.float32)
+    assert copy.loops(dst, src.T) == "compiled"
+    copy.copy(dst, src.T)
+    assert (dst.view(np.uint32) == src.view(np.uint32).T).all()
+    for view in (src.T[:, ::-1], src.T[:8, :8]):
+        assert copy.loops(np.empty(view.shape, view.dtype), view) == "NumPy's"
+    assert copy.loops(np.empty_like(src), src) == "NumPy's"
+    gt.set_compiled_loops(False)
+    assert copy.loops(dst, src.T) == "NumPy's"
+    assert "tiles" in repr(copy_permuted.planned(4, (700, 1024), (4096, 4), (4, 2800), 64))
