@@ -166,12 +166,13 @@ class Run(Careful):
         """The nodes that can be reached, the youngest first; counts the edges to each leaf."""
         missing, order = self.missing, list[Node]()
         seen: set[Node] = set()
+        see, follow = seen.add, order.append
         for node, _ in roots:
             if type(node) is AccumulateGrad:
                 missing[node] = 0
             elif node not in seen:
-                seen.add(node)
-                order.append(node)
+                see(node)
+                follow(node)
         for node in order:  # which grows meanwhile
             for edge in node.edges:
                 if edge is not None:
@@ -179,8 +180,8 @@ class Run(Careful):
                     if type(following) is AccumulateGrad:
                         missing[following] = missing.get(following, 0) + 1
                     elif following not in seen:
-                        seen.add(following)
-                        order.append(following)
+                        see(following)
+                        follow(following)
         order.sort(key=_number, reverse=True)
         return order
 

@@ -18,9 +18,11 @@ Sizes = tuple[int, ...]
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
 
 
-# (sizes of a gradient, sizes it is to have) -> the dims to sum over, whether they stay, and whether
-# leading ones go afterwards. A program meets the same few pairs in every step.
+# What is done to sum a gradient to sizes: the dims to sum over, whether they stay, and whether
+# leading ones go afterwards; to fit it to a tensor, whether it is cast as well. A program meets the
+# same few pairs in every step.
 _sums: dict[tuple[Sizes, Sizes], tuple[Sizes, bool, bool]] = {}
+_fits: dict[tuple[Geometry, Geometry], tuple[Sizes, bool, bool, bool]] = {}
 _BOUND = 1 << 12
 
 
@@ -55,16 +57,26 @@ def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) ->
     """
     if not isinstance(grad, Tensor):
         raise errors.wrong_gradient(_name(source), number, grad, "a Tensor or None")
-    given = grad._geometry
-    if given.sizes != shape.sizes:
-        if (given.sizes, shape.sizes) not in _sums and not _is_broadcast(given.sizes, shape.sizes):
-            rule = f"shape compatible with {list(shape.sizes)}"
+    pair = (grad._geometry, shape)
+    known = _fits.get(pair)
+    if known is None:
+        given, wanted = grad._geometry.sizes, shape.sizes
+        if not _is_broadcast(given, wanted):
+            rule = f"shape compatible with {list(wanted)}"
             raise errors.wrong_gradient(_name(source), number, grad, rule)
-        grad = sum_to_size(grad, shape.sizes)
-    if given.dtype is not shape.dtype:
+        if len(_fits) >= _BOUND:
+            _fits.clear()
+        how = _how_to_sum(given, wanted) if given != wanted else ((), False, False)
+        known = _fits[pair] = (*how, grad._geometry.dtype is not shape.dtype)
+    dims, keepdim, is_viewed, is_cast = known
+    if dims:
+        grad = calls.sum_dim_IntList(grad, dims, keepdim)
+        if is_viewed:
+            grad = calls.view(grad, shape.sizes)
+    if is_cast:
         grad = calls.to_dtype(grad, shape.dtype, False, False, None)
     if grad._device is not device:
-        if given.ndim:
+        if pair[0].ndim:
             raise errors.wrong_gradient(_name(source), number, grad, f"device {device}")
         grad = calls.to_device(grad, device, shape.dtype, False, False, None)
     return grad
