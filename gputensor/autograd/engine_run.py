@@ -164,7 +164,8 @@ class Run(Careful):
 
     def _order(self, roots: list[Edge]) -> list[Node]:
         """The nodes that can be reached, the youngest first; counts the edges to each leaf."""
-        missing, order = self.missing, list[Node]()
+        missing = self.missing
+        order: list[Node] = []
         seen: set[Node] = set()
         see, follow = seen.add, order.append
         for node, _ in roots:

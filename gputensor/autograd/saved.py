@@ -114,6 +114,7 @@ def save_copy(x: Any) -> Any:
 def save_result(x: Tensor, number: int = 0) -> Any:
     """An output as the node that made it keeps it."""
     kept = view_of(x, x._geometry, x._offset)
+    kept._array = x._array
     if not _plain and saved_hooks.get():
         return _packed(kept, number)
     saved = _new(SavedResult)

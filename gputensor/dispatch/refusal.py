@@ -91,7 +91,9 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
         @functools.wraps(function)
         def declared(*args: Any, **kwargs: Any) -> Any:
-            has_numpys = not has_none(map(type, args)) or not has_none(map(type, kwargs.values()))
+            has_numpys = not has_none(map(type, args)) or (
+                kwargs and not has_none(map(type, kwargs.values()))
+            )
             if first or has_numpys:
                 called = _name_of(name, args)
                 args, kwargs = read(called, function, types, args, kwargs, refuses=first)

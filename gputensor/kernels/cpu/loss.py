@@ -15,6 +15,8 @@ import numpy as np
 from ...core import errors
 
 NONE, MEAN = 0, 1
+# Of types, NumPy makes a dtype at every call.
+_INDEX, _UNSIGNED, _SINGLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float32)
 
 
 def nll_loss(
@@ -25,7 +27,7 @@ def nll_loss(
     target, kept = _classes("nll_loss", target, x.shape[1], ignore_index)
     compute = _wide(x.dtype)
     # take() needs a dense operand of its own; a pair of index arrays does not
-    each = np.negative(x[np.arange(target.size), target], dtype=compute)
+    each = np.negative(x[np.arange(target.size), target].astype(compute, copy=False))
     weights = None if weight is None else weight[target].astype(compute, copy=False)
     if weights is not None:
         each *= weights
@@ -36,10 +38,10 @@ def nll_loss(
         out[...] = each.reshape(out.shape)
         total[...] = 0
         return
-    weighed = compute.type(target.size) if weights is None else weights.sum()
-    added = each.sum()
-    out[...] = np.true_divide(added, weighed) if reduction == MEAN else added
-    total[...] = weighed
+    weighed = compute.type(target.size) if weights is None else np.add.reduce(weights)
+    added = np.add.reduce(each)
+    out.fill(added / weighed if reduction == MEAN else added)
+    total.fill(weighed)
 
 
 def nll_loss_backward(
@@ -49,7 +51,7 @@ def nll_loss_backward(
     made = out.reshape(-1, out.shape[-1]) if out.ndim == 1 else out
     target, kept = _classes("nll_loss_backward", target, made.shape[1], ignore_index)
     compute = _wide(out.dtype)
-    each = np.negative(grad, dtype=compute)
+    each = np.negative(grad.astype(compute, copy=False))
     if reduction == MEAN:
         each = each / total.astype(compute, copy=False)
     if weight is not None:
@@ -61,7 +63,7 @@ def nll_loss_backward(
 
 
 def _wide(of: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if of.itemsize == 2 else of
+    return _SINGLE if of.itemsize == 2 else of
 
 
 def _classes(
@@ -71,13 +73,13 @@ def _classes(
 
     Raises: IndexRangeError for a target that is no class.
     """
-    target = target.reshape(-1).astype(np.int64, copy=False)
-    outside = target.view(np.uint64) >= classes  # negative ones are large then
+    target = target.reshape(-1).astype(_INDEX, copy=False)
+    outside = target.view(_UNSIGNED) >= classes  # negative ones are large then
     ignores = 0 <= ignore_index < classes
-    if not ignores and not outside.any():
+    if not ignores and not np.count_nonzero(outside):
         return target, None
     kept = target != ignore_index
     outside &= kept
-    if outside.any():
+    if np.count_nonzero(outside):
         raise errors.target_out_of_range(op, int(target[outside.argmax(0)]), classes)
     return np.where(kept, target, 0), kept

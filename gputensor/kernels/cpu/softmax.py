@@ -45,13 +45,19 @@ def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: n
 def _of_rows(loop: Any, axis: int, out: np.ndarray, *given: np.ndarray) -> None:
     """`loop(*wide, axis, out)` of parts that stay in the cache, on all threads."""
 
+    if out.size >= _MANY:
+        _of_many(loop, axis, out, given)
+    elif out.ndim:
+        loop(*map(_wide, given), axis, out)
+    else:
+        loop(*map(_wide, given), axis, out.reshape(1))
+
+
+def _of_many(loop: Any, axis: int, out: np.ndarray, given: tuple[np.ndarray, ...]) -> None:
     def rows(part: Any) -> None:
         loop(*[_wide(x[part]) for x in given], axis, out[part])
 
-    if out.size < _MANY:
-        loop(*[_wide(x) for x in given], axis, out if out.ndim else out.reshape(1))
-    else:
-        cpu.share_rows(out.shape, axis, lambda part: quiet.run(rows, part))
+    cpu.share_rows(out.shape, axis, lambda part: quiet.run(rows, part))
 
 
 def _softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
