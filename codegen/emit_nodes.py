@@ -80,7 +80,9 @@ class _Asking(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         match node:
-            case ast.Attribute(ast.Name(operand), "shape" | "dtype" | "device" as what):
+            case ast.Attribute(
+                ast.Name(operand), "shape" | "dtype" | "device" | "_geometry" as what
+            ):
                 asked = ast.unparse(node)
             case ast.Call(ast.Attribute(ast.Name(operand), "numel" as what), []):
                 asked = ast.unparse(node)
@@ -90,8 +92,9 @@ class _Asking(ast.NodeTransformer):
                 return self.generic_visit(node)
         if operand not in self.operands:
             return self.generic_visit(node)
-        self.asked[f"{operand}_{what}"] = asked
-        return ast.Name(f"{operand}_{what}")
+        name = f"{operand}_{what.lstrip('_')}"
+        self.asked[name] = asked
+        return ast.Name(name)
 
 
 class _Placing(ast.NodeTransformer):

@@ -174,6 +174,35 @@ def test_gradients_lie_as_their_leaves() -> None:
     assert e.grad.is_contiguous()
 
 
+def test_the_gradient_of_a_transposed_weight_is_taken_over() -> None:
+    x, weight = gt.rand(8, 3), gt.rand(5, 3, requires_grad=True)
+    turned = gt.rand(3, 8).t().requires_grad_()
+    loss = (gt.nn.functional.linear(x, weight).relu() + turned.mm(weight.t())).sum()
+    with gt.dispatch.trace() as lines:
+        loss.backward()
+    assert not any("copy_" in line for line in lines)
+    assert weight.grad.stride() == (3, 1) and turned.grad.stride() == (1, 8)
+
+
+def test_nodes_run_youngest_first_and_a_leaf_as_soon_as_it_can() -> None:
+    ran: list[str] = []
+    leaves = {name: leaf(2) for name in "abc"}
+    for name, x in leaves.items():
+        x.register_post_accumulate_grad_hook(lambda x, name=name: ran.append(name))
+    made: dict[str, gt.Tensor] = {}
+
+    def record(name: str, y: gt.Tensor) -> gt.Tensor:
+        y.grad_fn.register_hook(lambda after, before: ran.append(name))
+        made[name] = y
+        return y
+
+    old = record("old", leaves["a"] * 2)
+    side = record("side", leaves["b"] * leaves["c"])
+    young = record("young", old * leaves["c"])
+    record("sum", young + side).sum().backward()
+    assert ran == ["sum", "young", "side", "b", "c", "old", "a"]
+
+
 def test_accumulating_counts_as_a_write() -> None:
     x = leaf(1)
     (x * 2).sum().backward()

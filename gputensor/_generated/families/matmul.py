@@ -16,7 +16,9 @@ def mm(input, mat2, *, out=None):
         input: (*), of one dtype.
         mat2: (*).
         out: Tensor that takes the result, optional.
-    Gradient: input: grad.mm(conj(mat2.t())); mat2: conj(input.t()).mm(grad)
+    Gradient:
+        input: mm_mat1_backward(grad, mat2, input._geometry)
+        mat2: mm_mat2_backward(grad, input, mat2._geometry)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.mm.
 
     >>> gt.mm(gt.ones(2, 3), gt.ones(3, 1)).tolist()
@@ -133,8 +135,8 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
         out: Tensor that takes the result, optional.
     Gradient:
         input: scaled(grad, beta)
-        mat1: scaled(grad.mm(conj(mat2.t())), alpha)
-        mat2: scaled(conj(mat1.t()).mm(grad), alpha)
+        mat1: scaled(mm_mat1_backward(grad, mat2, mat1._geometry), alpha)
+        mat2: scaled(mm_mat2_backward(grad, mat1, mat2._geometry), alpha)
     Kernels: kernels/cpu/matmul.py, kernels/cuda/matmul.cu. Matches torch.addmm.
 
     >>> gt.addmm(gt.tensor([1.0, 2.0]), gt.ones(1, 3), gt.ones(3, 2))
