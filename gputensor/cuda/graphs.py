@@ -14,7 +14,7 @@ import numpy as np
 from .. import runtime
 from ..core import errors
 from ..core.arguments import flag
-from ..fusion import recording
+from ..fusion.recorder import current as current_recorder
 from ..native import matmul
 from ..runtime import capture, files
 from ..runtime.current import CurrentStream, stream_given
@@ -264,7 +264,7 @@ def _abandon(of: CUDAGraph) -> None:
 
 def _run_recorded(reason: str) -> None:
     """Run what `gt.fuse` has recorded, on the side of a capture's begin or end that it came on."""
-    recorder = recording.current.get()
+    recorder = current_recorder.get()
     if recorder is not None:
         recorder.run(reason)
 

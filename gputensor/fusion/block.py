@@ -8,7 +8,7 @@ from typing import Any
 from ..core.guard import Guard
 from ..dispatch import tls
 from . import operators
-from .recording import Recorder, current
+from .recorder import Recorder, current
 
 VARIABLE = "GPUTENSOR_FUSE"
 

@@ -15,7 +15,7 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..structured.pointwise import Rule
 from .chain import Recorded
-from .recording import current
+from .recorder import current
 
 # The operator that every cast to a new tensor ends in.
 NAME = "aten::_to_copy"

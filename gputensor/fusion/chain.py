@@ -32,6 +32,10 @@ from ..core.dtype import bool_, dtype
 from ..core.geometry import Geometry, geometry
 
 
+_places: dict[Any, object] = {}
+_BOUND = 1 << 12
+
+
 class Recorded:
     """One operator on operands of given geometries, as recorded: made once, compared by identity.
 
@@ -44,7 +48,7 @@ class Recorded:
 
     __slots__ = (
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
-        "can_wait",
+        "can_wait", "at", "nbytes",
     )  # fmt: skip
     geometry: Any
     entry: Any
@@ -56,6 +60,11 @@ class Recorded:
         self.compute: dtype = entry.plan.common_dtype
         shape = self.geometry = entry.plan.outputs[0].geometry
         self.walk: Geometry = geometry(shape.sizes, shape.strides, bool_)
+        # Where it is recorded: one object for all results of a layout on a device.
+        if len(_places) >= _BOUND:
+            _places.clear()
+        self.at: Any = _places.setdefault((self.device, self.walk), object())
+        self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = getattr(getattr(entry, "bound", None), "looks_at_values", False)
         self.can_wait = (
             shape.is_non_overlapping_and_dense and shape.numel > 0 and not looks

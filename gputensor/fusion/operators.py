@@ -9,19 +9,20 @@ and errors come where they come then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..core.device import device
 from ..core.geometry import Sizes
-from ..dispatch import backend_select, dispatcher, keys, tls
-from ..dispatch.operator import Operator, Table
+from ..dispatch import backend_select, dispatcher, keys, shortcuts, tls
+from ..dispatch.operator import Operator, Table, passing
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
-from . import casts
+from . import casts, quick
 from .chain import Recorded
 from .pending import Pending
-from .recording import current
+from .recorder import current
 
 FUSE = keys.functionality_bit("Fuse")
 BELOW = keys.below("Fuse")
@@ -31,6 +32,9 @@ _state = tls.state
 def install() -> None:
     """Register the fallback of the key Fuse, once."""
     if keys.key("Fuse") not in dispatcher.fallbacks():
+        for key_set, place in ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")):
+            for plain in (key_set, key_set & keys.BELOW_ADINPLACEORVIEW):
+                passing[plain | FUSE] = partial(quick.before, plain, place)
         dispatcher.register_fallback(keys.key("Fuse"), _make, "maker")
 
 
@@ -190,8 +194,11 @@ class _Entry:
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
         recorder = current.get()
         if recorder is not None:
-            made = recorder.record(self.what or self._recorded(inputs), inputs, params)
+            what = self.what or self._recorded(inputs)
+            made = recorder.record(what, inputs, params)
             if made is not None:
+                if recorder.told is not None:
+                    recorder.told.append((what, inputs, params, made, self.last_beside[0]))
                 return made
             _refuse(recorder, self.operator)
         now: Tensor = self._now(inputs).fresh(inputs, params)

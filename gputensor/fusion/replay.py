@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from . import running, small
 from .block import Fusing
 from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
-from .recording import current
+from .recorder import current
 from .trace import Trace, Unlike
 
 # Plans of a function, for as many numbers and geometries; all are dropped then.

@@ -15,7 +15,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.fusion import cpu, running
 from gputensor.fusion.pending import Pending
-from gputensor.fusion.recording import current
+from gputensor.fusion.recorder import current
 
 from . import programs
 from .same import state_of

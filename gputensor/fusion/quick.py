@@ -1,0 +1,236 @@
+"""From the table straight to the recording, for operators that were recorded before.
+
+It stands in a table for calls of plain tensors within a block, in front of the kernels of Autograd
+and of Fuse, which would do nothing for such operands but find out what is recorded. That follows
+from the operands' geometries, and is known here from the call before. As with short cuts (Note
+[Short cuts]), whatever is registered or put around kernels gives the operator another table.
+
+Note [Recording beside other threads]
+Another thread that looks at a result runs the recording of this one. It closes the recording before
+it collects what is wanted; here, a result is first among those and then asked for whether the
+recording is open still. If it is not, the result may have come too late, and is recorded again. So
+this needs no lock, which would cost a tenth of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_
+from typing import Any
+from weakref import ref
+
+from ..dispatch import shortcuts
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.operator import Table
+from ..dispatch.tls import inference_blocks, keys_now
+from ..makers.rows import bound
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
+from .pending import Pending
+from .recorder import LONGEST, SMALL, current
+from .recording import Recording
+
+Kernel = Callable[..., Any]
+_BOUND = 1 << 11
+_new = object.__new__
+
+
+def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
+    """What a table gets instead of the kernel it found. plain: the key set without Fuse."""
+    arguments = table.operator.schema.arguments
+    inputs = [n for n, a in enumerate(arguments) if a.type.has_tensor]
+    if (
+        table.operator not in bound or "pointwise" not in table.operator.tags
+        or any([a.is_write for a in arguments]) or inputs not in ([0], [0, 1])
+        or shortcuts.learner(table, plain, place) is None
+    ):  # fmt: skip
+        return kernel
+    if len(inputs) == 2:
+        return _of_two(kernel, TENSOR_KEYS[place])
+    return _of_one(kernel, TENSOR_KEYS[place])
+
+
+# Both are written out: each operator of a block comes by (bench/overhead.py).
+
+
+def _of_two(kernel: Kernel, keys: int) -> Kernel:
+    """Of two inputs, one of which may be a number."""
+    known: dict[Any, Any] = {}
+
+    def slow(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
+        key = [x._geometry if type(x) is Tensor else type(x) for x in (a, b)]
+        return _told(known, tuple(key), kernel, (a, b), key_set, a, b, *rest)
+
+    def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
+        recorder = current.get()
+        first = a._geometry if type(a) is Tensor else type(a)
+        second = b._geometry if type(b) is Tensor else type(b)
+        found = known.get((first, second))
+        if found is None or recorder is None:
+            return slow(key_set, a, b, *rest)
+        what, beside, params, number = found
+        if rest is not beside and (rest[0] is not beside[0] or not all(map(is_, rest, beside))):
+            return slow(key_set, a, b, *rest)
+        if params or number is not None and a is not number and b is not number:
+            return slow(key_set, a, b, *rest)
+        recording = recorder.open.get(what.at)
+        if recording is None:
+            recording = recorder.opened(what)
+        codes = recording.found
+        if type(a) is Tensor:
+            storage = a._storage
+            if type(storage) is Pending:
+                held, step = storage._array
+                if held is not recording or held.steps[step][0].geometry is not first:
+                    return slow(key_set, a, b, *rest)
+                left = 3 * step + 1
+                if a._offset:
+                    return slow(key_set, a, b, *rest)
+            elif (left := codes.get((id(storage), a._offset, first))) is None:
+                left = _code(recording, a, what.device)
+            if a._autograd is not None:
+                left = -1
+        elif not a or (left := codes.get((first, a))) is None:
+            left = _code(recording, a, None)
+        if type(b) is Tensor:
+            storage = b._storage
+            if type(storage) is Pending:
+                held, step = storage._array
+                if held is not recording or held.steps[step][0].geometry is not second:
+                    return slow(key_set, a, b, *rest)
+                right = 3 * step + 1
+                if b._offset:
+                    return slow(key_set, a, b, *rest)
+            elif (right := codes.get((id(storage), b._offset, second))) is None:
+                right = _code(recording, b, what.device)
+            if b._autograd is not None:
+                right = -1
+        elif not b or (right := codes.get((second, b))) is None:
+            right = _code(recording, b, None)
+        if left < 0 or right < 0:
+            return slow(key_set, a, b, *rest)
+        key = (what, left, right)
+        then = recording.state.then.get(key)
+        if then is None:
+            then = recording.new_state(key, (what, (left, right), ()))
+        state, step, said = then
+        if step == len(recording.steps):
+            recording.steps.append(said)
+        recording.state = state
+        storage = _new(Pending)
+        storage._data, storage._array = None, (recording, step)
+        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        recording.results.append(ref(storage))
+        if not recording.is_open:
+            return slow(key_set, a, b, *rest)
+        tensor = _new(Tensor)
+        tensor._geometry = what.geometry
+        tensor._keys = keys if not inference_blocks else keys_now(keys)
+        tensor._device = what.device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        if step == LONGEST - 1:
+            recording.run(f"it has {LONGEST} operators")
+        return tensor
+
+    return record
+
+
+def _of_one(kernel: Kernel, keys: int) -> Kernel:
+    known: dict[Any, Any] = {}
+
+    def slow(key_set: int, a: Any, *rest: Any) -> Any:
+        key = a._geometry if type(a) is Tensor else None
+        return _told(known, key, kernel, (a,), key_set, a, *rest)
+
+    def record(key_set: int, a: Any, *rest: Any) -> Any:
+        recorder = current.get()
+        found = known.get(a._geometry) if type(a) is Tensor else None
+        if found is None or recorder is None or rest and not all(map(is_, rest, found[1])):
+            return slow(key_set, a, *rest)
+        what, _, params, _ = found
+        recording = recorder.open.get(what.at)
+        if recording is None:
+            recording = recorder.opened(what)
+        storage = a._storage
+        if type(storage) is Pending:
+            held, step = storage._array
+            if held is not recording or held.steps[step][0].geometry is not a._geometry:
+                return slow(key_set, a, *rest)
+            code = 3 * step + 1
+            if a._offset:
+                return slow(key_set, a, *rest)
+        elif (code := recording.found.get((id(storage), a._offset, a._geometry))) is None:
+            code = _code(recording, a, what.device)
+        if code < 0 or a._autograd is not None:
+            return slow(key_set, a, *rest)
+        if params:
+            step = recording.add(what, (code,), tuple([recording.scalar(x) for x in params]))
+        else:
+            key = (what, code)
+            then = recording.state.then.get(key)
+            if then is None:
+                then = recording.new_state(key, (what, (code,), ()))
+            state, step, said = then
+            if step == len(recording.steps):
+                recording.steps.append(said)
+            recording.state = state
+        storage = _new(Pending)
+        storage._data, storage._array = None, (recording, step)
+        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        recording.results.append(ref(storage))
+        if not recording.is_open:
+            return slow(key_set, a, *rest)
+        tensor = _new(Tensor)
+        tensor._geometry = what.geometry
+        tensor._keys = keys if not inference_blocks else keys_now(keys)
+        tensor._device = what.device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        if step == LONGEST - 1:
+            recording.run(f"it has {LONGEST} operators")
+        return tensor
+
+    return record
+
+
+def _code(recording: Recording, x: Any, place: Any) -> int:
+    """Of an operand that is not pending, met for the first time; -1 where that is not for here."""
+    if type(x) is not Tensor:
+        return -1 if type(x) is int and not -SMALL < x < SMALL else recording.scalar(x)
+    storage = x._get_storage()
+    if type(storage) is not Storage or x._device is not place:
+        return -1
+    key = (id(storage), x._offset, x._geometry)
+    code = recording.found.get(key)
+    return recording.input(key, storage, x) if code is None else code
+
+
+# --- what is known --------------------------------------------------------------------------------
+
+
+def _told(
+    known: dict[Any, Any], key: Any, kernel: Kernel, inputs: tuple[Any, ...], key_set: int,
+    *args: Any,
+) -> Any:  # fmt: skip
+    """Call the kernel, and keep what it has recorded, if that is all that it did."""
+    recorder = current.get()
+    if recorder is None:
+        return kernel(key_set, *args)
+    told = recorder.told = []
+    made = kernel(key_set, *args)
+    recorder.told = None
+    if len(told) == 1 and told[0][3] is made:
+        what, recorded, params, _, checked = told[0]
+        if len(recorded) == len(inputs) and all(map(is_, recorded, inputs)):
+            numbers = [x for x in inputs if type(x) is not Tensor]
+            if len(known) >= _BOUND:
+                known.clear()
+            # A number that was looked at stands for itself, others for all of their type.
+            number = numbers[0] if checked and numbers else None
+            known[key] = (what, args[len(inputs) :], params, number)
+    return made

@@ -1,0 +1,196 @@
+"""Who records the operators of a block: which recording takes each, or whether it has to run now.
+
+See Note [When a recording ends].
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+from weakref import ref
+
+from ..core.arguments import NUMBERS
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..tensor.make import from_storage
+from ..tensor.storage import Storage, on_exposure
+from ..tensor.tensor import Tensor
+from .chain import Recorded
+from .pending import Pending
+from .recording import Recording, lock
+from .trace import Trace
+
+LONGEST = 64
+
+# Of the innermost block of this thread or task.
+current: ContextVar[Recorder | None] = ContextVar("gputensor_fusion", default=None)
+_new = object.__new__
+
+
+class Recorder:
+    """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
+    who watches a call that may be replayed. told: gets what entries record, for quick.py."""
+
+    __slots__ = ("open", "pending", "trace", "told")
+    trace: Trace | None
+    told: list[Any] | None
+
+    def __init__(self) -> None:
+        self.open: dict[Any, Recording] = {}
+        self.pending: dict[Recording, None] = {}
+        self.trace = self.told = None
+
+    def record(
+        self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> Tensor | None:
+        """A tensor whose elements come later; None where the operator has to run now."""
+        if not what.can_wait:
+            return None
+        with lock:
+            placed = self._placed(what, inputs, params)
+            if placed is None:
+                return None
+            recording = placed[0]
+            storage = _new(Pending)
+            storage._data, storage.device, storage.version = None, what.device, 0
+            storage.nbytes, storage._array = what.nbytes, placed
+            recording.results.append(ref(storage))
+            made = from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
+            if len(recording.steps) >= LONGEST:
+                recording.run(f"it has {LONGEST} operators")
+            return made
+
+    def record_into(
+        self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> bool:
+        """The same of one that writes to `out`: a new value of what is pending, or the last
+        instruction. False where it has to run now; whoever reads `out` has run then."""
+        with lock:
+            storage = out._get_storage()
+            can_wait = what.can_wait and out._geometry is what.geometry
+            if type(storage) is Pending:
+                held, number = storage._array
+                if (
+                    can_wait and held.is_open and held.recorder is self and not out._offset
+                    and held.steps[number][0].geometry is out._geometry
+                ):  # fmt: skip
+                    placed = self._placed(what, inputs, params)
+                    if placed is not None and placed[0] is held and held.is_open:
+                        storage._array = placed
+                        return True
+            storage.data  # noqa: B018 - runs what is pending
+            last = self._last(what, out, inputs, params) if can_wait else None
+            self.before_write(storage, "an operand of it is written to", last and last[0])
+            if last is None:
+                return False
+            last[0].run(f"{what.operator.short_name} writes to memory", (last[1], out))
+            return True
+
+    def _last(
+        self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> tuple[Recording, int] | None:
+        """The recording whose last step may write to memory that is there, and that step."""
+        recording = self.open.get(what.at)
+        storage = out._storage
+        if recording is None or storage.is_exposed or not any([
+            type(x) is Tensor and type(x._storage) is Pending and x._storage._array[0] is recording
+            for x in inputs
+        ]):  # fmt: skip
+            return None
+        # A block that has written must not be read by the next one.
+        others = [(x[0], x[1], x[2]) for x in recording.inputs]
+        others += [
+            (x._get_storage(), x._offset, x._geometry) for x in inputs if type(x) not in NUMBERS
+        ]
+        for theirs, offset, shape in others:
+            if theirs is storage and (offset != out._offset or shape is not out._geometry):
+                return None
+        # A step that was there already may be wanted by others, and has its own place.
+        count = len(recording.steps)
+        placed = self._placed(what, inputs, params)
+        if placed is None or placed[0] is not recording or placed[1] != count:
+            return None
+        return placed
+
+    def _placed(
+        self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> tuple[Recording, int] | None:
+        """The recording that takes a step, and the step's number."""
+        recording = self.open.get(what.at)
+        if recording is None:
+            recording = self.opened(what)
+        found = recording.found
+        codes = []
+        for x in inputs:
+            kind = type(x)
+            if kind in NUMBERS:
+                if kind is int and not -SMALL < x < SMALL:
+                    return None  # its loop may refuse it
+                code = found.get((kind, x)) if x else None
+                codes.append(recording.scalar(x) if code is None else code)
+                continue
+            storage = x._storage
+            if storage is None:
+                storage = x._get_storage()
+            if type(storage) is Pending:
+                held: Recording
+                held, number = storage._array
+                if (
+                    held is recording and not x._offset
+                    and held.steps[number][0].geometry is x._geometry
+                ):  # fmt: skip
+                    codes.append(3 * number + 1)
+                    continue
+                held.close()
+                if held is recording:
+                    return self._placed(what, inputs, params)
+            elif storage.is_exposed:
+                return None
+            key = (id(storage), x._offset, x._geometry)
+            code = found.get(key)
+            codes.append(recording.input(key, storage, x) if code is None else code)
+        beside = tuple([recording.scalar(x) for x in params]) if params else ()
+        return recording, recording.add(what, tuple(codes), beside)
+
+    def opened(self, what: Recorded) -> Recording:
+        """A recording for such results."""
+        with lock:
+            recording = self.open[what.at] = Recording(self, what)
+            if len(self.pending) > 8:
+                self._forget_the_dead()
+            self.pending[recording] = None
+            return recording
+
+    def _forget_the_dead(self) -> None:
+        """Let go of the operands of recordings that nobody can ask any more."""
+        for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
+            del self.pending[recording]
+
+    def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
+        """Run what reads a storage, but for who is about to write to it. What it is computed by,
+        if it is pending, is not run here."""
+        with lock:
+            for recording in [*self.pending]:
+                if recording is writer:
+                    continue
+                if storage.is_shared or recording.reads(storage):
+                    recording.run(reason)
+
+    def run(self, reason: str) -> None:
+        """Run everything."""
+        while self.pending:
+            next(iter(self.pending)).run(reason)
+
+
+# Integers within this are what any dtype's loop takes.
+SMALL = 1 << 24
+
+
+def _exposed(storage: Storage) -> None:
+    if type(storage) is Pending:
+        storage.data  # noqa: B018 - it is marked as handed out once it has its bytes
+    recorder = current.get()
+    if recorder is not None:
+        recorder.before_write(storage, "an operand of it is handed out")
+
+
+on_exposure.append(_exposed)
