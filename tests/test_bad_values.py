@@ -199,7 +199,6 @@ NOT_SWEPT = """
     empty_cache device_count current_device is_available is_emulated unavailable_reason
     Module LRScheduler Optimizer
     graph_pool_handle is_current_stream_capturing
-    fuse CUDAGraph graph make_graphed_callables
     memory_snapshot OutOfMemoryError emulator_settings audit_copies
     bfloat16 bool byte cdouble cfloat chalf char cpu data_ptr dim double element_size get_device int
     is_complex is_floating_point is_inference is_signed long nelement numel retain_grad short

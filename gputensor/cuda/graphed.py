@@ -14,11 +14,14 @@ from .._generated import calls
 from ..amp import autocast_mode
 from ..autograd import Function, grad, once_differentiable
 from ..core import errors
+from ..core.arguments import flag
 from ..runtime.current import CurrentStream
+from ..structured.arguments import integer
 from ..tensor.tensor import Tensor
-from .graphs import CUDAGraph, graph, graph_pool_handle
+from .graphs import CUDAGraph, check_handle, graph, graph_pool_handle
 
 _OP = "make_graphed_callables"
+_MOST_WARMUPS = 10_000
 Tensors = tuple[Tensor, ...]
 
 
@@ -40,14 +43,21 @@ class _Graphed:
         self.rebuild: Callable[[list[Any]], Any] = list
 
     def warm_up(self) -> None:
-        outputs, _ = flatten(self.function(*self.args))
+        outputs, _ = self._outputs()
         made = [x for x in outputs if x.requires_grad]
         if made and self.wanted:
             self._derive(made, [calls.empty_like(x) for x in made])
 
+    def _outputs(self) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        found = self.function(*self.args)
+        outputs, rebuild = flatten(found)
+        if not all(isinstance(x, Tensor) for x in outputs):
+            raise errors.wrong_type(_OP, "callables", "return Tensors", found)
+        return outputs, rebuild
+
     def capture_forward(self, pool: Any) -> None:
         with graph(self.forward, pool=pool):
-            self.outputs, self.rebuild = flatten(self.function(*self.args))
+            self.outputs, self.rebuild = self._outputs()
 
     def capture_backward(self, pool: Any) -> None:
         self.grad_outputs = [calls.empty_like(x) if x.requires_grad else None for x in self.outputs]
@@ -109,19 +119,29 @@ def make_graphed_callables(
     Args:
         callables: a function or module, or a tuple of them in the order in which they will run.
         sample_args: the tuple of tensors that it takes, or a tuple of such tuples.
-        num_warmup_iters: how often each runs before its capture.
+        num_warmup_iters: how often each runs before its capture, at most 10000.
         allow_unused_input: whether an input that no output depends on is no error.
         pool: the name of the memory pool; one of their own unless given.
     """
     if autocast_mode.is_autocast_enabled("cuda") and autocast_mode.is_autocast_cache_enabled():
         rule = "be off, or have cache_enabled=False"
         raise errors.must(_OP, "autocast", rule, errors.Got("a cache of casts"))
+    warmups = integer(_OP, "num_warmup_iters", num_warmup_iters)
+    if not 0 <= warmups <= _MOST_WARMUPS:
+        rule = f"be in [0, {_MOST_WARMUPS}]"
+        raise errors.must(_OP, "num_warmup_iters", rule, num_warmup_iters)
+    unused = flag(_OP, "allow_unused_input", allow_unused_input)
+    if pool is not None:
+        check_handle(_OP, pool)
     is_one = not isinstance(callables, tuple)
     functions = (callables,) if is_one else callables
     samples = (sample_args,) if is_one else sample_args
+    if not isinstance(samples, tuple) or len(samples) != len(functions):
+        rule = f"be {len(functions)} tuples of Tensors, one for each callable"
+        raise errors.wrong_type(_OP, "sample_args", rule, samples)
     made = [
-        _Graphed(function, _checked(function, args), unused=allow_unused_input)
-        for function, args in zip(functions, samples, strict=True)
+        _Graphed(function, _checked(function, args), unused=unused)
+        for function, args in zip(functions, samples)
     ]
     pool = graph_pool_handle() if pool is None else pool
     cuda = runtime.cuda()
@@ -129,7 +149,7 @@ def make_graphed_callables(
     cuda.synchronize(index)
     with CurrentStream(cuda, cuda.Stream(index)):
         for each in made:
-            for _ in range(num_warmup_iters):
+            for _ in range(warmups):
                 each.warm_up()
     cuda.synchronize(index)
     # In the order in which they will be replayed, since they share memory.
@@ -156,6 +176,8 @@ def _in_place_of(made: _Graphed) -> Any:
 
 
 def _checked(function: Any, args: Any) -> Tensors:
+    if not callable(function):
+        raise errors.wrong_type(_OP, "callables", "be callable, or a tuple of callables", function)
     given, _ = flatten(args)
     if not isinstance(args, tuple) or not all(isinstance(x, Tensor) for x in given):
         raise errors.wrong_type(_OP, "sample_args", "be a tuple of Tensors for each callable", args)

@@ -64,13 +64,13 @@ class CUDAGraph:
         """
         if self._capture is not None:
             raise errors.no_graph("capture_begin", "has been captured into; reset() it first")
-        if capture_error_mode not in capture.MODES:
+        if type(capture_error_mode) is not str or capture_error_mode not in capture.MODES:
             rule = f"be one of {', '.join(capture.MODES)}"
             raise errors.wrong_value(
                 "capture_begin", "capture_error_mode", rule, capture_error_mode
             )
         if pool is not None:
-            _check_handle("capture_begin", pool)
+            check_handle("capture_begin", pool)
         if capture.here() is not None:
             raise errors.capture_refused("capture_begin", "this thread captures another graph")
         cuda = runtime.cuda()
@@ -225,7 +225,7 @@ class graph:
         else:
             stream = stream_given("graph", cuda, index, stream)
         if pool is not None:
-            _check_handle("graph", pool)
+            check_handle("graph", pool)
         self.cuda_graph, self.pool, self.capture_stream = cuda_graph, pool, stream
         self.capture_error_mode = capture_error_mode
         self.stream_ctx: CurrentStream = CurrentStream(cuda, stream)
@@ -280,7 +280,7 @@ def _own_stream(cuda: Any, index: int) -> Any:
     return _streams[key]
 
 
-def _check_handle(op: str, pool: Any) -> None:
+def check_handle(op: str, pool: Any) -> None:
     if (
         not isinstance(pool, tuple) or len(pool) != 2
         or not all(type(n) is int for n in pool)

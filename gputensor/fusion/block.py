@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from typing import Any
 
 from ..core.guard import Guard
@@ -11,45 +12,55 @@ from . import operators
 from .recorder import Recorder, current
 
 VARIABLE = "GPUTENSOR_FUSE"
+# In how many blocks this thread or task is.
+_depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 
 
 class Fusing(Guard):
-    """What `gt.fuse()` gives: a block, and a decorator of functions."""
+    """What `gt.fuse()` gives: a block, and a decorator of functions. Blocks may be left in any
+    order: recording ends with the last one, and each runs what was recorded."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_counted",)
 
     def __init__(self) -> None:
-        self._before: list[tuple[Any, int]] = []
+        self._counted: list[bool] = []
 
     def _again(self) -> Fusing:
         return Fusing()
 
     def _enter(self) -> None:
         if os.environ.get(VARIABLE) == "off":
-            self._before.append((None, -1))
+            self._counted.append(False)
             return
         operators.install()
-        recorder = current.get()
+        depth, recorder = _depth.get(), current.get()
         include, keep = tls.state.get()
-        self._before.append((recorder, include & operators.FUSE))
+        self._counted.append(True)
         try:
             if recorder is None:
                 current.set(Recorder())
+            _depth.set(depth + 1)
             tls.state.set((include | operators.FUSE, keep))
         except BaseException:
-            self._put_back(self._found())
+            tls.state.set(tls.same((include, keep)))
+            current.set(recorder)
+            _depth.set(depth)
+            self._counted.pop()
             raise
 
     def _found(self) -> Any:
-        return self._before[-1], len(self._before) - 1
+        return self._counted[-1], len(self._counted) - 1, _depth.get() - 1
 
     def _put_back(self, found: Any) -> None:
-        (before, included), depth = found
-        if included >= 0:
-            include, keep = tls.state.get()
-            tls.state.set(tls.same((include & ~operators.FUSE | included, keep)))
+        is_counted, place, depth = found
+        if is_counted:
+            if not depth:
+                include, keep = tls.state.get()
+                tls.state.set(tls.same((include & ~operators.FUSE, keep)))
             recorder = current.get()
             if recorder is not None:
                 recorder.run("the block is left")
-            current.set(before)
-        del self._before[depth:]
+            if not depth:
+                current.set(None)
+            _depth.set(depth)
+        del self._counted[place:]

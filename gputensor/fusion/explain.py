@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core import errors
 from . import running
 from .block import Fusing
 from .chain import Chain
@@ -62,12 +63,14 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
     """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and say what was fused.
 
     What other threads fuse meanwhile is seen too. An operator that is alone in its chain, or that
     was not recorded at all, gains nothing.
     """
+    if not callable(function):
+        raise errors.wrong_type("fuse.explain", "function", "be callable", function)
     chains: list[tuple[Chain, str]] = []
 
     def told(chain: Chain, reason: str) -> None:

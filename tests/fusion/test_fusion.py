@@ -13,6 +13,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.dispatch import tls
 from gputensor.fusion import cpu, running
 from gputensor.fusion.pending import Pending
 from gputensor.fusion.recorder import current
@@ -249,6 +250,33 @@ def test_blocks_within_blocks_and_the_decorator() -> None:
     assert not is_pending(twice(x)) and twice.__doc__ == "Doc."
     with pytest.raises(TypeError):
         gt.fuse(3)
+
+
+def test_blocks_left_in_any_order() -> None:
+    x, state = gt.ones(2), tls.state.get()
+    first, second, third = gt.fuse(), gt.fuse(), gt.fuse()
+    first.__enter__()
+    second.__enter__()
+    y = x + 1
+    first.__exit__()
+    z = y * 2
+    assert not is_pending(y) and is_pending(z)
+    third.__enter__()
+    second.__exit__()
+    assert not is_pending(z) and is_pending(x + 1)
+    third.__exit__()
+    assert not is_pending(x + 1) and current.get() is None and tls.state.get() is state
+
+    def steps() -> Iterator[Any]:
+        with gt.fuse():
+            yield x + 1
+
+    made = steps()
+    y = next(made)
+    with gt.fuse():
+        assert list(made) == []
+        assert is_pending(x + 1)
+    assert not is_pending(y) and tls.state.get() is state
 
 
 def test_other_threads_may_look() -> None:

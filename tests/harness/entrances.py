@@ -56,6 +56,26 @@ def _of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     )
 
 
+def _captured(cuda_graph: Any, pool: Any, stream: Any, capture_error_mode: Any) -> None:
+    with gt.cuda.graph(cuda_graph, pool, stream, capture_error_mode):
+        pass
+
+
+def _begun_and_ended(pool: Any, capture_error_mode: Any) -> None:
+    graph = gt.cuda.CUDAGraph()
+    with gt.cuda.stream(gt.cuda.Stream(0)):
+        graph.capture_begin(pool, capture_error_mode)
+        graph.capture_end()
+
+
+def _doubled(x: Any) -> Any:
+    return x * 2
+
+
+def _nothing_of(*given: Any, **named: Any) -> None:
+    """Takes anything."""
+
+
 def _saved() -> io.BytesIO:
     file = io.BytesIO()
     gt.save(gt.ones(2), file)
@@ -188,6 +208,16 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "cuda.grid_for": _of(gt.cuda.grid_for, 100),
     "cuda.manual_seed": _of(gt.cuda.manual_seed, 1),
     "cuda.manual_seed_all": _of(gt.cuda.manual_seed_all, 1),
+    "cuda.CUDAGraph": _of(gt.cuda.CUDAGraph, False),
+    "cuda.CUDAGraph.capture_begin": lambda: (_begun_and_ended, (None, "global"), {}),
+    "cuda.graph": lambda: (_captured, (gt.cuda.CUDAGraph(), None, None, "global"), {}),
+    "cuda.make_graphed_callables": lambda: (
+        gt.cuda.make_graphed_callables,
+        (_doubled, (gt.ones(2, device="cuda"),), 2, False, None),
+        {},
+    ),
+    "fuse": _of(gt.fuse, lambda: len),
+    "fuse.explain": _of(gt.fuse.explain, lambda: _nothing_of, _x),
     "record_stream": lambda: (gt.ones(2, device="cuda").record_stream, (gt.cuda.Stream(),), {}),
     "set_autocast_cache_enabled": _of(gt.set_autocast_cache_enabled, True),
     "get_autocast_dtype": _of(gt.get_autocast_dtype, "cpu"),
