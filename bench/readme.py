@@ -87,7 +87,11 @@ def origin(data: dict[str, Any], path: str) -> str:
 
 
 def _setting(data: dict[str, Any]) -> str:
-    return "GPUTENSOR_COMPILED_LOOPS=1 " if data.get("compiled_loops") else ""
+    if not data.get("compiled_loops"):
+        return ""
+    return (
+        "GPUTENSOR_FUSE=native " if data["benchmark"] == "fuse" else "GPUTENSOR_COMPILED_LOOPS=1 "
+    )
 
 
 def _command(benchmark: str, device: str) -> str:

@@ -18,18 +18,21 @@ _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 
 class Fusing(Guard):
     """What `gt.fuse()` gives: a block, and a decorator of functions. Blocks may be left in any
-    order: recording ends with the last one, and each runs what was recorded."""
+    order: recording ends with the last one, and each runs what was recorded. native: see `fuse`;
+    within another block, that one's."""
 
-    __slots__ = ("_counted",)
+    __slots__ = ("_counted", "_native")
 
-    def __init__(self) -> None:
+    def __init__(self, native: bool = False) -> None:
         self._counted: list[bool] = []
+        self._native = native
 
     def _again(self) -> Fusing:
-        return Fusing()
+        return Fusing(self._native)
 
     def _enter(self) -> None:
-        if os.environ.get(VARIABLE) == "off":
+        setting = os.environ.get(VARIABLE)
+        if setting == "off":
             self._counted.append(False)
             return
         operators.install()
@@ -38,7 +41,7 @@ class Fusing(Guard):
         self._counted.append(True)
         try:
             if recorder is None:
-                current.set(Recorder())
+                current.set(Recorder(self._native or setting == "native"))
             _depth.set(depth + 1)
             tls.state.set((include | operators.FUSE, keep))
         except BaseException:

@@ -109,9 +109,19 @@ class Instruction:
 
 class Chain:
     """See Note [A chain]. stores: the values that are wanted, in the order of the outputs. An
-    operator that nobody's value needs is not in it. Hashable, so that plans are found by it."""
+    operator that nobody's value needs is not in it. is_native: on the CPU its arithmetic may be
+    compiled. Hashable, so that plans are found by it."""
 
-    __slots__ = ("device", "inputs", "scalars", "instructions", "stores", "_key", "_hash")
+    __slots__ = (
+        "device",
+        "inputs",
+        "scalars",
+        "instructions",
+        "stores",
+        "is_native",
+        "_key",
+        "_hash",
+    )
     inputs: tuple[Geometry, ...]
     scalars: tuple[Any, ...]
     instructions: tuple[Instruction, ...]
@@ -119,11 +129,12 @@ class Chain:
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
-        instructions: tuple[Instruction, ...], stores: tuple[int, ...],
+        instructions: tuple[Instruction, ...], stores: tuple[int, ...], is_native: bool = False,
     ) -> None:  # fmt: skip
+        self.is_native = is_native
         self.device, self.inputs, self.scalars = place, inputs, scalars
         self.instructions, self.stores = instructions, stores
-        self._key = (place, inputs, scalars, instructions, stores)
+        self._key = (place, inputs, scalars, instructions, stores, is_native)
         self._hash = hash(self._key)
 
     def __hash__(self) -> int:

@@ -17,6 +17,7 @@ from ..iterator import parallel
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
+from . import native
 from .chain import Chain
 
 # Elements in a block: fewer lose to the hand-over of the interpreter's lock between the threads'
@@ -40,6 +41,10 @@ class _Step:
 
 def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], None]:
     """See Note [An executor]."""
+    if chain.is_native:
+        found = native.prepare(chain)
+        if found is not None:
+            return found
     steps, n_temporaries = _steps(chain)
     copies = [
         (place, chain.stores.index(value)) for place, value in enumerate(chain.stores)
@@ -136,6 +141,11 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
     if is_flat:
         return flat
     return at_once if walk.numel // max(walk.sizes) > BLOCK // _SHORTEST else by_rows
+
+
+def source(chain: Chain) -> str | None:
+    """What is compiled for a chain, and what is not; None where nothing is."""
+    return native.source(chain) if chain.is_native else None
 
 
 def _steps(chain: Chain) -> tuple[list[_Step], int]:

@@ -51,6 +51,12 @@ def source(chain: Chain) -> str | None:
     return None if body is None else functor(body)
 
 
+def written(chain: Chain) -> tuple[Body | None, list[chain_launch.Packer]]:
+    """A chain's body, None where an operator has no functor; and the packing of its numbers."""
+    made = _Written(chain)
+    return made.body, made.packing
+
+
 class _Written:
     """A chain as chain_source.py takes it: body, None where it cannot; packing, of its numbers."""
 

@@ -19,6 +19,10 @@ class _Fuse:
     runs what was recorded as one loop. Every result is to the bit what it is without. A function
     gets a block around each of its calls. GPUTENSOR_FUSE=off leaves everything as it is.
 
+    native: on the CPU, arithmetic of a chain becomes one loop that g++ builds, in about a second,
+    and keeps on disk; other operators stay as they are, and so does every bit.
+    GPUTENSOR_FUSE=native says so for all blocks. RuntimeError where such a chain runs without g++.
+
     >>> x = gt.ones(3)
     >>> with gt.fuse():
     ...     y = (x * 2 + 1).sqrt()
@@ -29,16 +33,20 @@ class _Fuse:
     explain: staticmethod[..., Explanation] = staticmethod(explain)
 
     @overload
-    def __call__(self, function: None = None) -> Fusing: ...
+    def __call__(self, function: None = None, *, native: bool = False) -> Fusing: ...
     @overload
-    def __call__(self, function: Function) -> Function: ...
-    def __call__(self, function: Callable[..., Any] | None = None) -> Any:
+    def __call__(self, function: Function, *, native: bool = False) -> Function: ...
+    def __call__(self, function: Callable[..., Any] | None = None, *, native: bool = False) -> Any:
+        if type(native) is not bool:
+            raise errors.wrong_type("fuse", "native", "be a bool", native)
         if function is None:
-            return Fusing()
+            return Fusing(native)
         if not callable(function):
             raise errors.wrong_type("fuse", "function", "be callable", function)
-        replays = replays_of(function)
-        return decorated(Fusing, function) if replays is None else replays.fused()
+        replays = replays_of(function, native)
+        if replays is not None:
+            return replays.fused()
+        return decorated(lambda: Fusing(native), function)
 
 
 fuse: _Fuse = _Fuse()

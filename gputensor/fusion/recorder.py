@@ -28,13 +28,15 @@ _new = object.__new__
 
 class Recorder:
     """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
-    who watches a call that may be replayed. told: gets what entries record, for quick.py."""
+    who watches a call that may be replayed. told: gets what entries record, for quick.py.
+    is_native: see `Chain`."""
 
-    __slots__ = ("open", "pending", "trace", "told")
+    __slots__ = ("open", "pending", "trace", "told", "is_native")
     trace: Trace | None
     told: list[Any] | None
 
-    def __init__(self) -> None:
+    def __init__(self, is_native: bool = False) -> None:
+        self.is_native = is_native
         self.open: dict[Any, Recording] = {}
         self.pending: dict[Recording, None] = {}
         self.trace = self.told = None

@@ -192,7 +192,7 @@ class Recording:
     def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
         """`_chain`, kept for what is recorded alike."""
         known = self.state.chains
-        key = (stores, tuple([_type(x) for x in self.scalars]))
+        key = (stores, tuple([_type(x) for x in self.scalars]), self.recorder.is_native)
         found = known.get(key)
         if found is None:
             if len(known) >= _STORES:
@@ -235,7 +235,7 @@ class Recording:
         chain = Chain(
             self.place, tuple([self.inputs[n][2] for n in inputs]),
             tuple([_type(self.scalars[n]) for n in scalars]), tuple(instructions),
-            tuple([number_of[3 * number + 1] for number in stores]),
+            tuple([number_of[3 * number + 1] for number in stores]), self.recorder.is_native,
         )  # fmt: skip
         return chain, inputs, scalars
 

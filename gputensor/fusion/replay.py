@@ -140,12 +140,12 @@ class Replays:
     """A function within `gt.fuse`, and its plans. why: what keeps the last call that ran the Python
     from being replayed when it comes again: a clause after "it"; None where nothing does."""
 
-    __slots__ = ("function", "outside", "plans", "generation", "why", "_code", "_tries")
+    __slots__ = ("function", "native", "outside", "plans", "generation", "why", "_code", "_tries")
     outside: Outside | None
     why: str | None
 
-    def __init__(self, function: FunctionType) -> None:
-        self.function = function
+    def __init__(self, function: FunctionType, native: bool = False) -> None:
+        self.function, self.native = function, native
         self.outside, self.why, self._code, self._tries = None, None, None, 0
         self.plans: dict[Any, Plan] = {}
         self.generation = -1
@@ -175,11 +175,11 @@ class Replays:
         """Run the Python, and keep a plan where the next call like this one needs none of it."""
         found = self._watch(args, kwargs)
         if found is None:
-            with Fusing():
+            with Fusing(self.native):
                 return self.function(*args, **kwargs)
         key, trace, values = found
         generation = _generation[0]
-        with Fusing():
+        with Fusing(self.native):
             recorder = current.get()
             if recorder is not None:
                 recorder.trace = trace
@@ -262,10 +262,12 @@ def _key(value: Any) -> Any:
     return (kind, value) if kind in CONSTANTS else _NEVER
 
 
-def replays_of(function: Callable[..., Any]) -> Replays | None:
+def replays_of(function: Callable[..., Any], native: bool = False) -> Replays | None:
     """Those that a fused function has, new ones of a plain one; None of what is called in parts,
     or is no function of Python."""
     found: Replays | None = getattr(function, "_replays", None)
+    if found is not None and native and not found.native:
+        return Replays(found.function, native)
     if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
-        found = Replays(function)
+        found = Replays(function, native)
     return found

@@ -94,6 +94,17 @@ def _of(dst: np.dtype, src: np.dtype) -> dict[str, Loop]:
 
 
 @cache
+def loop_of(content: str, name: str, letters: str, title: str) -> Any:
+    """One function of a text, which answers with an int; letters: see `library`."""
+    _check_compiler(title)
+    from ...runtime.emulator import toolchain
+
+    found = ctypes.CDLL(toolchain.compile_loops(content, {}, title))[name]
+    found.restype, found.argtypes = ctypes.c_int, [_KINDS[letter] for letter in letters]
+    return found
+
+
+@cache
 def library(
     text: str, defines: tuple[tuple[str, str], ...], arguments: tuple[tuple[str, str], ...]
 ) -> dict[str, Loop]:

@@ -1,0 +1,192 @@
+"""Chains that g++ builds: the bits of the operators one by one, and NumPy's loops around them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.fusion import native, running
+
+from . import programs
+from .same import state_of
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
+N = 300_000
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    before = gt.get_num_threads()
+    gt.set_num_threads(2)
+    yield
+    gt.set_num_threads(before)
+
+
+def values(element: Any) -> tuple[gt.Tensor, gt.Tensor]:
+    """Every pair of numbers at which arithmetic has edges."""
+    if element is gt.bool:
+        found = np.array([False, True])
+    elif element.is_floating_point:
+        limits = np.finfo(element.np)
+        ends = [0.0, limits.smallest_subnormal, limits.tiny, 0.5, 1.0, 1.5, 3.0, 1e6, 1 / 3]
+        ends += [limits.max, np.inf, 1 + limits.eps, 0.1, 7.0, 2.0**24, limits.tiny * 1.5]
+        found = np.array([*ends, *[-x for x in ends], np.nan], element.np)
+    else:
+        limits = np.iinfo(element.np)
+        found = np.array([0, 1, 2, 3, 7, 100, limits.max, limits.min, limits.max // 3], element.np)
+    first, other = (x.reshape(-1) for x in np.meshgrid(found, found))
+    repeats = -(-native._FROM // first.size)
+    return gt.from_numpy(np.tile(first, repeats)), gt.from_numpy(np.tile(other, repeats))
+
+
+def every(x: Any, y: Any) -> list[Any]:
+    """All operators of native.LOOPS that take the dtype."""
+    found = [x == y, x >= y, x > y, x <= y, x < y, x != y, gt.where(x > y, x, y)]
+    found += [gt.logical_and(x, y), gt.logical_or(x, y), gt.logical_xor(x, y), gt.logical_not(x)]
+    found += [gt.isfinite(x), gt.isinf(x), gt.isnan(x), x.to(gt.float64), x.to(gt.bool)]
+    if not x.is_floating_point():
+        found += [x & y, x | y, x ^ y, ~x]
+    if x.dtype is gt.bool:
+        return found
+    found += [x + y, x - y, x * y, abs(x), x + 3, 2 - x, x * 3, gt.add(x, y, alpha=3)]
+    found += [gt.sub(x, y, alpha=2), gt.relu(x), -x]
+    if x.is_floating_point():
+        found += [x / y, x / 3, 0.1 / y, gt.reciprocal(x), gt.sqrt(x), gt.lerp(x, y, 0.3)]
+        found += [gt.isneginf(x), gt.isposinf(x), gt.lerp(x, y, 0.75), x * 0.1 + y]
+        found += [gt.addcmul(x, y, x, value=0.7), gt.addcdiv(x, y, x, value=0.7)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "element", [gt.bool, gt.uint8, gt.int32, gt.int64, gt.float32, gt.float64], ids=str
+)
+@pytest.mark.parametrize("is_redone", [False, True])
+def test_every_loop_has_the_bits_of_the_operators(
+    element: Any, is_redone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_redone:  # a number that is NaN is then one, whichever
+        monkeypatch.setattr(native._Walk, "_again", lambda *arguments: None)
+    x, y = values(element)
+    expected = every(x, y)
+    explained = gt.fuse.explain(gt.fuse(lambda: every(x, y), native=True))
+    found = explained.result
+    for chain, _ in explained.chains:
+        left = [part for part in native._parts(chain) or () if not isinstance(part, native._Loop)]
+        assert not left, f"{chain}\n{left}"
+    for one, other in zip(found, expected):
+        assert one.dtype is other.dtype
+        one, other = one.numpy(), other.numpy()
+        are_bits = one.view(f"V{one.itemsize}") == other.view(f"V{one.itemsize}")
+        if not is_redone and one.dtype.kind == "f":
+            are_bits |= np.isnan(one) & np.isnan(other)
+        assert are_bits.all()
+
+
+def arithmetic(x: Any, y: Any) -> Any:
+    return (x * y + 1) * (x - y) * 0.5 + x * x - y
+
+
+def between(x: Any, y: Any) -> Any:
+    z = gt.exp(x * 0.5 - y) + gt.tanh(y * y * 0.25)
+    return gt.where(z > 1.5, z * x, y - z) + 1
+
+
+def of_one(x: Any, y: Any) -> Any:
+    return x * y[:1] - y[1:2] / x
+
+
+def in_place(x: Any, y: Any) -> Any:
+    z = x + 0
+    z *= y
+    z += 2
+    z.mul_(x).sub_(y)
+    return z, z * 2
+
+
+def twice(x: Any, y: Any) -> Any:
+    z = x * y + 1
+    return z, z - y, z * z
+
+
+PROGRAMS = [arithmetic, between, of_one, in_place, twice]
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("element", [gt.float32, gt.float64], ids=str)
+@pytest.mark.parametrize("has_nan", [False, True])
+def test_a_chain_has_the_bits_of_its_operators(
+    function: Callable[..., Any], element: Any, has_nan: bool
+) -> None:
+    x, y = (gt.rand(N, dtype=element) * 2 - 0.5 for _ in "xy")
+    if has_nan:
+        x[5], x[200_001], y[200_001] = float("nan"), float("nan"), -float("nan")
+    before = state_of([x, y])
+    fused = gt.fuse(function, native=True)
+    expected = state_of(function(x, y))
+    for _ in range(3):  # of which the last is replayed
+        assert state_of(fused(x, y)) == expected
+    assert state_of([x, y]) == before
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.view(500, 600).t(), lambda x: x.view(500, 600)[:, ::2]]
+)
+def test_other_layouts(view: Callable[[Any], Any]) -> None:
+    x, y = view(gt.rand(N)), view(gt.rand(N))
+    assert state_of(gt.fuse(arithmetic, native=True)(x, y)) == state_of(arithmetic(x, y))
+
+
+def test_explain_says_what_is_compiled() -> None:
+    x, y = gt.rand(N), gt.rand(N)
+    said = str(gt.fuse.explain(gt.fuse(between, native=True), x, y))
+    assert "one loop: v2, v3" in said and "NumPy's: v4" in said and "made<mul, f32, f32>" in said
+    assert "one loop" not in str(gt.fuse.explain(between, x, y))
+    assert "one loop" not in str(gt.fuse.explain(gt.fuse(between, native=True), x[:9], y[:9]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_FROM", 1)
+    expected = programs.run(seed, False)
+    monkeypatch.setenv("GPUTENSOR_FUSE", "native")
+    running._plans.clear()
+    assert programs.run(seed, True) == expected
+
+
+@pytest.mark.parametrize("given", [1, None, "yes"])
+def test_what_is_no_bool(given: Any) -> None:
+    with pytest.raises(TypeError, match="fuse: 'native' must be a bool"):
+        gt.fuse(native=given)
+
+
+def test_without_a_compiler_it_is_one_sentence() -> None:
+    program = """
+import gputensor as gt
+x = gt.ones(100_000)
+try:
+    with gt.fuse():
+        y = x * 2 + 1
+    print(y)
+except RuntimeError as error:
+    print(error, x.sum().item())
+"""
+    environment = {
+        **os.environ, "GPUTENSOR_FUSE": "native", "GPUTENSOR_CXX": "no-such-compiler"
+    }  # fmt: skip
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    why = "fuse: compiled loops need g++, and no-such-compiler is not on PATH 100000.0\n"
+    assert answer.stdout == why, answer.stderr
