@@ -50,7 +50,12 @@ def _is_same(given, kept):
 
 def _track(source, made):
     \"\"\"Note what a view is of where some thread records nothing, and this one may be it.\"\"\"
-    return differentiable.autograd.inplace_or_view.track_view(source, made)"""
+    return differentiable.autograd.inplace_or_view.track_view(source, made)
+
+
+def may_write(self: Any) -> Any:
+    \"\"\"Whether a write to what autograd knows is as any other: this thread records nothing.\"\"\"
+    return unrecorded and differentiable.variable.is_written_unrecorded(self)"""
 
 
 def short_forms() -> str:
@@ -65,6 +70,7 @@ def short_forms() -> str:
         short_cpu.inplace("unary_inplace", 1),
         short_cpu.inplace("inplace", 2),
         short_cpu.inplace("inplace_number", 1, has_number=True),
+        short_cpu.scaled_inplace(),
         short_cpu.into(1),
         short_cpu.into(2),
         short_cpu.made("made_of_nothing", ["geometry", "array", "asks"], "array()"),

@@ -105,7 +105,22 @@ def short_cut(
         *wrap("if short is not None and (made := short(", passed, ")) is not None:", WIDTH - 16),
         "    return made",
     ]
-    return [f"if {' and '.join(guards)}:", *indent(lines)] if guards else lines
+    if not guards:
+        return lines
+    found = [f"if {' and '.join(guards)}:", *indent(lines)]
+    if op.is_scaled and op.kind == "inplace" and "alpha" not in standing:
+        found += _scaled(op, given[op.tensors[0].name], given[op.tensors[1].name])
+    return found
+
+
+def _scaled(op: Op, x: str, y: str) -> list[str]:
+    """The short cut of two tensors and a float, whichever."""
+    return [
+        f"elif type(alpha) is float and type({y}) not in NUMBERS:",
+        f"    short = op_{op.identifier}.table.short.get(({x}._geometry, {y}._geometry, float))",
+        f"    if short is not None and (made := short({x}, {y}, alpha)) is not None:",
+        "        return made",
+    ]
 
 
 def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) -> list[str]:

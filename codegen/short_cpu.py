@@ -64,6 +64,19 @@ def inplace(name: str, n: int, has_number: bool = False) -> list[str]:
     ])  # fmt: skip
 
 
+def scaled_inplace() -> list[str]:
+    operands, doc = OPERANDS[:2], "(self, other, alpha) -> self. alpha: a float up to `largest`."
+    closed = ["loop", "largest"]
+    return form("scaled_inplace", closed, doc, (), [*operands, "alpha"], [
+        *unless("not -largest <= alpha <= largest"),
+        *is_plain(operands, "CPU_KEYS", is_written=True),
+        *storage(operands),
+        *arrays(operands),
+        *run(["x", "y", "alpha", "x"]),
+        *WRITTEN,
+    ])  # fmt: skip
+
+
 def into(n: int) -> list[str]:
     values = ", ".join(ARRAYS[:n])
     return [

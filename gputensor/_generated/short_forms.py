@@ -40,6 +40,11 @@ def _track(source, made):
     return differentiable.autograd.inplace_or_view.track_view(source, made)
 
 
+def may_write(self: Any) -> Any:
+    """Whether a write to what autograd knows is as any other: this thread records nothing."""
+    return unrecorded and differentiable.variable.is_written_unrecorded(self)
+
+
 def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self) -> what the loop gives."""
     begin, finish = around
@@ -316,7 +321,11 @@ def unary_inplace(loop: Any) -> ShortCut:
     """(self) -> self."""
 
     def short(self):
-        if self._keys is not CPU_KEYS or self._autograd is not None or _now() is not PLAIN:
+        if (
+            self._keys is not CPU_KEYS
+            or self._autograd is not None and not may_write(self)
+            or _now() is not PLAIN
+        ):
             return None
         storage = self._storage
         if storage is None:
@@ -341,7 +350,7 @@ def inplace(loop: Any) -> ShortCut:
         if (
             self._keys is not CPU_KEYS
             or other._keys is not CPU_KEYS
-            or self._autograd is not None
+            or self._autograd is not None and not may_write(self)
             or other._autograd is not None and not is_plain(other)
             or _now() is not PLAIN
         ):
@@ -371,7 +380,11 @@ def inplace_number(loop: Any) -> ShortCut:
     """(self, other) -> self."""
 
     def short(self, other):
-        if self._keys is not CPU_KEYS or self._autograd is not None or _now() is not PLAIN:
+        if (
+            self._keys is not CPU_KEYS
+            or self._autograd is not None and not may_write(self)
+            or _now() is not PLAIN
+        ):
             return None
         storage = self._storage
         if storage is None:
@@ -385,6 +398,41 @@ def inplace_number(loop: Any) -> ShortCut:
             again(error, loop, x, other, x)
         except OverflowError:
             return None  # before anything was written: NumPy converts it first
+        storage.version += 1
+        return self
+
+    return short
+
+
+def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
+    """(self, other, alpha) -> self. alpha: a float up to `largest`."""
+
+    def short(self, other, alpha):
+        if not -largest <= alpha <= largest:
+            return None
+        if (
+            self._keys is not CPU_KEYS
+            or other._keys is not CPU_KEYS
+            or self._autograd is not None and not may_write(self)
+            or other._autograd is not None and not is_plain(other)
+            or _now() is not PLAIN
+        ):
+            return None
+        storage, theirs = self._storage, other._storage
+        if storage is None:
+            storage = self._get_storage()
+        if theirs is storage or storage.is_shared or theirs is not None and theirs.is_shared:
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        y = other._array
+        if y is None:
+            y = other._get_array()
+        try:
+            enter(loop, x, y, alpha, x)
+        except RuntimeError as error:
+            again(error, loop, x, y, alpha, x)
         storage.version += 1
         return self
 
@@ -530,7 +578,7 @@ def copy_(self: Any, other: Any) -> Any:
     if (
         self._keys is not CPU_KEYS
         or other._keys is not CPU_KEYS
-        or self._autograd is not None
+        or self._autograd is not None and not may_write(self)
         or other._autograd is not None and not is_plain(other)
         or _now() is not PLAIN
     ):
@@ -684,7 +732,7 @@ def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut
             or other._keys is not CUDA_KEYS
             or self._device is not device
             or other._device is not device
-            or self._autograd is not None
+            or self._autograd is not None and not may_write(self)
             or other._autograd is not None and not is_plain(other)
             or _now() is not PLAIN
         ):
@@ -711,7 +759,7 @@ def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
         if (
             self._keys is not CUDA_KEYS
             or self._device is not device
-            or self._autograd is not None
+            or self._autograd is not None and not may_write(self)
             or _now() is not PLAIN
         ):
             return None

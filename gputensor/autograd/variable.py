@@ -23,7 +23,7 @@ from .history import (
 )  # fmt: skip
 from .history import meta_of as meta_of
 from .inplace_or_view import check_inplace
-from .modes import grad_mode
+from .modes import DEFAULT, grad_mode
 from .node import Edge, HookDict, Node, RemovableHandle, _numbers, add_output, hooks_of, version_of
 from .streams import current_stream
 
@@ -95,6 +95,13 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
     node = record(kind, self, *others)
     node.outputs = []
     return node
+
+
+def is_written_unrecorded(x: Tensor) -> bool:
+    """True where a write to a tensor that autograd knows is counted, and that is all: nothing is
+    recorded, and the tensor is no view."""
+    meta = x._autograd
+    return type(meta) is AutogradMeta and meta.view is None and grad_mode.get() != DEFAULT
 
 
 def set_history(result: Any, node: Node) -> Any:

@@ -50,9 +50,13 @@ def fits(value: Any, of: dtype) -> bool:
         return is_within
     if value != value or value in (inf, -inf):
         return True
-    largest = _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
-    is_close: bool = abs(value) <= largest
+    is_close: bool = abs(value) <= largest_float(of)
     return is_close
+
+
+def largest_float(of: dtype) -> float:
+    """The largest finite number that a floating or complex dtype may be given."""
+    return _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
 
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:

@@ -525,7 +525,10 @@ def binary_inplace_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = No
 
     def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = ONE) -> Tensor:
         if alpha is not ONE:
-            return scaled(key_set, self, other, alpha)
+            made: Tensor = scaled(key_set, self, other, alpha)
+            if type(alpha) is float and type(other) not in NUMBERS:
+                short.learn_scaled(operator.table, kernel, loop + "_alpha", self, other)
+            return made
         kind = type(other)
         is_number = kind is not Tensor and kind in NUMBERS
         key = (self._geometry, kind if is_number else other._geometry)

@@ -20,8 +20,9 @@ from ..dispatch import shortcuts
 from ..dispatch.operator import Table
 from ..dispatch.shortcuts import LONG, ShortCut
 from ..dispatch.tls import PLAIN, state
+from ..core import number_range
 from ..core.arguments import NUMBERS, ONE
-from ..core.dtype import dtype
+from ..core.dtype import FLOATING, dtype
 from ..kernels.cpu.quiet import run
 from ..tensor.make import CPU_KEYS, is_plain, numpy_allocates
 
@@ -65,6 +66,22 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
     else:
         make = forms.inplace_number if isinstance(key[1], type) else forms.inplace
     shortcuts.learn(table, kernel, key, make(entry.loop))
+
+
+def learn_scaled(
+    table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any
+) -> None:
+    """Leave that of `add_(other, alpha=x)`, for any float x. loop: the name that the plan has."""
+    shapes = (self._geometry, other._geometry)
+    entry = table.plans.get((loop, shapes[0], True, shapes[1]))
+    if entry is None or entry.block or not entry.geometry.numel:
+        return
+    common = entry.plan.common_dtype
+    if entry.is_fresh:
+        entry.is_fresh = False
+    elif common.category == FLOATING and (*shapes, float) not in table.short:
+        made = forms.scaled_inplace(entry.loop, number_range.largest_float(common))
+        shortcuts.learn(table, kernel, (*shapes, float), made)
 
 
 # --- what autograd does around a call ---------------------------------------------------------
@@ -172,7 +189,9 @@ def computed_inplace(
             others = rest[: count - 1]
             if not all(map(is_, rest[count - 1 :], params)):
                 return otherwise(self, *rest)
-            if self._keys is not CPU_KEYS or self._autograd is not None or _now() is not PLAIN:
+            if self._keys is not CPU_KEYS or _now() is not PLAIN:
+                return None
+            if self._autograd is not None and not forms.may_write(self):
                 return None
             storage = self._storage
             if storage is None:

@@ -17,7 +17,7 @@ from gputensor.interpose import modes as dispatch_modes
 from gputensor.amp import casting
 from gputensor.autograd import anomaly, graph, modes, saved
 from gputensor.dispatch import backend_select, tls
-from gputensor.fusion import recording
+from gputensor.fusion import recorder
 
 from ..backend.devices import Runtime
 
@@ -104,7 +104,7 @@ def state() -> tuple[Any, ...]:
         tls.state.get(), modes.grad_mode.get(), dispatch_modes.current_modes(),
         backend_select.default_device(),
         gt.get_autocast_dtype("cpu"), gt.is_autocast_cache_enabled(),
-        (casting.current_block.get() is None, recording.current.get() is None),
+        (casting.current_block.get() is None, recorder.current.get() is None),
         (anomaly.is_on, len(saved.saved_hooks.get()), graph._forbidden.get()),
         gt.guarded.current_device(), gt.guarded.current_stream(0), gt.guarded.current_stream(1),
     )  # fmt: skip
@@ -263,7 +263,7 @@ def _restore(before: tuple[Any, ...]) -> None:
     modes.grad_mode.set(before[1])
     gt.set_autocast_dtype("cpu", before[4])
     casting.current_block.set(None)
-    recording.current.set(None)
+    recorder.current.set(None)
     backend_select.default_devices.set((gt.device("cpu"),))
     dispatch_modes._modes.set(())
     anomaly.is_on = before[7][0]

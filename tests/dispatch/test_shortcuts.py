@@ -287,6 +287,26 @@ def test_parameters_take_them(turned_on: None) -> None:
     assert type(found(w, a)) is gt.Tensor and type(found(w, a).grad_fn).__name__ == "MulBackward0"
 
 
+def test_steps_of_a_parameter_take_them(turned_on: None) -> None:
+    w, g = gt.nn.Parameter(gt.ones(4)), gt.ones(4)
+
+    def step(rate: float) -> None:
+        with gt.no_grad():
+            w.add_(g, alpha=rate)
+
+    for rate in (-1.0, -0.5, -0.25):
+        step(rate)
+    (found,) = dispatcher.find("aten::add_.Tensor").table.short.values()
+    version = w._version
+    with gt.no_grad():
+        assert found(w, g, 2.0) is w and found(w, g, 1e300) is None
+        assert found(w.view(4), g, 2.0) is None
+    assert w.tolist() == [1.25] * 4 and w._version == version + 1 and w.is_leaf
+    assert found(w, g, 2.0) is None  # recorded, it is refused
+    with pytest.raises(errors.AutogradError, match="leaf"):
+        w.add_(g, alpha=2.0)
+
+
 def test_a_tensor_in_the_place_of_a_number_leaves_none(turned_on: None) -> None:
     a = gt.tensor([1.0, float("nan"), float("inf")])
     for nan in (gt.tensor(3.0), 0.5, None):
@@ -345,6 +365,12 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a.add_(b)": lambda a, b: a.add_(b),
     "a += 1": lambda a, b: a.__iadd__(1),
     "a.neg_()": lambda a, b: a.neg_(),
+    "a.add_(b, alpha=0.5)": lambda a, b: a.add_(b, alpha=0.5),
+    "a.add_(b, alpha=1e300)": lambda a, b: a.add_(b, alpha=1e300),
+    "a.sub_(b, alpha=inf)": lambda a, b: a.sub_(b, alpha=float("inf")),
+    "step": lambda a, b: gt.no_grad()(lambda: a.add_(b, alpha=-0.5))(),
+    "scaling step": lambda a, b: gt.no_grad()(lambda: a.mul_(0.5))(),
+    "step by another": lambda a, b: gt.no_grad()(lambda: a.lerp_(b, 0.5))(),
     "grad": lambda a, b: gt.autograd.grad((a * b).exp().sum(), a),
     "grad of grad": lambda a, b: gt.autograd.grad(
         gt.autograd.grad((a * a + b).relu().sum(), a, create_graph=True)[0].sum(), a

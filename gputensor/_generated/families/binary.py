@@ -116,6 +116,10 @@ def Tensor_add_(self, other, *, alpha=1):
                 short = op_add__Tensor.table.short.get(key)
                 if short is not None and (made := short(self, other)) is not None:
                     return made
+            elif type(alpha) is float and type(other) not in NUMBERS:
+                short = op_add__Tensor.table.short.get((self._geometry, other._geometry, float))
+                if short is not None and (made := short(self, other, alpha)) is not None:
+                    return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             key_set, self, other = _coerced(self, other)
@@ -146,6 +150,10 @@ def call_add__Tensor(self, other, alpha=1):
         key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
         short = op_add__Tensor.table.short.get(key)
         if short is not None and (made := short(self, other)) is not None:
+            return made
+    elif type(alpha) is float and type(other) not in NUMBERS:
+        short = op_add__Tensor.table.short.get((self._geometry, other._geometry, float))
+        if short is not None and (made := short(self, other, alpha)) is not None:
             return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
@@ -264,6 +272,10 @@ def Tensor_sub_(self, other, *, alpha=1):
                 key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
                 short = op_sub__Tensor.table.short.get(key)
                 if short is not None and (made := short(self, other)) is not None:
+                    return made
+            elif type(alpha) is float and type(other) not in NUMBERS:
+                short = op_sub__Tensor.table.short.get((self._geometry, other._geometry, float))
+                if short is not None and (made := short(self, other, alpha)) is not None:
                     return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
