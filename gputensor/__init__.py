@@ -177,6 +177,8 @@ class _ClientFinder:
 
 
 _CLIENTS = {
+    "dask.array.backends", "dask.array.chunk_types", "dask.sizeof", "dask.tokenize",
+    "distributed.protocol.serialize",
     "einops._backends", "opt_einsum.backends.dispatch", "torch.utils.data._utils.collate",
     "xarray.namedarray.core",
 }  # fmt: skip

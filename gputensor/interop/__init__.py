@@ -1,12 +1,13 @@
 """Makes tensors known to libraries that know arrays by a list of their own: one module for each.
 
 Note [Clients]: most libraries take what has `__array_namespace__`, `__array__` or DLPack, and need
-nothing of this. einops, opt_einsum, torch.utils.data and xarray look a tensor's type up in a table
-of theirs, which somebody has to fill, and they call nothing of a type that is not on it. So their
-module that holds the table is waited for: `gputensor.__init__` has a finder on `sys.meta_path`,
-which says None to all names but these four, and else asks here. The client's own loader runs,
-then `register(module)` of the shim that is named like the client. What was imported before
-gputensor is registered at once. A shim imports nothing of its client, and is not loaded without it.
+nothing of this. Dask, einops, opt_einsum, torch.utils.data and xarray look a tensor's type up in
+tables of theirs, which somebody has to fill, and they call nothing of a type that is not on them.
+So their modules that hold the tables are waited for: `gputensor.__init__` has a finder on
+`sys.meta_path`, which says None to all names but theirs, and else asks here. The client's own
+loader runs, then `register(module)` of the shim that is named like the client. What was imported
+before gputensor is registered at once. A shim imports nothing of its client, and is not loaded
+without it.
 """
 
 from __future__ import annotations

@@ -377,6 +377,10 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking):
         element = element_type("astype", dtype, by_name=True)
         return calls.to_dtype(self, element, False, flag("astype", "copy", copy), None)
 
+    def copy(self) -> Tensor:
+        """`self.clone()` by NumPy's name."""
+        return calls.clone(self)
+
     @declares(callable="Callable")
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Replace each element of this tensor, which is on the CPU, by callable(element)."""

@@ -29,13 +29,28 @@ def planted(folder: Path, name: str, text: str) -> None:
     folder.joinpath(*name.split(".")).with_suffix(".py").write_text(text)
 
 
+_LOOKUP = "class Table(dict):\n    def register(self, kind, function): self[kind] = function\n"
+_CHUNKS = """concatenate_lookup = take_lookup = tensordot_lookup = empty_lookup = Table()
+divide_lookup = einsum_lookup = percentile_lookup = numel_lookup = nannumel_lookup = Table()
+to_numpy_dispatch = Table()
+np_divide = _percentile = _numel_arraylike = _nannumel = None"""
 TABLES = {
+    "dask.array.backends": f"{_LOOKUP}{_CHUNKS}",
+    "dask.array.chunk_types": "_HANDLED = []\nregister_chunk_type = _HANDLED.append",
+    "dask.sizeof": f"{_LOOKUP}sizeof = Table()",
+    "dask.tokenize": f"{_LOOKUP}normalize_token = Table()",
+    "distributed.protocol.serialize": f"{_LOOKUP}dask_serialize = dask_deserialize = Table()",
     "einops._backends": "class AbstractBackend: pass",
     "opt_einsum.backends.dispatch": "_aliases = {}",
     "torch.utils.data._utils.collate": "default_collate_fn_map = {}",
     "xarray.namedarray.core": "_arrayfunction_or_api = ()",
 }
 SEEN = {
+    "dask.array.backends": "client.to_numpy_dispatch",
+    "dask.array.chunk_types": "client._HANDLED",
+    "dask.sizeof": "client.sizeof",
+    "dask.tokenize": "list(client.normalize_token)[1:]",
+    "distributed.protocol.serialize": "client.dask_deserialize",
     "einops._backends": "client.AbstractBackend.__subclasses__()",
     "opt_einsum.backends.dispatch": "client._aliases",
     "torch.utils.data._utils.collate": "client.default_collate_fn_map",
@@ -66,7 +81,9 @@ def test_without_clients_nothing_is_loaded():
         print(*[m for m in sys.modules if m.startswith("gputensor.interop")])
         import gputensor.interop.einops, gputensor.interop.opt_einsum
         import gputensor.interop.torch, gputensor.interop.xarray
-        print(*{"einops", "opt_einsum", "torch", "xarray"} & set(sys.modules))
+        import gputensor.interop.dask, gputensor.interop.distributed
+        clients = {"dask", "distributed", "einops", "opt_einsum", "torch", "xarray"}
+        print(*clients & set(sys.modules))
         """
     assert run(code).split() == []
 

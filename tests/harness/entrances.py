@@ -109,6 +109,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "is_same_size": _of(gt.is_same_size, _x, _x),
     "Tensor.is_same_size": _method("is_same_size", _x()),
     "Tensor.astype": _method("astype", gt.float64, copy=False),
+    "Tensor.copy": _method("copy"),
     "result_type": _of(gt.result_type, _x, 1.5),
     "broadcast_shapes": _of(gt.broadcast_shapes, (3, 1), (4,)),
     "einsum": _of(gt.einsum, "ij,kj->ik", _x, _x),

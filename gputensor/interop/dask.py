@@ -1,0 +1,96 @@
+"""Dask takes tensors as chunks of `dask.array`: what its tables of array types have for them.
+
+Most of what Dask asks of a chunk is NumPy's functions, which tensors answer (exchange/
+numpy_protocol.py). Here is the rest: joining, taking, products, counts and percentiles, which it
+looks up by type; the size of a chunk, by which it balances and spills; and a token, by which equal
+tensors are one task. `backend.py` has what `dask.config.set({"array.backend": "gputensor"})` names.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .. import Tensor
+
+
+def register(module: ModuleType) -> None:
+    """module: `dask.tokenize`, `dask.sizeof`, `dask.array.chunk_types` or `dask.array.backends`."""
+    from ..tensor.tensor import Tensor
+
+    client: Any = module
+    if module.__name__ == "dask.tokenize":
+        client.normalize_token.register(Tensor, token)
+        client.normalize_token.register(_dtype_type(), repr)
+    elif module.__name__ == "dask.sizeof":
+        client.sizeof.register(Tensor, size)
+    elif module.__name__ == "dask.array.chunk_types":
+        client.register_chunk_type(Tensor)
+    else:
+        _register_functions(client, Tensor)
+
+
+def _register_functions(backends: Any, tensor: type) -> None:
+    for table, function in {
+        "concatenate_lookup": np.concatenate, "take_lookup": np.take,
+        "tensordot_lookup": np.tensordot, "empty_lookup": empty,
+        "divide_lookup": backends.np_divide, "einsum_lookup": einsum,
+        "percentile_lookup": backends._percentile, "numel_lookup": backends._numel_arraylike,
+        "nannumel_lookup": backends._nannumel, "to_numpy_dispatch": to_numpy,
+    }.items():  # fmt: skip
+        getattr(backends, table).register(tensor, function)
+
+
+def _dtype_type() -> type:
+    from ..core.dtype import dtype
+
+    return dtype
+
+
+def token(x: Tensor) -> tuple[Any, ...]:
+    """The same for equal elements of one dtype, sizes and device, in any process."""
+    from ..core.device import META
+
+    place = repr(x.device)
+    if x.device == META:
+        return ("gputensor.Tensor", place, repr(x.dtype), tuple(x.shape), tuple(x.stride()))
+    hashed = sys.modules["dask.tokenize"].hash_buffer_hex(
+        np.ascontiguousarray(_on_cpu(x)._get_array()).reshape(-1).view(np.uint8)
+    )
+    return ("gputensor.Tensor", place, repr(x.dtype), tuple(x.shape), x.requires_grad, hashed)
+
+
+def size(x: Tensor) -> int:
+    """Bytes of the memory that a tensor holds on to; a broadcast one counts what there is."""
+    held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes
+    return min(held, x.numel() * x.dtype.itemsize)
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tensor:
+    """`np.empty` of tensors."""
+    from .._generated.functions import empty
+    from ..core.arguments import element_type
+
+    return empty(shape, dtype=element_type("empty", dtype, by_name=True))
+
+
+def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
+    """`np.einsum`, of whose options only dtype changes values."""
+    from ..functional import einsum
+
+    made = einsum(subscripts, *operands)
+    return made if options.get("dtype") is None else made.astype(options["dtype"], copy=False)
+
+
+def to_numpy(x: Tensor, **options: Any) -> np.ndarray[Any, Any]:
+    """The chunk as an array, over its memory where it is on the CPU."""
+    return _on_cpu(x).numpy()
+
+
+def _on_cpu(x: Tensor) -> Tensor:
+    """What is asked for by name: Dask's tokens and `to_backend("numpy")` are on the host."""
+    return x.detach().cpu().resolve_conj().resolve_neg()

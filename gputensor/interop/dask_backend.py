@@ -1,0 +1,81 @@
+"""`dask.config.set({"array.backend": "gputensor"})`: Dask makes arrays whose chunks are tensors.
+
+Dask finds this module by the entry point `gputensor` of the group `dask.array.backends`, and
+imports it when the backend is first named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask import config
+from dask.array.backends import ArrayBackendEntrypoint
+from dask.utils import Dispatch
+
+from .._generated.functions import empty
+from ..exchange.numpy_bridge import from_numpy
+from ..tensor.tensor import Tensor
+
+
+def _of_numpy(data: np.ndarray[Any, Any], **options: Any) -> Tensor:
+    return from_numpy(data)
+
+
+def _of_tensor(data: Tensor, **options: Any) -> Tensor:
+    return data
+
+
+_of_name: Any = Dispatch  # which has no types
+to_gputensor = _of_name("to_gputensor")
+to_gputensor.register(np.ndarray, _of_numpy)
+to_gputensor.register(Tensor, _of_tensor)
+
+
+def _made(name: str, *args: Any, meta: Any = None, **options: Any) -> Any:
+    """Dask's own function with chunks like `meta`."""
+    meta = empty(()) if meta is None else meta
+    with config.set({"array.backend": "numpy"}):
+        return getattr(da, name)(*args, meta=meta, **options)
+
+
+class Backend(ArrayBackendEntrypoint):
+    """Dask's functions that make arrays, with tensors of the CPU for chunks.
+
+    Random arrays are made by NumPy's generators: `da.random.default_rng(0)` within
+    `dask.config.set({"array.backend": "numpy"})`, then `.to_backend("gputensor")`.
+    """
+
+    @classmethod
+    def to_backend_dispatch(cls) -> Any:
+        return to_gputensor
+
+    @classmethod
+    def to_backend(cls, data: Any, **options: Any) -> Any:
+        """The array with tensors for chunks; over the same memory."""
+        if isinstance(data._meta, Tensor):
+            return data
+        return data.map_blocks(cls.to_backend_dispatch(), **options)
+
+    @staticmethod
+    def ones(*args: Any, **options: Any) -> Any:
+        return _made("ones", *args, **options)
+
+    @staticmethod
+    def zeros(*args: Any, **options: Any) -> Any:
+        return _made("zeros", *args, **options)
+
+    @staticmethod
+    def empty(*args: Any, **options: Any) -> Any:
+        return _made("empty", *args, **options)
+
+    @staticmethod
+    def full(*args: Any, **options: Any) -> Any:
+        return _made("full", *args, **options)
+
+    @staticmethod
+    def arange(*args: Any, like: Any = None, **options: Any) -> Any:
+        like = empty(()) if like is None else like
+        with config.set({"array.backend": "numpy"}):
+            return da.arange(*args, like=like, **options)

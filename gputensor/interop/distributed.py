@@ -1,0 +1,69 @@
+"""Dask's `distributed` sends tensors as a header and one frame of memory, and spills them so.
+
+A tensor of the CPU is sent and received without a copy where its elements lie close together, in
+whatever order; others are copied once. One on CUDA goes through the host's memory. What requires
+grad is left to pickle, which has the rules for it.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .. import Tensor
+
+
+def register(serialize: ModuleType) -> None:
+    """serialize: the module `distributed.protocol.serialize`."""
+    from ..tensor.tensor import Tensor
+
+    client: Any = serialize
+    client.dask_serialize.register(Tensor, sent)
+    client.dask_deserialize.register(Tensor, received)
+
+
+def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
+    """The header and the frame of a tensor.
+
+    Raises: NotImplementedError for a tensor that pickle has to take, as Dask's protocol has it.
+    """
+    from ..tensor.tensor import Tensor
+
+    if type(x) is not Tensor or x.requires_grad or x.grad_fn is not None:
+        raise NotImplementedError("tensors that require grad, and subclasses, are pickled")
+    if x.device.type == "meta":
+        raise NotImplementedError("tensors without memory are pickled")
+    here = x.detach().cpu().resolve_conj().resolve_neg()
+    order = sorted(range(here.ndim), key=lambda dim: -here.stride(dim))
+    if not here.permute(order).is_contiguous():
+        here, order = here.contiguous(), list(range(here.ndim))
+    flat = here.permute(order)._get_array().reshape(-1).view(np.uint8)
+    header = {
+        "dtype": here.dtype.name, "shape": list(here.shape), "strides": list(here.stride()),
+        "device": str(x.device),
+    }  # fmt: skip
+    return header, [flat.data]
+
+
+def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
+    """The tensor of a header and its frame, over the frame's memory where that may be written to.
+
+    Raises: DeviceError where the tensor's device is not one of this process.
+    """
+    from .._generated.functions import empty
+    from ..core.dtype import _by_name, uint8
+    from ..exchange.numpy_bridge import frombuffer
+
+    element = _by_name(header["dtype"])
+    if not frames or not memoryview(frames[0]).nbytes:
+        made = empty(header["shape"], dtype=element)
+    else:
+        frame = frames[0]
+        if memoryview(frame).readonly:
+            frame = bytearray(frame)
+        made = frombuffer(frame, dtype=uint8).view(element)
+        made = made.as_strided(header["shape"], header["strides"])
+    return made if header["device"] == "cpu" else made.to(header["device"])
