@@ -86,11 +86,20 @@ def _below(table: Table) -> Callable[..., Any]:
     # Bits above that fell through are kept: clone goes on to copy_ with them.
     def pass_on(key_set: int, *args: Any) -> Any:
         key_set &= ~FUSE
-        return operator.redispatch_table[key_set](key_set, *args)
+        recorder = current.get()
+        trace = None if is_composite or recorder is None else recorder.trace
+        if trace is None:
+            return operator.redispatch_table[key_set](key_set, *args)
+        trace.begin(operator)
+        made = operator.redispatch_table[key_set](key_set, *args)
+        trace.end(operator, args, made)
+        return made
 
     def run_first(key_set: int, *args: Any) -> Any:
         recorder = current.get()
-        _refuse(recorder, operator)
+        trace = None if recorder is None else recorder.trace
+        if trace is not None:
+            trace.begin(operator)
         for x in args:
             for part in x if isinstance(x, (list, tuple)) else (x,):
                 storage = getattr(part, "_storage", None)
@@ -107,9 +116,12 @@ def _below(table: Table) -> Callable[..., Any]:
         include, keep = before = _state.get()
         try:
             _state.set(tls.same((include & ~FUSE, keep)))
-            return operator.redispatch_table[key_set](key_set, *args)
+            made = operator.redispatch_table[key_set](key_set, *args)
         finally:
             _state.set(before)
+        if trace is not None:
+            trace.end(operator, args, made)
+        return made
 
     return pass_on if is_view or is_composite else run_first
 

@@ -4,17 +4,17 @@ Note [What is replayed]
 A call is replayed where running the function's Python could tell nobody anything new. Two things
 say so. This module reads the code: within it there are only tensors, numbers, strings, tuples and
 lists of these, and nothing is done with them but Python's operators, methods named like operators
-that work element by element or like a property of layout, and calls of such functions, of a few of
-Python's own, and of functions whose code is like that as well. Nothing is stored but in local
-variables. What is read from outside, globals, cells, attributes of modules and defaults, is either
-a tensor, then it is one more input, or compared by identity in every call. Every instruction that
-is not known to be harmless refuses, so a Python with others replays less and nothing wrong. `is`
-and `in` are not known: which operands are one object is no part of what a replay is found by.
+of ours or like a property of layout, and calls of such functions, of a few of Python's own, and of
+functions whose code is like that as well. Nothing is stored but in local variables. What is read
+from outside, globals, cells, attributes of modules and defaults, is either a tensor, then it is one
+more input, or compared by identity in every call. Every instruction that is not known to be
+harmless refuses, so a Python with others replays less and nothing wrong. `is` and `in` are not
+known: which operands are one object is no part of what a replay is found by.
 
-And replay.py watches the operators of one call: all of them were recorded, nobody looked at a
-value, every operand is an input or was made here, and no memory was written to that was there.
-Whether a branch was taken then follows from what replays are found by: geometries, dtypes, devices,
-and the values of all that is no tensor.
+And trace.py watches the operators of one call: they were recorded, or gave tensors that follow from
+what they took; nobody looked at a value, every operand is an input or was made here, and no memory
+was written to that was there. Whether a branch was taken then follows from what replays are found
+by: geometries, dtypes, devices, and the values of all that is no tensor.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _HARMLESS = frozenset(
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 # Of a tensor: what follows from its geometry, dtype and device.
 _LAYOUT = frozenset(
-    """device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
-    itemsize nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
+    """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
+    itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
 ) | {name for name in vars(Conversions) if not name.startswith("_")}
 _CALLED: tuple[Any, ...] = (
     abs, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, sum, tuple,
@@ -150,7 +150,7 @@ class Outside:
                 found = getattr(cell, "cell_contents", _MISSING)
                 module = self._take(code, line, cell, "cell_contents", found, called)
             elif name in _ATTRIBUTES:
-                if step.argval not in _LAYOUT and not _is_elementwise(step.argval):
+                if step.argval not in _LAYOUT and not _is_operator(step.argval):
                     raise Impure(f"{_at(code, line)} uses .{step.argval}")
             elif name not in _HARMLESS:
                 raise Impure(f"{_at(code, line)} has {_SAID.get(name, name)}")
@@ -183,7 +183,7 @@ class Outside:
             if (found.__module__ or "").partition(".")[0] != _PACKAGE:
                 self._read(found)
                 return None
-            if _is_elementwise(found.__name__):
+            if _is_operator(found.__name__):
                 return None
         elif is_constant(found) or isinstance(found, BuiltinFunctionType) and (
             found.__module__ == math.__name__
@@ -216,11 +216,12 @@ def is_constant(value: Any) -> bool:
 _known: dict[str, bool] = {}
 
 
-def _is_elementwise(name: str) -> bool:
-    """Whether an operator of this name works element by element."""
+def _is_operator(name: str) -> bool:
+    """Whether all that a function of ours of this name does goes through operators."""
     found = _known.get(name)
     if found is None:
-        found = _known[name] = any(
-            ["pointwise" in x.tags for x in dispatcher.overloads(f"aten::{name}")]
+        named = dispatcher.overloads(f"aten::{name}")
+        found = _known[name] = bool(named) and (
+            not name.endswith("_") or any(["pointwise" in x.tags for x in named])
         )
     return found

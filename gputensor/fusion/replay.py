@@ -24,7 +24,7 @@ from . import running, small
 from .block import Fusing
 from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
 from .recorder import current
-from .trace import Trace, Unlike
+from .trace import Step, Taken, Trace, Unlike
 
 # Plans of a function, for as many numbers and geometries; all are dropped then.
 _BOUND = 1 << 7
@@ -51,9 +51,9 @@ class Plan:
 
     def _first(self, values: Any) -> Any:
         """Most calls come once: what runs the plan is made when it comes again."""
-        numbers = sorted(_numbers(self._made, self._trace))
+        numbers = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
         call = small.compiled(self._trace, numbers)
-        self.run = self._by_chains() if call is None else self._by_arrays(call, numbers)
+        self.run = self._by_steps() if call is None else self._by_arrays(call, numbers)
         return self.run(values)
 
     def _by_arrays(self, call: small.Arrays, numbers: list[int]) -> Callable[[Any], Any]:
@@ -83,45 +83,95 @@ class Plan:
 
         return replay
 
-    def _by_chains(self) -> Callable[[Any], Any]:
+    def _by_steps(self) -> Callable[[Any], Any]:
         places, made, trace = self._places, self._made, self._trace
-        steps = [
-            (running.prepared(step.chain), step.takes, step.scalars, step.chain.device,
-             [step.chain.geometry(value) for value in step.chain.stores])
-            for step in trace.steps
-        ]  # fmt: skip
-        versions = [(n, version) for n, version in trace.versions.items() if version]
+        steps, needed = [], set(_all_numbers(made))
+        for step in reversed(trace.steps):  # what nobody takes any more is let go of
+            last = [n for n in {*step.takes, *step.makes} if n not in needed]
+            needed.update(step.takes)
+            run = _of_chain(step, trace) if step.operator is None else _of_operator(step)
+            steps.append((run, step.makes, last))
+        steps.reverse()
 
         def replay(values: Any) -> Any:
-            tensors = []
-            for n, place, keys in places:
+            tensors = {}
+            for number, (n, place, keys) in enumerate(places):
                 x = values[n]
                 if x._keys != keys or x._device is not place:
                     return None
                 if x._autograd is not None and not _is_plain(x):
                     return None
-                tensors.append(x)
-            for run, takes, scalars, place, shapes in steps:
-                outputs = [allocate(shape, place) for shape in shapes]
-                run([tensors[n] for n in takes], outputs, scalars)
-                tensors += outputs
-            for number, version in versions:
-                tensors[number]._get_storage().version = version
+                tensors[number] = x
+            for run, makes, last in steps:
+                results = run(tensors)
+                if results is None:
+                    return None
+                tensors.update(zip(makes, results))
+                for n in last:
+                    del tensors[n]
             return _built(made, tensors)
 
         return replay
 
 
+def _of_chain(step: Step, trace: Trace) -> Callable[[dict[int, Tensor]], list[Tensor]]:
+    chain = step.chain
+    assert chain is not None
+    run, place, takes, scalars = running.prepared(chain), chain.device, step.takes, step.scalars
+    shapes = [chain.geometry(value) for value in chain.stores]
+    versions = [trace.versions[n] for n in step.makes]
+
+    def call(tensors: dict[int, Tensor]) -> list[Tensor]:
+        outputs = [allocate(shape, place) for shape in shapes]
+        run([tensors[n] for n in takes], outputs, scalars)
+        for x, version in zip(outputs, versions):
+            if version or x._storage is not None:  # what ran may have counted writes
+                x._get_storage().version = version
+        return outputs
+
+    return call
+
+
+def _of_operator(step: Step) -> Callable[[dict[int, Tensor]], Any]:
+    """A call of an operator as the public function calls it; None where it gives something else
+    than it gave, as what follows was made for that."""
+    operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
+    include, keep = _PLAIN
+    assert operator is not None
+
+    def call(tensors: dict[int, Tensor]) -> Any:
+        key_set = include
+        for n in takes:
+            key_set |= tensors[n]._keys
+        key_set &= keep
+        found = operator.table[key_set](key_set, *_filled(arguments, tensors))
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        if [x._geometry for x in results] != [*shapes]:
+            return None
+        return results
+
+    return call
+
+
+def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
+    kind = type(arguments)
+    if kind is Taken:
+        return tensors[arguments.number]
+    if kind is tuple or kind is list:
+        return kind([_filled(x, tensors) for x in arguments])
+    return arguments
+
+
+def _all_numbers(made: Any) -> set[int]:
+    """Of the tensors that a result has."""
+    if type(made) is int:
+        return {made}
+    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
+    return set().union(*[_all_numbers(x) for x in parts])
+
+
 def _is_plain(x: Tensor) -> bool:
     return is_plain(x) or grad_mode.get() != DEFAULT
-
-
-def _numbers(made: Any, trace: Trace) -> set[int]:
-    """Of the tensors that a result has and that are made, not given."""
-    if type(made) is int:
-        return {made} - set(range(trace.n_given))
-    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
-    return set().union(*[_numbers(x, trace) for x in parts])
 
 
 def _built(made: Any, tensors: Any) -> Any:

@@ -26,8 +26,10 @@ def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
     lines: list[str] = []
     for number, step in enumerate(trace.steps):
         chain = step.chain
-        if chain.device is not CPU or not all(
-            [numpy_allocates(x.what.geometry) for x in chain.instructions]
+        if (
+            chain is None
+            or chain.device is not CPU
+            or not all([numpy_allocates(x.what.geometry) for x in chain.instructions])
         ):
             return None
         scalars = [f"s{number}_{n}" for n in range(len(step.scalars))]

@@ -1,6 +1,8 @@
 """What the operators of one call were, noted so that a like call runs them without its Python.
 
-Tensors have numbers: those that a call is given come first, then what each chain stores.
+A call is made of chains, and of operators that are no part of one: reductions, views, products.
+Nothing of them writes to memory that is there, so any order will do in which each has what it
+takes. Tensors have numbers: those that a call is given come first, then what is made.
 """
 
 from __future__ import annotations
@@ -10,33 +12,59 @@ from typing import Any
 from ..core.dtype import uint8
 from ..core.geometry import Geometry
 from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.operator import Operator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from .chain import Chain
 from .purity import is_constant
 
-
-class Step:
-    """A chain that ran. takes: the numbers of its inputs; makes: of its results."""
-
-    __slots__ = ("chain", "takes", "makes", "scalars")
-    takes: tuple[int, ...]
-    makes: tuple[int, ...]
-
-    def __init__(
-        self, chain: Chain, takes: tuple[int, ...], makes: tuple[int, ...], scalars: list[Any]
-    ) -> None:
-        self.chain, self.takes, self.makes, self.scalars = chain, takes, makes, scalars
+# Of operators that would do something else the next time, or something beside.
+_TAGS = frozenset(
+    """nondeterministic_seeded data_dependent_output dynamic_output_shape inplace_view
+    maybe_aliasing_or_mutating""".split()
+)
 
 
 class Unlike(Exception):
     """A call cannot be replayed: a clause whose subject is the call."""
 
 
+class Taken:
+    """Stands for a tensor among the arguments of an operator."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Step:
+    """A chain that ran, or an operator that was called. takes: the numbers of its operands; makes:
+    of its results. arguments: of the operator, with a Taken for each tensor. geometries: of its
+    results."""
+
+    __slots__ = ("chain", "operator", "takes", "makes", "scalars", "arguments", "geometries")
+    takes: tuple[int, ...]
+    makes: tuple[int, ...]
+    chain: Chain | None
+    operator: Operator | None
+
+    def __init__(
+        self, chain: Chain | None, operator: Operator | None, takes: tuple[Any, ...],
+        makes: tuple[int, ...], scalars: list[Any], arguments: Any = (),
+        geometries: tuple[Geometry, ...] = (),
+    ) -> None:  # fmt: skip
+        self.chain, self.operator, self.takes, self.makes = chain, operator, takes, makes
+        self.scalars, self.arguments, self.geometries = scalars, arguments, geometries
+
+
 class Trace:
     """Watches one call. why: what keeps it from being replayed, None as long as nothing does."""
 
-    __slots__ = ("tensors", "n_given", "steps", "why", "geometries", "versions", "_found", "_held")
+    __slots__ = (
+        "tensors", "n_given", "steps", "why", "geometries", "versions", "_found", "_held",
+        "_called", "_within",
+    )  # fmt: skip
     why: str | None
 
     def __init__(self, tensors: list[Tensor]) -> None:
@@ -44,19 +72,21 @@ class Trace:
         self.steps: list[Step] = []
         self.why = None
         self._found: dict[Any, int] = {}
-        self._held: list[Any] = []  # so that nothing takes the place of a storage
-        for x in tensors:
-            storage = x._get_storage()
-            self._held.append(storage)
-            self._found[id(storage), x._offset, x._geometry] = len(self._held) - 1
-        # Of each tensor that is made.
+        self._held: list[Any] = []  # storages, so that nothing takes the place of one
+        self._called: list[Tensor] = []
+        self._within = 0  # how many operators that are no part of a chain are running
+        for number, x in enumerate(tensors):
+            self._held.append(x._get_storage())
+            self._found[_place(x)] = number
+        # Of each tensor that a chain makes.
         self.geometries: dict[int, Geometry] = {}
         self.versions: dict[int, int] = {}
         if len(self._found) < len(tensors):
             self.why = "was given one tensor twice"
 
     def refuse(self, why: str) -> None:
-        self.why = self.why or why
+        if not self._within:
+            self.why = self.why or why
 
     def ran(
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],
@@ -66,33 +96,93 @@ class Trace:
         needed."""
         if self.why is not None:
             return
-        if not reason.startswith(("the block is left", "it has", "another chain")):
-            return self.refuse(f"ran a chain early: {reason}")
-        if any([x[0].loop == "where" for x in recorded]) and any(
-            [uint8 in (x[0].kinds) for x in recorded]
+        if not reason.startswith(("the block is left", "it has", "another chain")) and (
+            not reason.endswith(" reads it")
         ):
-            return self.refuse("has `where` beside uint8, which warns in each call")
-        takes = [self._found.get((id(x[0]), x[1], x[2])) for x in inputs]
-        if None in takes:
-            return self.refuse("reads a view, or a tensor that neither was given nor made by it")
-        makes = tuple(range(len(self._held), len(self._held) + len(wanted)))
-        for number, (value, storage) in zip(makes, wanted):
-            shape = self.geometries[number] = recorded[value][0].geometry
-            self._held.append(storage)
-            self._found[id(storage), 0, shape] = number
-        self.steps.append(Step(chain, tuple([x or 0 for x in takes]), makes, scalars))
+            self.why = f"ran a chain early: {reason}"
+        elif any([x[0].loop == "where" for x in recorded]) and any(
+            [uint8 in x[0].kinds for x in recorded]
+        ):
+            self.why = "has `where` beside uint8, which warns in each call"
+        else:
+            makes = []
+            for value, storage in wanted:
+                shape = recorded[value][0].geometry
+                makes.append(self._new(storage, (id(storage), 0, shape)))
+                self.geometries[makes[-1]] = shape
+            takes = tuple([(id(x[0]), x[1], x[2]) for x in inputs])
+            self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
+
+    def _new(self, storage: Any, place: Any) -> int:
+        self._held.append(storage)
+        if self._found.setdefault(place, len(self._held) - 1) != len(self._held) - 1:
+            self.why = "makes a view that is like what it is a view of"
+        return len(self._held) - 1
+
+    def begin(self, operator: Operator) -> None:
+        """Told of each operator that is called and not recorded, before it runs; `end` after it."""
+        if not self._within and self.why is None:
+            self.why = _why_not(operator)
+        self._within += 1
+
+    def end(self, operator: Operator, args: tuple[Any, ...], made: Any) -> None:
+        self._within -= 1
+        if self._within or self.why is not None:
+            return
+        results = made if isinstance(made, (tuple, list)) else (made,)
+        if not all([type(x) is Tensor for x in results]) or not results:
+            self.why = f"runs {operator.short_name}, which gives no tensor"
+            return
+        takes: list[Any] = []
+        try:
+            arguments = _arguments(args, takes)
+        except Unlike as error:
+            self.why = f"runs {operator.short_name}, {error}"
+            return
+        given = [_place(x) for x in takes]
+        if not given and operator.short_name != "scalar_tensor":
+            self.why = f"runs {operator.short_name}"
+        elif len(results) > 1 or _place(made) not in given or not any([made is x for x in takes]):
+            makes = tuple([self._new(x._get_storage(), _place(x)) for x in results])
+            self._called += [*results, *takes]
+            shapes = tuple([x._geometry for x in results])
+            self.steps.append(Step(None, operator, tuple(given), makes, [], arguments, shapes))
+
+    # --- when the call is over --------------------------------------------------------------------
 
     def result(self, found: Any) -> Any:
         """What tells how to make what the call returned, once its chains have run. Raises Unlike.
 
         A number, for a tensor; (type, of each part); a dict; anything else in a list of one.
         """
+        self._order()
         tensors: dict[int, Tensor] = {}
         made = self._result(found, tensors)
         self.versions = {n: self._held[n].version for n in self.geometries}
-        self._found, self._held = {}, []
+        self._found, self._held, self._called = {}, [], []
         self.tensors.clear()
         return made
+
+    def _order(self) -> None:
+        """Put each step behind what it takes: views are noted before their base is computed."""
+        there = set(range(self.n_given))
+        waiting, self.steps = self.steps, []
+        for step in waiting:
+            takes = [self._found.get(place) for place in step.takes]
+            if None in takes:
+                raise Unlike("reads a tensor that neither was given nor made by it")
+            step.takes = tuple([x or 0 for x in takes])
+        while waiting:
+            ready = [x for x in waiting if there.issuperset(x.takes)]
+            if not ready:
+                raise Unlike("reads what it overwrites")
+            for step in ready:
+                there.update(step.makes)
+            self.steps += ready
+            waiting = [x for x in waiting if x not in ready]
+        for step in self.steps:
+            if step.operator is not None:
+                _number(step.arguments, iter(step.takes))
 
     def _result(self, found: Any, tensors: dict[int, Tensor]) -> Any:
         kind = type(found)
@@ -100,7 +190,7 @@ class Trace:
             for number, x in enumerate(self.tensors):
                 if x is found:
                     return number
-            number = self._number(found)
+            number = self._made(found)
             if tensors.setdefault(number, found) is not found:
                 raise Unlike("returns two tensors over one memory")
             return number
@@ -112,11 +202,51 @@ class Trace:
             return [found]
         raise Unlike(f"returns a {kind.__name__}")
 
-    def _number(self, x: Tensor) -> int:
+    def _made(self, x: Tensor) -> int:
         storage = x._storage
         number = self._found.get((id(storage), x._offset, x._geometry), -1)
-        if number < self.n_given or x._autograd is not None:
-            raise Unlike("returns a view, or a tensor that it did not make")
+        if number < self.n_given:
+            raise Unlike("returns a tensor that it did not make")
+        if (
+            number in self.geometries
+            and x._autograd is not None
+            or (number not in self.geometries and not any([x is made for made in self._called]))
+        ):
+            raise Unlike("returns a view that it did not make")
         if x._keys != TENSOR_KEYS[x._device.type] or type(storage) is not Storage:
             raise Unlike("returns a tensor of another kind")
         return number
+
+
+def _place(x: Tensor) -> Any:
+    return id(x._get_storage()), x._offset, x._geometry
+
+
+def _why_not(operator: Operator) -> str | None:
+    name = operator.short_name
+    if (
+        operator.namespace != "aten" or not _TAGS.isdisjoint(operator.tags) or "batch_norm" in name
+        or any([a.is_write for a in operator.schema.arguments])
+    ):  # fmt: skip
+        return f"runs {name}"
+    return None
+
+
+def _arguments(given: Any, takes: list[Any]) -> Any:
+    """Arguments with a Taken for each tensor, which go to `takes`."""
+    if type(given) is Tensor:
+        takes.append(given)
+        return Taken(-1)
+    if type(given) in (tuple, list):
+        return type(given)([_arguments(x, takes) for x in given])
+    if not is_constant(given) and type(given) is not complex:
+        raise Unlike(f"which is given a {type(given).__name__}")
+    return given
+
+
+def _number(arguments: Any, takes: Any) -> None:
+    if type(arguments) is Taken:
+        arguments.number = next(takes)
+    elif type(arguments) in (tuple, list):
+        for x in arguments:
+            _number(x, takes)

@@ -17,6 +17,7 @@ from gputensor.op_tests import check
 from ..cuda.chains import assert_same, compile_together
 from ..cuda.support import requires_emulator
 from . import programs
+from .same import state_of
 from .test_rows import ROWS, outcome, pending
 
 FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
@@ -164,3 +165,20 @@ def test_random_programs_equal_eager(first: int) -> None:
     compile_together(lambda: run(True))
     for seed, found, wanted in zip(range(first, first + 20), run(True), run(False)):
         assert found == wanted, seed
+
+
+def test_a_call_that_comes_again_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: Any, row: Any, n: float) -> Any:
+        y = (x * row + n).exp()
+        return y / y.sum(1, keepdim=True), x, y.t() + 1
+
+    x, row, _ = operands()
+    fused = gt.fuse(function)
+    for _ in range(6):
+        made = fused(x, row, 0.5)
+    replays: Any = getattr(fused, "_replays")  # noqa: B009
+    assert replays.why is None
+    monkeypatch.setattr(replays, "function", None)  # which a call of the Python would not survive
+    again = fused(x, row, 0.5)
+    assert state_of(again) == state_of(function(x, row, 0.5)) == state_of(made)
+    assert again[0].device.type == "cuda"
