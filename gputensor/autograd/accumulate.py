@@ -7,8 +7,8 @@ gradient lies in memory as its leaf does, or row by row where the leaf is not de
 from __future__ import annotations
 
 import os
-import sys
 import threading
+from sys import getrefcount
 from typing import Any
 
 from .._generated import calls
@@ -21,7 +21,7 @@ Grads = list[Tensor | Any]  # None where none arrived
 
 # What getrefcount says of an object that one list alone holds; Pythons differ.
 _held = [object()]
-_OWNED = sys.getrefcount(_held[0])
+_OWNED = getrefcount(_held[0])
 
 # Two threads may accumulate into one leaf.
 _accumulating = threading.RLock()
@@ -41,7 +41,9 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
 
     shape: of the leaf. create: the addition is to be recorded, so nothing is written in place.
     """
-    with _accumulating:
+    lock = _accumulating
+    lock.acquire()
+    try:
         before = own.grad
         if before is not None:
             if create:
@@ -49,22 +51,18 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
             else:
                 calls.add__Tensor(before, buffer[0])
                 bump_version(before)
-            return
-        is_ours = sys.getrefcount(buffer[0]) <= _OWNED and _owns_memory(buffer)
-        if (
+        elif (
             create
-            or not is_ours
-            or buffer[0]._geometry is not shape
-            and not _fits(buffer[0], shape)
+            or getrefcount(buffer[0]) > _OWNED
+            # another tensor looks at its memory
+            or buffer[0]._storage is not None and getrefcount(buffer[0]._storage) > _OWNED
+            or buffer[0]._geometry is not shape and not _fits(buffer[0], shape)
         ):
             own.grad = _copy_like(buffer[0], shape)
         else:
             own.grad = buffer[0]
-
-
-def _owns_memory(buffer: Grads) -> bool:
-    """True if no other tensor looks at the gradient's memory."""
-    return buffer[0]._storage is None or sys.getrefcount(buffer[0]._storage) <= _OWNED
+    finally:
+        lock.release()
 
 
 def _fits(g: Tensor, shape: Geometry) -> bool:

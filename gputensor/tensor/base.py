@@ -176,8 +176,12 @@ class TensorBase:
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
             data = storage._data  # read here, as a property costs a frame
-            if data is None and (data := storage.data) is None:
-                raise errors.no_storage("array", self)
+            if data is None:
+                data = storage._array  # whose bytes as such nobody has asked for
+                if data is None or not data.flags.c_contiguous:
+                    data = storage.data
+                if data is None:
+                    raise errors.no_storage("array", self)
             if geometry.numel == 0:  # may begin past the end of its storage
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
                 return array
