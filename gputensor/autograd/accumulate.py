@@ -55,8 +55,10 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
             create
             or getrefcount(buffer[0]) > _OWNED
             # another tensor looks at its memory
-            or buffer[0]._storage is not None and getrefcount(buffer[0]._storage) > _OWNED
-            or buffer[0]._geometry is not shape and not _fits(buffer[0], shape)
+            or buffer[0]._storage is not None
+            and getrefcount(buffer[0]._storage) > _OWNED
+            or buffer[0]._geometry is not shape
+            and not _fits(buffer[0], shape)
         ):
             own.grad = _copy_like(buffer[0], shape)
         else:

@@ -53,7 +53,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         input: (..., in_features). weight: (out_features, in_features). bias: (out_features).
     Returns: (..., out_features).
     """
-    _tensors("linear", input=input, weight=weight, bias=bias)
+    are_tensors = isinstance(input, Tensor) and isinstance(weight, Tensor)
+    if not are_tensors or bias is not None and not isinstance(bias, Tensor):
+        _tensors("linear", input=input, weight=weight, bias=bias)
     return calls.linear(input, weight, bias)
 
 
@@ -66,8 +68,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element, and zero in place of the negative ones."""
-    _tensors("relu", input=input)
-    return input.relu_() if flag("relu", "inplace", inplace) else calls.relu(input)
+    if not isinstance(input, Tensor):
+        _tensors("relu", input=input)
+    if inplace is not False and flag("relu", "inplace", inplace):
+        return input.relu_()
+    return calls.relu(input)
 
 
 def softmax(

@@ -484,9 +484,12 @@ def _triplet(op: str, anchor: Tensor, positive: Tensor, negative: Tensor, margin
 
 def _tensors(op: str, *weights: Any, **operands: Any) -> None:
     """Operands must be tensors; weights may be left out."""
-    for arg, x in (*operands.items(), *[("weight", w) for w in weights if w is not None]):
+    for arg, x in operands.items():
         if not isinstance(x, Tensor):
             raise errors.not_a_tensor(op, arg, "a Tensor", x)
+    for weight in weights:
+        if weight is not None and not isinstance(weight, Tensor):
+            raise errors.not_a_tensor(op, "weight", "a Tensor", weight)
 
 
 def _reduced(each: Tensor, number: int) -> Tensor:
@@ -496,6 +499,8 @@ def _reduced(each: Tensor, number: int) -> Tensor:
 
 
 def _reduction(op: str, reduction: str, size_average: Any = None, reduce: Any = None) -> int:
+    if type(reduction) is str and size_average is None is reduce and reduction in _REDUCTIONS:
+        return _REDUCTIONS[reduction]
     for arg, value in (("size_average", size_average), ("reduce", reduce)):
         if value is not None:
             raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
