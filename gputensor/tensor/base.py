@@ -178,7 +178,7 @@ class TensorBase:
             data = storage._data  # read here, as a property costs a frame
             if data is None:
                 data = storage._array  # whose bytes as such nobody has asked for
-                if data is None or not data.flags.c_contiguous:
+                if type(data) is not _ndarray or not data.flags.c_contiguous:
                     data = storage.data
                 if data is None:
                     raise errors.no_storage("array", self)
