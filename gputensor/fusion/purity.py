@@ -9,7 +9,8 @@ functions whose code is like that as well. Nothing is stored but in local variab
 from outside, globals, cells, attributes of modules and defaults, is either a tensor, then it is one
 more input, or compared by identity in every call. Every instruction that is not known to be
 harmless refuses, so a Python with others replays less and nothing wrong. `is` and `in` are not
-known: which operands are one object is no part of what a replay is found by.
+known: which operands are one object is no part of what a replay is found by. Neither is `%` beside
+a text, which may print a tensor.
 
 And trace.py watches the operators of one call: they were recorded, or gave tensors that follow from
 what they took; nobody looked at a value, every operand is an input or was made here, and no memory
@@ -56,7 +57,7 @@ _LAYOUT = frozenset(
 ) | {name for name in vars(Conversions) if not name.startswith("_")}
 _CALLED: tuple[Any, ...] = (
     abs, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, sum, tuple,
-    zip, str, Tensor,
+    zip, Tensor,
 )  # fmt: skip
 CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
@@ -75,14 +76,19 @@ class Outside:
     """What a function reads from outside. tensors: (where, name) of each; where is a dict, or a
     cell. items, attributes: (where, name, what was found there), of dicts and of objects."""
 
-    __slots__ = ("tensors", "items", "attributes", "_codes")
+    __slots__ = ("tensors", "items", "attributes", "formats", "_codes")
 
     def __init__(self, function: FunctionType) -> None:
+        self.formats = False  # whether it would print what stands behind a text
         self.tensors: list[tuple[Any, str]] = []
         self.items: list[tuple[dict[str, Any], str, Any]] = []
         self.attributes: list[tuple[Any, str, Any]] = []
         self._codes: set[FunctionType] = set()
         self._read(function)
+        read = [value for _, _, value in (*self.items, *self.attributes)]
+        texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
+        if self.formats and any([_has_text(x) for x in (*read, *texts)]):
+            raise Impure("may format a text")
 
     def is_as_it_was(self) -> bool:
         for found, name, value in self.attributes:
@@ -152,6 +158,8 @@ class Outside:
             elif name in _ATTRIBUTES:
                 if step.argval not in _LAYOUT and not _is_operator(step.argval):
                     raise Impure(f"{_at(code, line)} uses .{step.argval}")
+            elif name == "BINARY_OP" and "%" in step.argrepr:
+                self.formats = True
             elif name not in _HARMLESS:
                 raise Impure(f"{_at(code, line)} has {_SAID.get(name, name)}")
 
@@ -183,7 +191,8 @@ class Outside:
             if (found.__module__ or "").partition(".")[0] != _PACKAGE:
                 self._read(found)
                 return None
-            if _is_operator(found.__name__):
+            # Losses warn of sizes, and a warning would be left out.
+            if _is_operator(found.__name__) and not found.__module__.endswith(".loss"):
                 return None
         elif is_constant(found) or isinstance(found, BuiltinFunctionType) and (
             found.__module__ == math.__name__
@@ -211,6 +220,10 @@ def _at(code: CodeType, line: int | None) -> str:
 def is_constant(value: Any) -> bool:
     """Whether nothing can change a value that stays the same object."""
     return type(value) in CONSTANTS or type(value) is tuple and all([is_constant(x) for x in value])
+
+
+def _has_text(value: Any) -> bool:
+    return type(value) is str or type(value) is tuple and any([_has_text(x) for x in value])
 
 
 _known: dict[str, bool] = {}

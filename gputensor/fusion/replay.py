@@ -270,7 +270,7 @@ class Replays:
         for x in values:
             if type(x) is Tensor:
                 self.why = _unlike(x)
-            elif not is_constant(x):
+            elif not is_constant(x) or outside.formats and type(x) in (str, tuple):
                 self.why = f"is given a {type(x).__name__}"
             if self.why is not None:
                 self._tries += 1

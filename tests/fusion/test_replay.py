@@ -209,6 +209,14 @@ def compares_objects(x: Any) -> Any:
     return x + (x is WEIGHT)
 
 
+def prints_to_a_text(x: Any) -> Any:
+    return x + len("%s" % x)  # noqa: UP031
+
+
+def warns(x: Any) -> Any:
+    return gt.nn.functional.mse_loss(x, x + 1)
+
+
 def divides(x: Any) -> Any:
     return (x.to(gt.int64) + 3) // 2
 
@@ -228,6 +236,7 @@ NOT_REPLAYED = [
     (draws, "runs rand_like"), (draws_outside, "reads random.random"), (writes, "mul_ at once"),
     (writes_out, "exp"), (prints, "reads print"),
     (views_of_what_it_made, "is like what it is a view of"), (reads_a_list, "reads seen"),
+    (prints_to_a_text, "may format a text"), (warns, "reads gt.nn.functional.mse_loss"),
     (compares_objects, "has `is`"), (divides, "div at once"), (makes_functions, "a function"),
     (gradient, "reads gt.no_grad|with block"),
 ]  # fmt: skip
