@@ -67,6 +67,8 @@ CASES = [
     ("lanes", (4, 3, 100, 121), lambda x: x.transpose(0, 2, 3, 1)),
     ("lanes", (2, 200, 121, 4), lambda x: x.transpose(0, 3, 1, 2)),
     ("lanes", (10_001, 2), lambda x: x.T),
+    ("repeats", (3000, 1), lambda x: np.broadcast_to(x, (3000, 37))),
+    ("repeats", (40, 50, 1), lambda x: np.broadcast_to(x, (40, 50, 41)).transpose(1, 0, 2)),
     ("rows", (64, 16, 32, 64), lambda x: x.transpose(1, 0, 2, 3)),
     ("rows", (300, 77, 40), lambda x: x[:, ::2]),
 ]

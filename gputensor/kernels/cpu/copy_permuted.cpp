@@ -189,6 +189,21 @@ INLINE void from_pixels(byte* dst, const byte* src, length n, length plane) {
   }
 }
 
+// --- one word n times -----------------------------------------------------------------------------
+
+INLINE void repeat(byte* dst, const byte* src, length n) {
+  word one;
+  memcpy(&one, src, ITEM);
+  if (n < N) {
+    for (length i = 0; i < n; i++) memcpy(dst + i * ITEM, &one, ITEM);
+    return;
+  }
+  word filled[N];
+  for (int i = 0; i < N; i++) filled[i] = one;
+  const length last = n * ITEM - 16;
+  for (length at = 0; at < last + 16; at += 16) memcpy(dst + least(at, last), filled, 16);
+}
+
 // --- a walk -------------------------------------------------------------------------------------
 
 struct Dimension {
@@ -261,5 +276,13 @@ ENTRY void rows(byte* dst, const byte* src, const Walk* w, length first, length 
   const length to_next = w->of[1].dst, from_next = w->of[1].src;
   each(dst, src, *w, first, last, [=](byte* to, const byte* from, length n0, length n1) {
     for (length i = 0; i < n1; i++) memcpy(to + i * to_next, from + i * from_next, n0 * ITEM);
+  });
+}
+
+// The first dimension is one word of src, dense in dst.
+ENTRY void repeats(byte* dst, const byte* src, const Walk* w, length first, length last) {
+  const length to_next = w->of[1].dst, from_next = w->of[1].src;
+  each(dst, src, *w, first, last, [=](byte* to, const byte* from, length n0, length n1) {
+    for (length i = 0; i < n1; i++) repeat(to + i * to_next, from + i * from_next, n0);
   });
 }

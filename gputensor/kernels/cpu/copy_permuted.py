@@ -6,6 +6,7 @@
 tiles    each side runs along another dimension, both long enough for whole vectors.
 lanes    two to four planes become pixels, or pixels planes.
 rows     runs of 32 bytes and more, moved whole.
+repeats  a word that is written many times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from . import copy_compiled, copy_plan
 from .copy_plan import Walk
 
 _TEXT = "copy_permuted.cpp"
-_ARGUMENTS = tuple((name, "pppnn") for name in ("tiles", "lanes", "rows"))
+_ARGUMENTS = tuple((name, "pppnn") for name in ("tiles", "lanes", "rows", "repeats"))
 _SIZES = (1, 2, 4, 8, 16)
 _VECTOR, _LINE = 16, 64
 # Words of a unit along dst's run, whose memory pages stay in the TLB; bytes of a unit.
@@ -84,6 +85,8 @@ def planned(itemsize: int, shape: Sizes, dst: Sizes, src: Sizes, alignment: int)
     if walk.itemsize not in _SIZES or alignment < min(walk.itemsize, 8):
         return None
     order = sorted((d for d in range(len(shape_)) if src_[d]), key=lambda d: (src_[d], d))
+    if dst_[0] == walk.itemsize and not src_[0] and len(shape_) > 1:
+        return _rows(walk, shape_[0] * walk.itemsize, 1)
     dense = dst_[0] == walk.itemsize and bool(order) and src_[order[0]] == walk.itemsize
     if not dense or 0 not in order:
         return None
@@ -123,15 +126,19 @@ def _lanes(walk: Walk, order: list[int]) -> Plan | None:
 
 
 def _rows(walk: Walk, run: int, begin: int) -> Plan | None:
-    """run: bytes that lie dense on both sides. begin: the first dimension that is walked."""
+    """run: bytes that lie dense in dst, and in src or there as one word. begin: the first dimension
+    that is walked."""
     rest = list(range(begin, len(walk.shape)))
     if run < _SHORTEST_ROW or not rest:
         return None
     first = rest.pop(0)
     rest.sort(key=lambda d: walk.src[d] or 1 << 62)  # lines that several rows share
     parts = run, copy_plan.even_part(walk.shape[first], max(1, _UNIT_NBYTES // run))
-    dims = [(run, 1, 1), *_dims(walk, [first, *rest])]
-    return Plan("rows", 1, dims, parts, _nbytes(walk))
+    others = _dims(walk, [first, *rest])
+    if begin and not walk.src[0]:
+        dims = [*_dims(walk, [0]), *others]
+        return Plan("repeats", walk.itemsize, dims, (walk.shape[0], parts[1]), _nbytes(walk))
+    return Plan("rows", 1, [(run, 1, 1), *others], parts, _nbytes(walk))
 
 
 def _dims(walk: Walk, which: list[int]) -> list[Dimension]:
