@@ -188,10 +188,32 @@ class _Walk:
         self.chain, self.parts, self.n_inputs = chain, parts, len(chain.inputs)
         self.order = sorted(range(chain.walk.ndim), key=lambda d: -chain.walk.strides[d])
         self.block = _ALONE if len(parts) == 1 else _BETWEEN
-        kept = [x for part in parts for x in (part.stores if isinstance(part, _Loop) else ())]
-        kept += [self.n_inputs + part for part in parts if not isinstance(part, _Loop)]
-        self.kept = {x: chain.geometry(x).dtype.np for x in kept}
         self.place = {x: n for n, x in reversed([*enumerate(chain.stores)])}
+        # What parts leave: its dtype, and the buffer that it has where it is not stored.
+        self.kept: dict[int, Any] = {}
+        self.buffer: dict[int, int] = {}
+        self.buffers = self._buffers()
+
+    def _buffers(self) -> int:
+        """Gives values buffers, and says how many; one is used again after the last part that reads
+        its value."""
+        reads = [
+            part.inputs if isinstance(part, _Loop) else self.chain.instructions[part].operands
+            for part in self.parts
+        ]
+        last = {x: n for n, read in enumerate(reads) for x in read}
+        free: list[int] = []
+        used = 0
+        for n, part in enumerate(self.parts):
+            for x in part.stores if isinstance(part, _Loop) else [self.n_inputs + part]:
+                self.kept[x] = self.chain.geometry(x).dtype.np
+                if x not in self.place:
+                    if not free:
+                        free.append(used)
+                        used += 1
+                    self.buffer[x] = free.pop()
+            free += [self.buffer[x] for x in {*reads[n]} if last[x] == n and x in self.buffer]
+        return used
 
     def run(self, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         given, results = ([self._flat(x) for x in tensors] for tensors in (inputs, outputs))
@@ -205,10 +227,10 @@ class _Walk:
 
         def make() -> Callable[[int], None]:
             size = min(self.block, numel)
-            scratch = {
-                x: cpu.allocate(size * of.itemsize).view(of)
-                for x, of in self.kept.items() if x in aside or x not in self.place
-            }  # fmt: skip
+            widest = max([of.itemsize for of in self.kept.values()])
+            pool = [cpu.allocate(size * widest) for _ in range(self.buffers)]
+            scratch = {x: pool[n].view(self.kept[x])[:size] for x, n in self.buffer.items()}
+            scratch |= {x: cpu.allocate(size * widest).view(self.kept[x]) for x in aside}
 
             def block(index: int) -> None:
                 part = slice(index * size, min((index + 1) * size, numel))

@@ -39,6 +39,16 @@ def filled(shape, dtype, offset=0):
     return flat.view(dtype).reshape(shape)
 
 
+def test_pairs_of_f64_need_no_more_than_eight_bytes(monkeypatch):
+    monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
+    monkeypatch.setattr(copy_permuted, "_STREAM_RUN", 0)
+    for shape, order in (((96, 64, 2), (1, 0, 2)), ((3, 4096, 2), (1, 0, 2))):
+        src = filled(shape, np.float64, 8).transpose(order)
+        for offset in (0, 8):
+            plan = check(src, offset)
+            assert plan is not None and plan.words == 16
+
+
 def check(src, offset=0, margin=0):
     """The plan that copied `src` into dense memory, or rows with a margin, as NumPy does."""
     wide = [*src.shape[:-1], src.shape[-1] + margin]
@@ -84,7 +94,7 @@ def test_each_loop_has_the_bytes_of_numpys(loop, shape, view, itemsize, streams,
         monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
         monkeypatch.setattr(copy_permuted, "_STREAM_RUN", 0)
     src = view(filled(shape, WORDS[itemsize]))
-    for offset in {0, 16, 64 - itemsize}:
+    for offset in {0, 8, 16, 64 - itemsize}:
         plan = check(src, offset)
         assert plan is not None and plan.loop == loop
     check(src, margin=3)

@@ -26,12 +26,13 @@ namespace {
 typedef long long length;
 typedef unsigned char byte;
 
-namespace scalar {
+namespace scalar {  // at any address: 16 bytes may be two f64
+#define ANYWHERE __attribute__((aligned(1)))
 typedef uint8_t w1;
-typedef uint16_t w2;
-typedef uint32_t w4;
-typedef uint64_t w8;
-typedef unsigned __int128 w16;
+typedef uint16_t w2 ANYWHERE;
+typedef uint32_t w4 ANYWHERE;
+typedef uint64_t w8 ANYWHERE;
+typedef unsigned __int128 w16 ANYWHERE;
 }  // namespace scalar
 
 namespace vector {
@@ -189,7 +190,7 @@ INLINE void from_pixels(byte* dst, const byte* src, length n, length plane) {
   }
 }
 
-// --- one word n times -----------------------------------------------------------------------------
+// --- one word n times ----------------------------------------------------------------------------
 
 INLINE void repeat(byte* dst, const byte* src, length n) {
   word one;

@@ -92,10 +92,10 @@ def planned(itemsize: int, shape: Sizes, dst: Sizes, src: Sizes, alignment: int)
         return None
     if order[0] == 0:
         return _rows(walk, shape_[0] * walk.itemsize, 1)
-    return _lanes(walk, order) or _tiles(walk, order)
+    return _lanes(walk, order) or _tiles(walk, order, alignment)
 
 
-def _tiles(walk: Walk, order: list[int]) -> Plan | None:
+def _tiles(walk: Walk, order: list[int], alignment: int) -> Plan | None:
     item, x = walk.itemsize, order[0]
     if min(walk.shape[0], walk.shape[x]) * item < _VECTOR:
         return None
@@ -103,7 +103,7 @@ def _tiles(walk: Walk, order: list[int]) -> Plan | None:
     soon = order[1:2] if walk.shape[x] * item < 2 * _LINE else []
     rest = [d for d in soon if d] + [d for d in range(1, len(walk.shape)) if d not in (x, *soon)]
     nbytes = _nbytes(walk)
-    is_aligned = not any(step % _LINE for step in walk.dst[1:])
+    is_aligned = alignment >= item and not any(step % _LINE for step in walk.dst[1:])
     streams = (
         is_aligned and item > 1 and nbytes >= _STREAM_FROM and walk.shape[0] * item >= _STREAM_RUN
     )
