@@ -299,18 +299,23 @@ def _text(loop: _Loop) -> str:
     stores = [variants.storage(x) for x in loop.body.dtypes[: len(loop.stores)]]
     inputs = [variants.storage(x) for x in loop.body.inputs]
     count = max(1, len(loop.packing))
+    # in memory of others an element may lie anywhere
     lines = [
+        f"typedef {of} {name}{n}_t __attribute__((aligned(1)));"
+        for name, types in (("r", stores), ("x", inputs)) for n, of in enumerate(types)
+    ]  # fmt: skip
+    lines += [
         'extern "C" __attribute__((visibility("default")))',
         "int chain(char* const* p, const value_slot* given, i64 count) {",
         f"  value_slot n[{count}];",
         f"  for (int k = 0; k < {count}; ++k) n[k] = given[k];",
     ]
-    lines += [f"  {of}* r{n} = ({of}*)p[{n}];" for n, of in enumerate(stores)]
-    for n, (of, repeats) in enumerate(zip(inputs, loop.repeats)):
+    lines += [f"  r{n}_t* r{n} = (r{n}_t*)p[{n}];" for n in range(len(stores))]
+    for n, repeats in enumerate(loop.repeats):
         at = f"p[{len(stores) + n}]"
         lines.append(
-            f"  const {of} x{n} = *(const {of}*){at};" if repeats
-            else f"  const {of}* x{n} = (const {of}*){at};"
+            f"  const x{n}_t x{n} = *(const x{n}_t*){at};" if repeats
+            else f"  const x{n}_t* x{n} = (const x{n}_t*){at};"
         )  # fmt: skip
     read = [f"x{n}" if repeats else f"x{n}[i]" for n, repeats in enumerate(loop.repeats)]
     lines += [

@@ -144,6 +144,16 @@ def test_other_layouts(view: Callable[[Any], Any]) -> None:
     assert state_of(gt.fuse(arithmetic, native=True)(x, y)) == state_of(arithmetic(x, y))
 
 
+@pytest.mark.parametrize("element", [np.float32, np.float64, np.int64])
+def test_elements_at_odd_addresses(element: Any) -> None:
+    size = np.dtype(element).itemsize * N
+    odd = np.zeros(size + 1, np.uint8)[1:].view(element)
+    odd[...] = np.arange(N) % 1000
+    x, y = gt.from_numpy(odd), gt.tensor(odd[::-1].copy())
+    assert not x._get_array().flags.aligned
+    assert state_of(gt.fuse(arithmetic, native=True)(x, y)) == state_of(arithmetic(x, y))
+
+
 def test_explain_says_what_is_compiled() -> None:
     x, y = gt.rand(N), gt.rand(N)
     said = str(gt.fuse.explain(gt.fuse(between, native=True), x, y))

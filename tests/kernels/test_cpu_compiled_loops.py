@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import gputensor as gt
 from gputensor.core.dtype import bfloat16, float16, float32, uint8
 from gputensor.kernels.cpu import copy, copy_compiled, copy_pack
+from gputensor.runtime.emulator import toolchain
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
 DTYPES = (uint8, float16, bfloat16, float32)
@@ -186,6 +187,15 @@ def test_explain_says_whose_loops_it_takes():
         assert gt.layout.explain(*empty).on_cpu.endswith("pack with NumPy's loops")
     large, half = gt.zeros(1 << 20), gt.zeros(1 << 20, dtype=gt.float16)
     assert "copy with compiled loops" in str(gt.layout.explain(large, half))
+
+
+@needs_compiler
+def test_another_cpu_finds_no_loop_of_this_one(monkeypatch):
+    given = 'extern "C" int one() { return 1; }', {}, "one"
+    path = toolchain.compile_loops(*given)
+    assert toolchain.compile_loops(*given) == path
+    monkeypatch.setattr(toolchain, "_of_this_cpu", lambda: "another")
+    assert toolchain.compile_loops(*given) != path
 
 
 def test_they_are_off_until_somebody_says_so(monkeypatch):
