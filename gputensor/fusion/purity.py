@@ -73,10 +73,14 @@ class Impure(Exception):
 
 
 class Outside:
-    """What a function reads from outside. tensors: (where, name) of each; where is a dict, or a
-    cell. items, attributes: (where, name, what was found there), of dicts and of objects."""
+    """What a function reads from outside. code, defaults, named: its own; is_closed: that is all.
+    tensors: (where, name) of each; where is a dict, or a cell. items, attributes: (where, name,
+    what was found there), of dicts and of objects."""
 
-    __slots__ = ("tensors", "items", "attributes", "formats", "_codes")
+    __slots__ = (
+        "code", "defaults", "named", "is_closed", "tensors", "items", "attributes", "formats",
+        "_codes",
+    )  # fmt: skip
 
     def __init__(self, function: FunctionType) -> None:
         self.formats = False  # whether it would print what stands behind a text
@@ -84,7 +88,10 @@ class Outside:
         self.items: list[tuple[dict[str, Any], str, Any]] = []
         self.attributes: list[tuple[Any, str, Any]] = []
         self._codes: set[FunctionType] = set()
+        self.code, self.defaults = function.__code__, function.__defaults__
+        self.named = function.__kwdefaults__
         self._read(function)
+        self.is_closed = not self.items and len(self.attributes) == 3
         read = [value for _, _, value in (*self.items, *self.attributes)]
         texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
         if self.formats and any([_has_text(x) for x in (*read, *texts)]):

@@ -50,7 +50,7 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
     return _of_one(kernel, TENSOR_KEYS[place])
 
 
-# Both are written out: each operator of a block comes by (bench/overhead.py).
+# Both are written out, as each operator of a block comes by: calls would be a third of it.
 
 
 def _of_two(kernel: Kernel, keys: int) -> Kernel:
@@ -69,7 +69,7 @@ def _of_two(kernel: Kernel, keys: int) -> Kernel:
         if found is None or recorder is None:
             return slow(key_set, a, b, *rest)
         what, beside, params, number = found
-        if rest is not beside and (rest[0] is not beside[0] or not all(map(is_, rest, beside))):
+        if rest and (rest[0] is not beside[0] or len(rest) > 1 and not all(map(is_, rest, beside))):
             return slow(key_set, a, b, *rest)
         if params or number is not None and a is not number and b is not number:
             return slow(key_set, a, b, *rest)

@@ -57,7 +57,7 @@ class Plan:
         return self.run(values)
 
     def _by_arrays(self, call: small.Arrays, numbers: list[int]) -> Callable[[Any], Any]:
-        places, made, trace, run = self._places, self._made, self._trace, quiet.run
+        places, made, trace, enter = self._places, self._made, self._trace, quiet.enter
         shapes = [trace.geometries[n] for n in numbers]
         versions = [(n, trace.versions[n]) for n in numbers if trace.versions[n]]
         only = shapes[0] if [made] == numbers and not versions else None
@@ -72,7 +72,10 @@ class Plan:
                     return None
                 array = x._array
                 arrays.append(x._get_array() if array is None else array)
-            results = run(call, *arrays)
+            try:
+                results = enter(call, *arrays)
+            except RuntimeError as error:
+                results = quiet.again(error, call, *arrays)
             if only is not None:
                 return from_array(results[0], only)
             tensors = {n: values[place[0]] for n, place in enumerate(places)}
@@ -202,13 +205,18 @@ class Replays:
 
     def fused(self) -> Callable[..., Any]:
         """The function within a block of `gt.fuse` around each call that is not replayed."""
-        mine, plans = self, self.plans
+        mine, plans, function = self, self.plans, self.function
 
         @functools.wraps(self.function)
         def fused(*args: Any, **kwargs: Any) -> Any:
             if mine.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
                 outside = mine.outside
-                if outside is not None and outside.is_as_it_was():
+                if (
+                    outside is not None and function.__code__ is outside.code
+                    and function.__defaults__ is outside.defaults
+                    and function.__kwdefaults__ is outside.named
+                    and (outside.is_closed or outside.is_as_it_was())
+                ):  # fmt: skip
                     values: Any = args
                     if kwargs or outside.tensors:
                         values = [*args, *kwargs.values(), *outside.given()]
