@@ -3,7 +3,8 @@
 node.py is what a recorded operation is, saved.py what it keeps, history.py what a tensor knows of
 where it comes from, variable.py what its attributes do and how it is recorded,
 inplace_or_view.py what views and in-place operators do to it, formulas/ what the derivatives of
-native_functions.yaml call; engine.py walks the graph. The node of each operator is in
+native_functions.yaml call; engine.py is what users call, engine_run.py walks the graph, and
+engine_node.py looks after hooks and whatever else is attached. The node of each operator is in
 `_generated/kernels/`, the recording kernels in makers/autograd.py.
 """
 

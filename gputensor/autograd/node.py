@@ -1,7 +1,7 @@
 """Node: one recorded operation, with edges to those it came from and what its derivative needs.
 
 The nodes of operators are generated (`_generated/kernels/`); AccumulateGrad, at the end of every
-path, stands here; what a node saves is in saved.py, who runs it is engine.py.
+path, stands here; what a node saves is in saved.py, who runs it is engine_run.py.
 
 Note [No cycles]
 A graph must die with the last tensor that uses it, the garbage collector off. So a node holds the
@@ -66,10 +66,11 @@ class Node:
     # User code runs in it, so it must see the thread's own state and not the engine's.
     is_users = False
 
-    def __init__(self, edges: tuple[Edge | None, ...] = (), sequence_nr: int | None = None) -> None:
+    # The edges are there before the number is taken, and stay: the engine goes by the numbers.
+    def __init__(self, edges: tuple[Edge | None, ...] = ()) -> None:
         self.edges = edges
         self.outputs = []
-        self.sequence_nr: int = next(_numbers) if sequence_nr is None else sequence_nr
+        self.sequence_nr: int = next(_numbers)
         if anomaly.is_on:
             self.trace = anomaly.stack()
 

@@ -1,6 +1,6 @@
 """What a tensor knows of its history: `requires_grad`, `grad`, `grad_fn`, hooks; and how it is set.
 
-What a history is stands in history.py, who walks it in engine.py.
+What a history is stands in history.py, who walks it in engine_run.py.
 """
 
 from __future__ import annotations
