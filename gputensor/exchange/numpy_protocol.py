@@ -13,7 +13,7 @@ gradient.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -113,10 +113,15 @@ def _is_foreign(x: Any) -> bool:
     return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
 
 
-def _check(op: str, given: Any, is_boolean: bool) -> None:
+def _check(op: str, given: Iterable[Any], is_boolean: bool) -> None:
     """Raise for a tensor that NumPy may not be handed."""
-    for x in _tensors(given):
-        export.check_shareable(op, x, is_boolean)
+    for x in given:
+        if isinstance(x, Tensor):
+            export.check_shareable(op, x, is_boolean)
+        elif isinstance(x, (list, tuple)):
+            _check(op, x, is_boolean)
+        elif isinstance(x, dict):
+            _check(op, x.values(), is_boolean)
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -121,10 +121,11 @@ def _element(given: Any) -> dtypes.dtype:
 class Row:
     """How a call of NumPy's is one of ours."""
 
-    __slots__ = ("_target", "_names", "_theirs", "_first")
+    __slots__ = ("_target", "_names", "_theirs", "_first", "_found")
 
     def __init__(self, target: str, parameters: list[str]) -> None:
         self._target, self._first = target, parameters.index("/")
+        self._found: Callable[..., Any] | None = None
         parameters = parameters[: self._first] + parameters[self._first + 1 :]
         self._names = [name.partition("=")[0] for name in parameters]
         self._theirs = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
@@ -146,6 +147,8 @@ class Row:
     @property
     def target(self) -> Callable[..., Any]:
         """Ours."""
+        if self._found is not None:
+            return self._found
         home, _, name = self._target.rpartition(".")
         standard: Any = import_module("gputensor.array_api")
         if home == "linalg":
@@ -153,6 +156,7 @@ class Row:
         elif home or not hasattr(standard, name):
             standard = import_module("gputensor")
         found: Callable[..., Any] = getattr(standard, name)
+        self._found = found
         return found
 
 

@@ -8,6 +8,7 @@ tensors are one task. `backend.py` has what `dask.config.set({"array.backend": "
 
 from __future__ import annotations
 
+import math
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def _register_functions(backends: Any, tensor: type) -> None:
         "concatenate_lookup": np.concatenate, "take_lookup": np.take,
         "tensordot_lookup": np.tensordot, "empty_lookup": empty,
         "divide_lookup": backends.np_divide, "einsum_lookup": einsum,
-        "percentile_lookup": backends._percentile, "numel_lookup": backends._numel_arraylike,
+        "percentile_lookup": backends._percentile, "numel_lookup": count,
         "nannumel_lookup": backends._nannumel, "to_numpy_dispatch": to_numpy,
     }.items():  # fmt: skip
         getattr(backends, table).register(tensor, function)
@@ -76,6 +77,30 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
     from ..core.arguments import element_type
 
     return empty(shape, dtype=element_type("empty", dtype, by_name=True))
+
+
+def count(
+    x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
+) -> Any:
+    """How many elements a sum along `axis` adds, in the sizes of that sum: a tensor, or NumPy's
+    number where all are added and no dimension is kept."""
+    from .._generated.functions import full
+    from ..core.arguments import element_type
+
+    sizes = tuple(x.shape)
+    if axis is None and not keepdims:
+        return np.prod(sizes, dtype=np.dtype(dtype))
+    dims = (
+        range(len(sizes)) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    )
+    along = {dim % len(sizes) for dim in dims}
+    kept = [
+        1 if dim in along else size
+        for dim, size in enumerate(sizes)
+        if keepdims or dim not in along
+    ]
+    element = element_type("numel", dtype, by_name=True)
+    return full(kept, math.prod([sizes[dim] for dim in along]), dtype=element)
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
