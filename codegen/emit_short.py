@@ -74,7 +74,7 @@ def short_forms() -> str:
         short_cpu.into(1),
         short_cpu.into(2),
         short_cpu.made("made_of_nothing", ["geometry", "array", "asks"], "array()"),
-        short_cpu.made("empty", ["geometry", "asks"], "_empty(sizes, element)"),
+        short_cpu.made("empty", ["geometry", "asks", "given"], "_empty(sizes, element)"),
         short_cpu.made("like", ["geometry", "array"], "array()"),
         short_cpu.made("empty_like", ["geometry"], "_empty(sizes, element)"),
         short_cpu.copied(),

@@ -100,7 +100,12 @@ def made(name: str, closed: list[str], array: str) -> list[str]:
     if "asks" in closed:
         doc = f"size -> a tensor over {of}. asks: for the default device, as none was named."
         plain = unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU")
-        body = [*ints(), *plain, *tensor(array), "return tensor"]
+        body = [
+            *ints(known="given" if "given" in closed else ""),
+            *plain,
+            *tensor(array),
+            "return tensor",
+        ]
         return form(name, closed, doc, setup, ["size"], body)
     plain = unless("self._keys is not CPU_KEYS", "_now() is not PLAIN")
     doc = f"self -> a tensor over {of}; autograd has nothing to say of it."

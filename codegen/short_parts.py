@@ -55,10 +55,12 @@ def kept(n: int) -> list[str]:
     return [f"{', '.join(each('{}0', PARAMS[:n]))} = (*params, {nones})[:{n}]"] if n else []
 
 
-def ints(n: int | None = None) -> list[str]:
+def ints(n: int | None = None, known: str = "") -> list[str]:
     """The long way unless sizes are ints: the keys that they are found by do not tell 1 from 1.0
     and True. n: how many there are, where that is known; mostly they are the very ones of before,
-    which is the cheapest to ask."""
+    which is the cheapest to ask. known: the tuple of before, which may come again as it is."""
+    if known:
+        return [f"if size is not {known}:", *indent(ints(n))]
     if n is None:
         return ["for n in size:", *indent(unless("type(n) is not int"))]
     names = SIZES[:n]

@@ -5,14 +5,6 @@ from __future__ import annotations
 from .short_parts import LONG_WAY, RECORDED, SIZES, each, form, ints, unless
 from .text import WIDTH, indent, wrap
 
-BASE = [
-    "base = self._autograd",
-    "if base is None:",
-    "    base = self",
-    "elif type(base) is not Tensor or base._autograd is not None:",
-    LONG_WAY,
-]
-
 
 def made(geometry: str, offset: str) -> list[str]:
     return [
@@ -27,6 +19,15 @@ def made(geometry: str, offset: str) -> list[str]:
         f"tensor._offset = self._offset{offset}",
         "tensor._array = None",
     ]
+
+
+# The base of what has no history; what has one is recorded.
+BASE = [
+    "base = self._autograd",
+    "if base is None:",
+    "    base = self",
+    "elif type(base) is not Tensor or base._autograd is not None:",
+]
 
 
 def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
@@ -55,7 +56,7 @@ def view(name: str = "view", n: int | None = None) -> list[str]:
         "now = _now()",
         *unless("self._keys is not keys"),
         "if now is PLAIN:",
-        *indent([*BASE[:-1], "    return known(self)"]),
+        *indent([*BASE, "    return known(self)"]),
         "elif now is BELOW:  # autograd is not told",
         "    base = None",
         "else:",
@@ -66,11 +67,11 @@ def view(name: str = "view", n: int | None = None) -> list[str]:
 
 def recorded() -> list[str]:
     doc = "self, which autograd knows and whose keys were looked at -> a view with its history."
-    closed, setup = ["geometry", "keys", "around"], ["begin, finish = around"]
+    closed, setup = ["geometry", "keys", "around", "by"], ["begin, finish = around"]
     return form("recorded", closed, doc, setup, ["self"], [
         "node = begin(self)",
         *unless("node is LONG"),
-        *made("geometry", ""),
+        *made("geometry", " + by"),
         "tensor._autograd = None",
         "tensor = _track(self, tensor)",
         RECORDED,
@@ -87,14 +88,14 @@ def part() -> list[str]:
     doc = (
         "(self, index) -> what begins at an index of a dimension; negative ones count from its end."
     )
-    closed = ["geometry", "last", "size", "stride", "keys"]
+    closed = ["geometry", "last", "size", "stride", "keys", "known"]
     return form("part", closed, doc, (), ["self", "index"], [
         *unless("type(index) is not int"),
-        "if index < 0:",
-        "    index += size",
-        *unless("not 0 <= index <= last", "self._keys is not keys", "_now() is not PLAIN"),
+        "at = index + size if index < 0 else index",
+        *unless("not 0 <= at <= last", "self._keys is not keys", "_now() is not PLAIN"),
         *BASE,
-        *seen_of("geometry", " + index * stride"),
+        "    return known(self, geometry, at * stride, index)",
+        *seen_of("geometry", " + at * stride"),
     ])  # fmt: skip
 
 
@@ -103,10 +104,10 @@ def stretch() -> list[str]:
         "(self, start, end) -> a slice of a dimension; one of a length not seen goes the long way."
     )
     setup = ["size, stride, known = shape.sizes[dim], shape.strides[dim], shape.views"]
-    closed = ["shape", "dim", "step", "keys"]
+    closed = ["shape", "dim", "step", "keys", "record"]
     return form("stretch", closed, doc, setup, ["self", "start", "end"], [
         *unless("self._keys is not keys", "_now() is not PLAIN"),
-        *BASE,
+        "given = start, end",
         "if start is None:",
         "    start = 0",
         "elif type(start) is not int:",
@@ -128,5 +129,7 @@ def stretch() -> list[str]:
         "        end = start",
         'seen = known.get(("slice", dim, (end - start + step - 1) // step, step))',
         *unless("seen is None"),
+        *BASE,
+        "    return record(self, seen.value, start * stride, *given)",
         *seen_of("seen.value", " + start * stride"),
     ])  # fmt: skip

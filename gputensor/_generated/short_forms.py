@@ -485,14 +485,15 @@ def made_of_nothing(geometry: Any, array: Any, asks: Any) -> ShortCut:
     return short
 
 
-def empty(geometry: Any, asks: Any) -> ShortCut:
+def empty(geometry: Any, asks: Any, given: Any) -> ShortCut:
     """size -> a tensor over uninitialised memory. asks: for the default device, as none was named."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def short(size):
-        for n in size:
-            if type(n) is not int:
-                return None
+        if size is not given:
+            for n in size:
+                if type(n) is not int:
+                    return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
         tensor = _new(Tensor)
@@ -805,7 +806,7 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
     return short
 
 
-def recorded(geometry: Any, keys: Any, around: Any) -> ShortCut:
+def recorded(geometry: Any, keys: Any, around: Any, by: Any) -> ShortCut:
     """self, which autograd knows and whose keys were looked at -> a view with its history."""
     begin, finish = around
 
@@ -821,7 +822,7 @@ def recorded(geometry: Any, keys: Any, around: Any) -> ShortCut:
         tensor._keys = keys
         tensor._device = self._device
         tensor._storage = storage
-        tensor._offset = self._offset
+        tensor._offset = self._offset + by
         tensor._array = None
         tensor._autograd = None
         tensor = _track(self, tensor)
@@ -1072,21 +1073,20 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
 VIEWS = (view_1, view_2, view_3, view_4)
 
 
-def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any) -> ShortCut:
+def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any, known: Any) -> ShortCut:
     """(self, index) -> what begins at an index of a dimension; negative ones count from its end."""
 
     def short(self, index):
         if type(index) is not int:
             return None
-        if index < 0:
-            index += size
-        if not 0 <= index <= last or self._keys is not keys or _now() is not PLAIN:
+        at = index + size if index < 0 else index
+        if not 0 <= at <= last or self._keys is not keys or _now() is not PLAIN:
             return None
         base = self._autograd
         if base is None:
             base = self
         elif type(base) is not Tensor or base._autograd is not None:
-            return None
+            return known(self, geometry, at * stride, index)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -1095,7 +1095,7 @@ def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any) -> ShortCu
         tensor._keys = keys
         tensor._device = self._device
         tensor._storage = storage
-        tensor._offset = self._offset + index * stride
+        tensor._offset = self._offset + at * stride
         tensor._array = None
         if unrecorded:
             tensor._autograd = None
@@ -1106,18 +1106,14 @@ def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any) -> ShortCu
     return short
 
 
-def stretch(shape: Any, dim: Any, step: Any, keys: Any) -> ShortCut:
+def stretch(shape: Any, dim: Any, step: Any, keys: Any, record: Any) -> ShortCut:
     """(self, start, end) -> a slice of a dimension; one of a length not seen goes the long way."""
     size, stride, known = shape.sizes[dim], shape.strides[dim], shape.views
 
     def short(self, start, end):
         if self._keys is not keys or _now() is not PLAIN:
             return None
-        base = self._autograd
-        if base is None:
-            base = self
-        elif type(base) is not Tensor or base._autograd is not None:
-            return None
+        given = start, end
         if start is None:
             start = 0
         elif type(start) is not int:
@@ -1140,6 +1136,11 @@ def stretch(shape: Any, dim: Any, step: Any, keys: Any) -> ShortCut:
         seen = known.get(("slice", dim, (end - start + step - 1) // step, step))
         if seen is None:
             return None
+        base = self._autograd
+        if base is None:
+            base = self
+        elif type(base) is not Tensor or base._autograd is not None:
+            return record(self, seen.value, start * stride, *given)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()

@@ -99,7 +99,7 @@ _EMPTY: dict[Any, Seen] = {}
 def _learn_empty(table: Table, size: Any, known: Seen, form: Any) -> None:
     wanted = known.value
     if form is None and numpy_allocates(wanted):
-        _leave(table, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks))
+        _leave(table, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks, size))
     known.short = table.short
 
 

@@ -39,8 +39,7 @@ def select(key_set: int, self: Tensor, dim: int, index: int) -> Tensor:
     if known is None:
         known = shape.views["select", exact(dim)] = Seen(_select_rule(shape, dim))
     elif known.short is not table.short:
-        rest, size, stride = known.value
-        found = short_view.part(rest, size - 1, size, stride, self._keys)
+        found = short_view.selected(table, dim, known.value, self._keys)
         short_view.leave(table, select, (shape, dim), known, self, found)
     wanted, size, stride = known.value
     if type(index) is not int:
@@ -89,7 +88,7 @@ def slice(
             shape.views.clear()
         known = shape.views["slice", d, length, step] = Seen(wanted)
     elif known.short is not table.short:
-        found = short_view.stretch(shape, d, step, self._keys)
+        found = short_view.sliced(table, shape, d, dim, step, self._keys)
         short_view.leave(table, slice, (shape, dim, step), known, self, found)
     return view_of(self, known.value, self._offset + first * shape.strides[d])
 
@@ -111,7 +110,9 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     made = calls.slice_Tensor(self, d, first, first + length, 1)
     known = seen(shape, ("narrow", dim, length))
     if type(made) is Tensor and is_due(known, table):
-        found = short_view.part(made._geometry, size - length, size, shape.strides[d], self._keys)
+        found = short_view.narrowed(
+            made._geometry, size - length, size, shape.strides[d], self._keys
+        )
         short_view.leave(table, narrow, (shape, dim, length), known, self, found)
     return made
 

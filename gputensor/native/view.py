@@ -124,9 +124,9 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             memo["reshape", exact(tuple(shape))] = Seen((sizes, strides))
     else:
         if strides is not None and known.short is not table.short:
-            found = short_view.view(
-                table, like(self._geometry, sizes, strides), self._keys, (shape,)
-            )
+            as_alias = operators._reshape_alias.table, (sizes, strides)
+            wanted = like(self._geometry, sizes, strides)
+            found = short_view.view(table, wanted, self._keys, (shape,), as_alias)
             key = (self._geometry, shape)
             short_view.leave(table, reshape, key, known, self, found)
     if strides is None:
@@ -178,7 +178,9 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
     known = seen(self._geometry, ("flatten", start_dim, end_dim))
     if is_due(known, table):
         key = (self._geometry, start_dim, end_dim)
-        short_view.learn_of(table, flatten, key, known, self, made)
+        shape = made._geometry
+        as_alias = operators._reshape_alias.table, (shape.sizes, shape.strides)
+        short_view.learn_of(table, flatten, key, known, self, made, as_alias)
     return made
 
 

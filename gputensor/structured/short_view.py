@@ -2,7 +2,7 @@
 
 Each does in one frame what the kernel would do, and what ADInplaceOrView does for a view of what
 has no history: the view knows what it is a view of. What has one is recorded by a function beside
-it, where the offset is kept; parts of it go the long way. The forms are of
+it; of parts there is one for each place that they begin at. The forms are of
 _generated/short_forms.py.
 """
 
@@ -18,19 +18,62 @@ from ..dispatch.operator import Table
 from ..dispatch.shortcuts import LONG, Seen, ShortCut
 from ..tensor.tensor import Tensor
 
-__all__ = ["learn", "learn_of", "leave", "part", "stretch", "view"]
+__all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-def view(table: Table, geometry: Any, keys: int, given: tuple[Any, ...]) -> ShortCut:
-    """A view that keeps the offset. given: what its calls have behind self."""
-    around = shortcuts.recording(table, given) or (_only_plain, None)
-    known = recorded(geometry, keys, around)
+_PLACES = 1 << 8  # that parts of a layout are recorded at before all are forgotten
+
+
+def view(
+    table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
+) -> ShortCut:
+    """A view that keeps the offset. given: what its calls have behind self. recorded_as: the table
+    and what stands behind self there, of a composite that autograd knows by what it is made of."""
+    around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
+    known = recorded(geometry, keys, around, 0)
     sizes = next((x for x in given if type(x) is tuple), None)
     if sizes is None:
         return _view(geometry, keys, known)
     if not 0 < len(sizes) <= len(VIEWS):
         return view_n(geometry, keys, known)
     return VIEWS[len(sizes) - 1](geometry, keys, known, sizes)
+
+
+def selected(table: Table, dim: int, part_of: tuple[Any, int, int], keys: int) -> Any:
+    """What begins at an index. part_of: its geometry, the dimension's size and stride."""
+    geometry, size, stride = part_of
+    return part(geometry, size - 1, size, stride, keys, _recorder(table, keys, (dim,), ()))
+
+
+def sliced(table: Table, shape: Any, dim: int, given: int, step: int, keys: int) -> ShortCut:
+    """A slice of a dimension. given: the dimension as calls have it, also from the end."""
+    return stretch(shape, dim, step, keys, _recorder(table, keys, (given,), (step,)))
+
+
+def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> ShortCut:
+    """As `select`, of several; one of what has a history goes the long way."""
+    return part(geometry, last, size, stride, keys, _only_plain_part)
+
+
+def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Any:
+    """What makes a part of what has a history: (self, geometry, by, *given), of which `given` says
+    where it begins. The node keeps the arguments (*before, *given, *behind)."""
+    places: dict[Any, ShortCut] = {}
+
+    def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
+        found = places.get(given)
+        if found is None:
+            if len(places) >= _PLACES:
+                places.clear()
+            around = shortcuts.recording(table, (*before, *given, *behind)) or (_only_plain, None)
+            found = places[given] = recorded(geometry, keys, around, by)
+        return found(self)
+
+    return record
+
+
+def _only_plain_part(*given: Any) -> None:
+    return None
 
 
 def _only_plain(self: Any) -> Any:
@@ -57,13 +100,15 @@ def leave(
 
 
 def learn_of(
-    table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any
-) -> None:
+    table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any,
+    recorded_as: Any = None,
+) -> None:  # fmt: skip
     """The same of a composite that made a view, and another time may make a copy."""
     if type(made) is not Tensor:
         return
     is_view = made is not self and made._storage is self._storage
     if is_view and made._offset == self._offset:
-        leave(table, kernel, key, seen, self, view(table, made._geometry, self._keys, ()))
+        found = view(table, made._geometry, self._keys, (), recorded_as)
+        leave(table, kernel, key, seen, self, found)
     else:
         seen.short = table.short

@@ -55,13 +55,52 @@ def get(tensor: Tensor, index: Any) -> Any:
         include, keep = _state.get()
         key_set = (tensor._keys | include) & keep
         return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
-    view, flipped, indices, has_bool = _applied(tensor, index if kind is tuple else (index,))
+    given = index if kind is tuple else (index,)
+    if (view := _parted(tensor, given)) is not None:
+        return view
+    view, flipped, indices, has_bool = _applied(tensor, given)
     if flipped:
         view = calls.flip(view, flipped)
     if indices:
         return calls.index_Tensor(view, indices)
     if has_bool and not flipped:
         return calls.clone(view)
+    return calls.alias(view) if view is tensor else view
+
+
+def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
+    """The view that ints, slices, None and one Ellipsis name, as most tuples do; None for what
+    _applied looks at. It asks of each part only what tells that there is no more to it."""
+    view: Any = tensor
+    dim, ndim, specified, is_cut = 0, tensor._geometry.ndim, len(index), False
+    for i in index:
+        kind = type(i)
+        if i is None:
+            specified -= 1
+        elif i is Ellipsis:
+            if is_cut:
+                return None
+            specified, is_cut = specified - 1, True
+        elif kind is slice:
+            if i.step is not None or type(i.start) not in _BOUND or type(i.stop) not in _BOUND:
+                return None
+        elif kind is not int:
+            return None
+    if specified > ndim:
+        return None
+    for i in index:
+        kind = type(i)
+        if kind is int:
+            view = calls.select_int(view, dim, i)
+        elif kind is slice:
+            if i.start is not None or i.stop is not None:
+                view = calls.slice_Tensor(view, dim, i.start, i.stop, 1)
+            dim += 1
+        elif i is None:
+            view = calls.unsqueeze(view, dim)
+            dim += 1
+        else:
+            dim += ndim - specified
     return calls.alias(view) if view is tensor else view
 
 

@@ -43,6 +43,7 @@ LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "narrow": (lambda x: x.narrow(1, -2, 2), "narrow"),
     "select": (lambda x: x.select(1, -1), "select.int"),
     "an index": (lambda x: x[1], "select.int"),
+    "an index behind": (lambda x: x[..., -1], "select.int"),
     "a slice": (lambda x: x[-1:], "slice.Tensor"),
     "unfold": (lambda x: x.unfold(2, 2, 1), "unfold"),
     "zeros": (lambda x: gt.zeros(2, 3), "zeros"),
@@ -114,8 +115,12 @@ def test_a_view_of_what_gets_a_history_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["view", "permute", "transpose", "t", "expand", "squeeze", "squeeze dims", "unsqueeze"]
-)
+    "name",
+    [
+        "view", "permute", "transpose", "t", "expand", "squeeze", "squeeze dims", "unsqueeze",
+        "reshape", "flatten", "select", "an index", "a slice", "an index behind",
+    ],
+)  # fmt: skip
 def test_a_view_of_what_has_a_history_is_recorded(name: str) -> None:
     call, at = LEAVES[name]
     leaf = cube().requires_grad_()
@@ -144,6 +149,17 @@ def test_a_view_of_what_has_a_history_is_recorded(name: str) -> None:
         whole = leaf * 1
         call(whole).mul_(2)
         assert type(whole.grad_fn).__name__ == "CopySlices"
+
+
+def test_parts_of_what_has_a_history_have_each_their_own_place() -> None:
+    leaf = gt.arange(6.0, requires_grad=True)
+    for _ in range(3):
+        for at in (0, -1, 4):
+            (grad,) = gt.autograd.grad(leaf[at] * 2, leaf)
+            assert grad.nonzero().tolist() == [[at % 6]]
+        for start, end in ((0, 2), (-2, None), (None, 2), (3, 5)):
+            (grad,) = gt.autograd.grad(leaf[start:end].sum(), leaf)
+            assert grad.nonzero().flatten().tolist() == [*range(6)][start:end]
 
 
 def test_a_view_that_is_made_while_nothing_is_recorded_says_so() -> None:
@@ -319,6 +335,11 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "last": lambda a, b: a[-1],
     "slice": lambda a, b: a[1:3],
     "rest": lambda a, b: a[-2:],
+    "indices": lambda a, b: a.view(2, 2)[1, -1],
+    "an index behind": lambda a, b: a.view(2, 2)[:, 0],
+    "a new dimension": lambda a, b: a[..., None],
+    "slices": lambda a, b: a.view(2, 2)[None, :1, 1:],
+    "write to indices": lambda a, b: a.view(2, 2)[0, 1].add_(1),
     "narrow": lambda a, b: a.narrow(0, 1, 2),
     "expand": lambda a, b: a.expand(3, 4),
     "unsqueeze": lambda a, b: a.unsqueeze(0).squeeze(0),
