@@ -135,6 +135,8 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
             may_hash = False  # short cuts look at what is in it
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
+        elif argument.name in found_by and kind.base == "Scalar":
+            tests.append(f"type({name}) in NUMBERS")
         elif argument.name not in (*found_by, *passed):
             tests.append(f"{name} is {default(argument)}")
     parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]

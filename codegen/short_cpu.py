@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .short_parts import (
-    ARRAYS, ELEMENT, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, form, ints, is_plain, kept,
+    ARRAYS, ELEMENT, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, each, form, ints, is_plain, kept,
     others, params, records, run, storage, tensor, unless,
 )  # fmt: skip
 from .text import indent
@@ -110,6 +112,30 @@ def made(name: str, closed: list[str], array: str) -> list[str]:
     plain = unless("self._keys is not CPU_KEYS", "_now() is not PLAIN")
     doc = f"self -> a tensor over {of}; autograd has nothing to say of it."
     return form(name, closed, doc, setup, ["self"], [*plain, *tensor(array), "return tensor"])
+
+
+def filled() -> list[str]:
+    """As `made`, of a number: 0.0 and -0.0, and 1 and True, are equal."""
+    doc = "(size, value) -> a tensor over array(). asks: for the default device, as none was named."
+    closed = ["geometry", "array", "asks", "value"]
+    return form("filled", closed, doc, ["kept = value"], ["size", "value"], [
+        *unless("value is not kept and (not value or type(value) is not type(kept))"),
+        *ints(),
+        *unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU"),
+        *tensor("array()"),
+        "return tensor",
+    ])  # fmt: skip
+
+
+def counted(given: Sequence[str]) -> list[str]:
+    doc = f"({', '.join(given)}), ints -> a tensor over array(). asks: as above."
+    closed = ["geometry", "array", "asks"]
+    return form(f"counted_{len(given)}", closed, doc, (), given, [
+        *unless(*each("type({}) is not int", given)),
+        *unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU"),
+        *tensor("array()"),
+        "return tensor",
+    ])  # fmt: skip
 
 
 def copied() -> list[str]:

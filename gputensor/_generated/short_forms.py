@@ -548,6 +548,73 @@ def empty_like(geometry: Any) -> ShortCut:
     return short
 
 
+def filled(geometry: Any, array: Any, asks: Any, value: Any) -> ShortCut:
+    """(size, value) -> a tensor over array(). asks: for the default device, as none was named."""
+    kept = value
+
+    def short(size, value):
+        if value is not kept and (not value or type(value) is not type(kept)):
+            return None
+        for n in size:
+            if type(n) is not int:
+                return None
+        if _now() is not PLAIN or asks and _places()[-1] is not CPU:
+            return None
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array()
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def counted_1(geometry: Any, array: Any, asks: Any) -> ShortCut:
+    """(end), ints -> a tensor over array(). asks: as above."""
+
+    def short(end):
+        if type(end) is not int:
+            return None
+        if _now() is not PLAIN or asks and _places()[-1] is not CPU:
+            return None
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array()
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def counted_2(geometry: Any, array: Any, asks: Any) -> ShortCut:
+    """(start, end), ints -> a tensor over array(). asks: as above."""
+
+    def short(start, end):
+        if type(start) is not int or type(end) is not int:
+            return None
+        if _now() is not PLAIN or asks and _places()[-1] is not CPU:
+            return None
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array()
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
 def copied(geometry: Any, order: Any) -> ShortCut:
     """self -> a copy of a geometry, in NumPy's order."""
 

@@ -99,7 +99,9 @@ _EMPTY: dict[Any, Seen] = {}
 def _learn_empty(table: Table, size: Any, known: Seen, form: Any) -> None:
     wanted = known.value
     if form is None and numpy_allocates(wanted):
-        _leave(table, empty, size, wanted.dtype, lambda asks: short_make.empty(wanted, asks, size))
+        short_make.leave(
+            table, empty, (size,), wanted.dtype, lambda asks: short_make.empty(wanted, asks, size)
+        )
     known.short = table.short
 
 
@@ -112,14 +114,6 @@ def _learn_empty_on_cuda(
     found = short_cuda.empty(wanted, place, asks=device is not place)
     for given in (element, None) if element is defaults.get_default_dtype() else (element,):
         shortcuts.learn(table, empty, (size, given, device), found, place)
-
-
-def _leave(table: Table, kernel: Any, size: Any, element: Any, make: Any) -> None:
-    """Leave a factory's short cuts, which are the same where a default is left out and where it is
-    named. A change of the default dtype takes them away; the default device is asked for."""
-    for given in (element, None) if element is defaults.get_default_dtype() else (element,):
-        shortcuts.learn(table, kernel, (size, given, CPU), make(False))
-        shortcuts.learn(table, kernel, (size, given, None), make(True))
 
 
 def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
@@ -256,8 +250,31 @@ def full(
 ) -> Tensor:  # fmt: skip
     element = dtype_of_number(fill_value) if dtype is None else dtype
     sizes = _tuple("full", size)
+    table = operators.full.table
     made = calls.empty_memory_format(sizes, element, layout, device, pin_memory, None)
-    return _fill(key_set, made, fill_value)
+    made = _fill(key_set, made, fill_value)
+    if type(made) is Tensor and made._device is CPU and type(fill_value) in _BY_VALUE:
+        _learn_full(table, made, fill_value)
+    return made
+
+
+# Of complex numbers, parts of 0.0 and -0.0 are equal, where short cuts could not tell.
+_BY_VALUE = frozenset((bool, int, float))
+
+
+def _learn_full(table: Table, made: Tensor, value: Any) -> None:
+    """The same as `_learn_filled`, of any number."""
+    shape = made._geometry
+    known = seen(shape, ("full", exact(value)))
+    if not shortcuts.is_due(known, table):
+        return
+    array = short_make.filled(shape, made) if numpy_allocates(shape) else None
+    if array is not None:
+        short_make.leave(
+            table, full, (shape.sizes, value), shape.dtype,
+            lambda asks: short_make.filled_with(shape, array, asks, value), dtype_of_number(value),
+        )  # fmt: skip
+    known.short = table.short
 
 
 def zeros(
@@ -294,8 +311,8 @@ def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None =
     if array is None:
         pass
     elif self is None:
-        _leave(
-            table, kernel, shape.sizes, shape.dtype,
+        short_make.leave(
+            table, kernel, (shape.sizes,), shape.dtype,
             lambda asks: short_make.made_of_nothing(shape, array, asks),
         )  # fmt: skip
     else:
@@ -393,5 +410,5 @@ def _over_filling() -> Any:
 
 
 shortcuts.jumps(empty_like, _over_empty)
-for _kernel in (zeros, ones, zeros_like, ones_like):
+for _kernel in (zeros, ones, full, zeros_like, ones_like):
     shortcuts.jumps(_kernel, _over_filling)

@@ -14,18 +14,20 @@ from ..core.device import CPU
 from ..core.dtype import COMPLEX, INTEGER, dtype
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits, integer_range
-from ..dispatch import defaults
+from ..dispatch import defaults, shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing
+from ..structured import arguments, missing, short_make
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
 from ..structured.resizing import resize_output
+from ..structured.view_kernel import seen
 
 
 def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:
@@ -117,11 +119,45 @@ def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, 
 
 
 def arange(key_set: int, end: Any, *options: Any) -> Tensor:
-    return arange_start_step(key_set, 0, end, 1, *options)
+    table = operators.arange.table
+    made = arange_start_step(key_set, 0, end, 1, *options)
+    return _learn(table, arange, (end,), made)
 
 
 def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
-    return arange_start_step(key_set, start, end, 1, *options)
+    table = operators.arange_start.table
+    made = arange_start_step(key_set, start, end, 1, *options)
+    return _learn(table, arange_start, (start, end), made)
+
+
+# Bytes of a result that a short cut keeps and copies.
+_KEPT_BYTES = 1 << 10
+
+
+def _learn(table: Table, kernel: Any, ends: tuple[Any, ...], made: Tensor) -> Tensor:
+    """Leave the short cut of a small range of ints, once it was made before."""
+    shape = made._geometry
+    if (
+        type(made) is Tensor and made._device is CPU and 0 < shape.nbytes <= _KEPT_BYTES
+        and all([type(n) is int for n in ends])
+    ):  # fmt: skip
+        known = seen(shape, ("arange", ends))
+        if shortcuts.is_due(known, table):
+            make, array = short_make.counted[len(ends) - 1], made._get_array().copy().copy
+            short_make.leave(
+                table, kernel, ends, shape.dtype, lambda asks: make(shape, array, asks),
+                dtypes.int64,
+            )  # fmt: skip
+            known.short = table.short
+    return made
+
+
+def _over_empty() -> Any:
+    return ((operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),)
+
+
+shortcuts.jumps(arange, _over_empty)
+shortcuts.jumps(arange_start, _over_empty)
 
 
 def arange_end_out(key_set: int, end: Any, out: Tensor) -> Tensor:

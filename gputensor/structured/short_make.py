@@ -15,6 +15,8 @@ import numpy as np
 from .._generated import short_forms as forms
 from ..core.device import CPU
 from ..core.geometry import Geometry
+from ..dispatch import defaults, shortcuts
+from ..dispatch.operator import Table
 from ..dispatch.shortcuts import ShortCut
 from ..dispatch.tls import PLAIN, state
 from ..tensor.make import CPU_KEYS, allocate, numpy_allocates
@@ -23,6 +25,21 @@ from ..tensor.tensor import Tensor
 _now = state.get
 
 made_of_nothing, empty, like, copy_ = forms.made_of_nothing, forms.empty, forms.like, forms.copy_
+filled_with, counted = forms.filled, (forms.counted_1, forms.counted_2)
+
+
+def leave(
+    table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
+) -> None:
+    """Leave a factory's short cuts, which are the same where a default is left out and where it is
+    named. A change of the default dtype takes them away; the default device is asked for.
+
+    front: what stands before the dtype. unnamed: the dtype where none is named, if not the default.
+    """
+    is_unnamed = element is (unnamed or defaults.get_default_dtype())
+    for given in (element, None) if is_unnamed else (element,):
+        shortcuts.learn(table, kernel, (*front, given, CPU), make(False))
+        shortcuts.learn(table, kernel, (*front, given, None), make(True))
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:

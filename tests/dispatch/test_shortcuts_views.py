@@ -49,6 +49,12 @@ LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "zeros": (lambda x: gt.zeros(2, 3), "zeros"),
     "zeros of": (lambda x: gt.zeros((4,), dtype=gt.int8, device="cpu"), "zeros"),
     "ones": (lambda x: gt.ones(2, 3, dtype=gt.complex32), "ones"),
+    "full": (lambda x: gt.full((2, 3), 2.5), "full"),
+    "full of an int": (lambda x: gt.full((4,), 7, device="cpu"), "full"),
+    "full of False": (lambda x: gt.full((4,), False, dtype=gt.float16), "full"),
+    "arange": (lambda x: gt.arange(5), "arange"),
+    "arange of floats": (lambda x: gt.arange(5, dtype=gt.float64), "arange"),
+    "arange from": (lambda x: gt.arange(-2, 5, device="cpu"), "arange.start"),
     "zeros_like": (lambda x: gt.zeros_like(x), "zeros_like"),
     "ones_like": (lambda x: gt.ones_like(x.view(24)), "ones_like"),
     "clone": (lambda x: x.clone(), "clone"),
@@ -160,6 +166,18 @@ def test_parts_of_what_has_a_history_have_each_their_own_place() -> None:
         for start, end in ((0, 2), (-2, None), (None, 2), (3, 5)):
             (grad,) = gt.autograd.grad(leaf[start:end].sum(), leaf)
             assert grad.nonzero().flatten().tolist() == [*range(6)][start:end]
+
+
+def test_numbers_that_are_equal_are_told_apart() -> None:
+    for _ in range(3):
+        for value in (1, 1.0, True, 0.0, -0.0, 0, False, 1e300, float("nan"), float("nan")):
+            made = gt.full((2,), value, dtype=gt.float64 if type(value) is float else None)
+            assert [*map(repr, made.tolist())] == [repr(value)] * 2
+        for end in (2, 2.0, True, 3):
+            wanted = gt.int64 if type(end) is not float else gt.float32
+            assert gt.arange(end).dtype is wanted and len(gt.arange(end)) == end
+    gt.arange(3).zero_()
+    assert gt.arange(3).tolist() == [0, 1, 2]
 
 
 def test_a_view_that_is_made_while_nothing_is_recorded_says_so() -> None:
@@ -349,6 +367,15 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "view, then a history": lambda a, b: (v := a.view(4), a.mul_(b), v)[2],
     "zeros": lambda a, b: gt.zeros(4),
     "ones": lambda a, b: gt.ones(4, device="cpu"),
+    "full": lambda a, b: gt.full((4,), 1),
+    "full of a float": lambda a, b: gt.full((4,), 1.0),
+    "full of -0.0": lambda a, b: gt.full((4,), -0.0),
+    "full of 0.0": lambda a, b: gt.full((4,), 0.0),
+    "full elsewhere": lambda a, b: gt.full((4,), 1, device="meta"),
+    "arange": lambda a, b: gt.arange(4),
+    "arange of a float": lambda a, b: gt.arange(4.0),
+    "arange from": lambda a, b: gt.arange(1, 5),
+    "write to a range": lambda a, b: gt.arange(4).mul_(2),
     "empty": lambda a, b: gt.empty(4).shape,
     "empty_like": lambda a, b: gt.empty_like(a).fill_(2),
     "zeros_like": lambda a, b: gt.zeros_like(a),

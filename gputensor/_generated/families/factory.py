@@ -2,6 +2,7 @@
 """What is called of family factory; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import NUMBERS
 from ...core.arguments import element_type as _element_type
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
@@ -646,6 +647,18 @@ def full(
             dtype = _element_type("full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and type(fill_value) in NUMBERS
+            and layout is None
+            and pin_memory is None
+        ):
+            try:
+                short = op_full.table.short.get((size, fill_value, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(size, fill_value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_full.table[key_set](
