@@ -139,10 +139,21 @@ def counted(given: Sequence[str]) -> list[str]:
 
 
 def copied() -> list[str]:
-    doc = "self -> a copy of a geometry, in NumPy's order."
-    return form("copied", ["geometry", "order"], doc, (), ["self"], [
+    """Of a view that turns all of what it is a view of, the array is a view of that one's: half of
+    what it costs to make it of the storage. It is only kept of what is a storage's own array."""
+    doc = "self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."
+    setup = ["of, dims = turns"]
+    return form("copied", ["geometry", "order", "turns"], doc, setup, ["self"], [
         *is_plain(("self",), "CPU_KEYS", is_written=False),
-        *arrays(("self",)),
+        "x = self._array",
+        "if x is None:",
+        "    base = self._autograd",
+        "    if of is not None and type(base) is Tensor and base._geometry is of:",
+        "        x = base._array",
+        "    if x is None or x is not self._storage._array or self._offset:",
+        "        x = self._get_array()",
+        "    else:",
+        "        x = self._array = x.transpose(dims)",
         *tensor("x.copy(order)"),
         "return tensor",
     ])  # fmt: skip

@@ -615,8 +615,9 @@ def counted_2(geometry: Any, array: Any, asks: Any) -> ShortCut:
     return short
 
 
-def copied(geometry: Any, order: Any) -> ShortCut:
-    """self -> a copy of a geometry, in NumPy's order."""
+def copied(geometry: Any, order: Any, turns: Any) -> ShortCut:
+    """self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."""
+    of, dims = turns
 
     def short(self):
         if (
@@ -627,7 +628,13 @@ def copied(geometry: Any, order: Any) -> ShortCut:
             return None
         x = self._array
         if x is None:
-            x = self._get_array()
+            base = self._autograd
+            if of is not None and type(base) is Tensor and base._geometry is of:
+                x = base._array
+            if x is None or x is not self._storage._array or self._offset:
+                x = self._get_array()
+            else:
+                x = self._array = x.transpose(dims)
         tensor = _new(Tensor)
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS

@@ -70,10 +70,27 @@ def empty_like(geometry: Geometry) -> ShortCut:
     return large
 
 
-def copied(source: Any, geometry: Geometry) -> ShortCut | None:
-    """self -> a copy of a geometry; None where NumPy lays out copies of `source`, self's array, in
-    another way."""
-    order: Any = "C" if geometry.is_contiguous else "K"
-    if source.copy(order).strides != geometry.stride_bytes:
+def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
+    """self -> a copy of a geometry; None where NumPy lays out copies of `self` in another way."""
+    source, order = self._get_array(), "C" if geometry.is_contiguous else "K"
+    if source.copy(order).strides != geometry.stride_bytes:  # type: ignore[arg-type]
         return None
-    return forms.copied(geometry, order)
+    return forms.copied(geometry, order, _turns(self))
+
+
+def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
+    """The geometry of what a tensor is a view of, and its dimensions in the order that the tensor
+    has them; None if there is more to the view than that."""
+    shape, base = self._geometry, self._autograd
+    if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
+        return None, ()
+    of = base._geometry
+    if of.dtype is not shape.dtype:
+        return None, ()
+    left, dims = list(zip(of.sizes, of.strides)), list[int]()
+    for wanted in zip(shape.sizes, shape.strides):
+        found = next((d for d, there in enumerate(left) if there == wanted and d not in dims), None)
+        if found is None:
+            return None, ()
+        dims.append(found)
+    return of, tuple(dims)

@@ -168,6 +168,24 @@ def test_parts_of_what_has_a_history_have_each_their_own_place() -> None:
             assert grad.nonzero().flatten().tolist() == [*range(6)][start:end]
 
 
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.permute(2, 0, 1), lambda x: x.view(gt.int32).transpose(0, 2),
+        lambda x: x[:, :, 1:].transpose(0, 1), lambda x: x[1:].permute(2, 1, 0),
+        lambda x: x.flatten(1).t(), lambda x: x.permute(2, 0, 1)[:2],
+        lambda x: x.unsqueeze(0).permute(3, 0, 2, 1)[..., :1].expand(4, 2, 3, 2)[:, 0],
+    ],
+)  # fmt: skip
+def test_copies_of_turned_views_are_right(turn: Callable[[Any], Any]) -> None:
+    for n in range(4):
+        for whole in (cube() + n, (gt.arange(48.0) + n).view(4, 3, 4)[2:], cube().mul_(n).clone()):
+            expected = turn(gt.tensor(whole.tolist())).tolist()
+            assert turn(whole).contiguous().tolist() == turn(whole).clone().tolist() == expected
+        whole.resize_(4, 3, 4).fill_(n)
+        assert turn(whole).contiguous().tolist() == turn(whole).tolist()
+
+
 def test_numbers_that_are_equal_are_told_apart() -> None:
     for _ in range(3):
         for value in (1, 1.0, True, 0.0, -0.0, 0, False, 1e300, float("nan"), float("nan")):
