@@ -23,7 +23,8 @@ N = 300_000
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("GPUTENSOR_FUSE", raising=False)
     before = gt.get_num_threads()
     gt.set_num_threads(2)
     yield

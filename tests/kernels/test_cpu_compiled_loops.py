@@ -25,7 +25,7 @@ WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @pytest.fixture(autouse=True)
 def switched_back():
-    before = copy_compiled._is_on
+    before, copy_compiled._is_on = copy_compiled._is_on, False
     yield
     copy_compiled._is_on = before
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputensor.core.dtype import ALL, bfloat16
-from gputensor.kernels.cpu import copy, copy_walk, copy_plan
+from gputensor.kernels.cpu import copy, copy_compiled, copy_plan, copy_walk
 from gputensor.kernels.cpu.copy_plan import GATHER, LANES, ROWS, TILES
 from gputensor.runtime import cpu
 
@@ -21,10 +21,12 @@ WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex12
 
 @pytest.fixture(autouse=True)
 def two_threads():
-    before = cpu.get_num_threads()
+    before, is_compiled = cpu.get_num_threads(), copy_compiled._is_on
     cpu.set_num_threads(2)
+    copy_compiled._is_on = False
     yield
     cpu.set_num_threads(before)
+    copy_compiled._is_on = is_compiled
 
 
 def filled(shape, dtype):
