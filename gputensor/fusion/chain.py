@@ -1,7 +1,8 @@
 """What a recorded chain is: operators on one layout, in SSA form, without any bytes.
 
 Note [A chain]
-All results of a chain have the same sizes and strides, those of `walk`; they are dense. Values have
+All results of a chain have the same sizes and strides, those of `walk`; they are dense. But what a
+reduction gives (reductions.py) has a layout of its own, and no instruction reads it. Values have
 numbers: 0 to len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is
 what instruction k gives. An operand below 0 is not a value but a scalar: -1 is the first of
 `scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so
@@ -24,6 +25,7 @@ kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they ru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -43,23 +45,31 @@ class Recorded:
     one that it runs, `add_alpha` rather than `add` where alpha is given. kinds: of each input, its
     dtype or the type of a number. compute: the dtype computed in. geometry: of the result; walk:
     the same for results of any dtype. entry: the operator's own, which runs it alone. can_wait: it
-    may run later, as nothing but its elements' values depends on that.
+    may run later, as nothing but its elements' values depends on that. reduces: the dimensions that
+    a reduction takes its operand's elements together over; None of what has the walk's layout.
+    feeds: the geometry, where later steps of the recording may read the result.
     """
 
     __slots__ = (
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
-        "can_wait", "at", "nbytes",
+        "can_wait", "reduces", "feeds", "at", "nbytes",
     )  # fmt: skip
+    reduces: tuple[int, ...] | None
     geometry: Any
     entry: Any
     device: Any
 
-    def __init__(self, operator: Any, kinds: tuple[Any, ...], entry: Any) -> None:
+    def __init__(
+        self, operator: Any, kinds: tuple[Any, ...], entry: Any,
+        reduces: tuple[int, ...] | None = None, walk: Geometry | None = None,
+    ) -> None:  # fmt: skip
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.compute: dtype = entry.plan.common_dtype
         shape = self.geometry = entry.plan.outputs[0].geometry
-        self.walk: Geometry = geometry(shape.sizes, shape.strides, bool_)
+        self.reduces, walk = reduces, walk or shape
+        self.feeds: Geometry | None = shape if reduces is None else None
+        self.walk: Geometry = geometry(walk.sizes, walk.strides, bool_)
         # Where it is recorded: one object for all results of a layout on a device.
         if len(_places) >= _BOUND:
             _places.clear()
@@ -67,7 +77,7 @@ class Recorded:
         self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = getattr(getattr(entry, "bound", None), "looks_at_values", False)
         self.can_wait = (
-            shape.is_non_overlapping_and_dense and shape.numel > 0 and not looks
+            walk.is_non_overlapping_and_dense and walk.numel > 0 and not looks
             and self.device.type != "meta"
         )  # fmt: skip
 
@@ -82,6 +92,13 @@ class Recorded:
         """What each element is rounded to."""
         found: dtype = self.geometry.dtype
         return found
+
+    @property
+    def shown(self) -> str:
+        """What it gives, for readers."""
+        if self.reduces is None:
+            return str(self.result)
+        return f"{self.result}, {list(self.geometry.sizes)} over {list(self.reduces)}"
 
     def __repr__(self) -> str:
         return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
@@ -145,9 +162,8 @@ class Chain:
 
     @property
     def walk(self) -> Geometry:
-        """The geometry of a result; others differ in their dtype alone."""
-        found: Geometry = self.instructions[0].what.geometry
-        return found
+        """Sizes and strides of what is computed element by element."""
+        return self.instructions[0].what.walk
 
     def geometry(self, value: int) -> Geometry:
         """Of any value."""
@@ -172,6 +188,33 @@ class Chain:
             total += step.what.geometry.nbytes + read
         return total
 
+    @property
+    def is_reduced(self) -> bool:
+        """Whether an instruction of it is a reduction."""
+        return any([step.what.reduces is not None for step in self.instructions])
+
+    def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
+        """The chain, without reductions, that stores these values of it; and the inputs that it
+        takes. It has all scalars."""
+        count = len(self.inputs)
+        needed = set(wanted)
+        for n in range(len(self.instructions) - 1, -1, -1):
+            if count + n in needed:
+                needed.update(self.instructions[n].operands)
+        inputs = [n for n in range(count) if n in needed]
+        steps = [
+            (n, step) for n, step in enumerate(self.instructions, count) if n in needed
+        ]  # fmt: skip
+        numbers = {n: place for place, n in enumerate([*inputs, *[n for n, _ in steps]])}
+        made = [
+            Instruction(step.what, tuple([numbers.get(x, x) for x in step.operands]), step.params)
+            for _, step in steps
+        ]
+        return Chain(
+            self.device, tuple([self.inputs[n] for n in inputs]), self.scalars, tuple(made),
+            tuple([numbers[n] for n in wanted]),
+        ), inputs  # fmt: skip
+
     def __str__(self) -> str:
         count = len(self.inputs)
         lines = [f"v{n} = input {x}" for n, x in enumerate(self.inputs)]
@@ -179,7 +222,7 @@ class Chain:
             what = step.what
             shown = [f"v{x}" if x >= 0 else f"s{-1 - x}" for x in (*step.operands, *step.params)]
             name = what.operator.short_name
-            lines.append(f"v{count + n} = {name}({', '.join(shown)})  # {what.result}")
+            lines.append(f"v{count + n} = {name}({', '.join(shown)})  # {what.shown}")
         return "\n".join([*lines, "store " + ", ".join(f"v{x}" for x in self.stores)])
 
 

@@ -1,7 +1,8 @@
-"""Chains on CUDA: one kernel, made of the functors of the operators' own kernels.
+"""Chains on CUDA: one kernel, made of the functors of the operators' own kernels; one more for
+each reduction, which computes what it reduces if nobody else needs that.
 
 This names the operators' functors and the scalars that they take; kernels/cuda/chain_source.py
-writes the text, and chain_launch.py launches it over one plan of all operands.
+writes the text, and chain_launch.py and reduce_chain_launch.py launch it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import Any
 
 from ..core.geometry import Geometry
 from ..dispatch import defaults
+from ..iterator.coalesce import coalesce
 from ..iterator.config import Config
+from ..iterator.order import dimension_order
 from ..iterator.plan import Plan, build
 from ..kernels import stub
-from ..kernels.cuda import chain_launch, variants
+from ..kernels.cuda import chain_launch, reduce_chain_launch, variants
 from ..kernels.cuda.chain_source import FAMILIES, Body, Step, functor
 from ..structured.pointwise import NUMBERS
+from ..tensor.make import allocate
 from .chain import Chain, Instruction
 
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
@@ -31,6 +35,8 @@ _CONFIG = Config(
 def prepare(chain: Chain) -> Run | None:
     """What launches a chain; None where an operator has no functor of its own, or a kernel of
     somebody else's, and where one kernel cannot take so many operands. See Note [An executor]."""
+    if chain.is_reduced:
+        return _Reduced(chain).prepared()
     written = _Written(chain)
     if written.body is None:
         return None
@@ -45,8 +51,123 @@ def prepare(chain: Chain) -> Run | None:
     return run
 
 
+class _Fused:
+    """A reduction in one kernel with what it reduces. inputs: those of the chain that it takes."""
+
+    __slots__ = ("body", "inputs", "launch")
+    launch: reduce_chain_launch.ChainReduce | None
+
+    def __init__(self, chain: Chain, step: Instruction) -> None:
+        part, self.inputs = chain.part((step.operands[0],))
+        written = _Written(part)
+        self.body, self.launch = written.body, None
+        walks = self._walks(part, step)
+        if written.body is None or walks is None:
+            return
+        what = step.what
+        plan = what.entry.plan
+        self.launch = reduce_chain_launch.bind(
+            what.entry.run, written.body, written.packing, what.result, plan.shape, plan.n_reduced,
+            walks, plan.common_dtype.code,
+        )  # fmt: skip
+
+    @staticmethod
+    def _walks(part: Chain, step: Instruction) -> list[Any] | None:
+        """Strides in bytes of the result and the inputs over the dimensions of the reduction's own
+        plan; None where an input cannot be seen so."""
+        what, entry, sizes = step.what, step.what.entry, part.walk.sizes
+        assert what.reduces is not None
+        strides = iter(what.geometry.stride_bytes)
+        seen = []
+        for d in range(len(sizes)):
+            stays = d not in what.reduces
+            at = next(strides) if stays or entry.keepdim else 0
+            seen.append(at if stays else 0)
+        source = part.geometry(part.stores[0])
+        walks = [tuple(seen), source.stride_bytes]
+        order = dimension_order(sizes, walks, n_reduced=1)
+        for x in part.inputs:
+            lacks = len(sizes) - x.ndim
+            walks.append(tuple([
+                0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
+                for d in range(len(sizes))
+            ]))  # fmt: skip
+        shape, found = coalesce(sizes, walks, order)
+        return [found[0], *found[2:]] if shape == entry.plan.shape else None
+
+
+class _Reduced:
+    """A chain with reductions: one launch for what is stored, and one for each reduction, which
+    computes its operand itself where nobody else needs that."""
+
+    __slots__ = ("chain", "fused", "wanted", "reductions")
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain, count = chain, len(chain.inputs)
+        steps = dict(enumerate(chain.instructions, count))
+        self.wanted = [
+            n for n in dict.fromkeys(chain.stores) if steps[n].what.reduces is None
+        ]  # fmt: skip
+        self.reductions = [(n, x) for n, x in steps.items() if x.what.reduces is not None]
+        self.fused: dict[int, tuple[_Fused, reduce_chain_launch.ChainReduce]] = {}
+        stored = list(self.wanted)
+        for n, step in self.reductions:
+            source = step.operands[0]
+            if source < count or source in stored:
+                continue
+            made = _Fused(chain, step)
+            if made.launch is not None:
+                self.fused[n] = made, made.launch
+            elif source not in self.wanted:
+                self.wanted.append(source)
+
+    def prepared(self) -> Run | None:
+        chain, fused, wanted = self.chain, self.fused, self.wanted
+        taken: list[int] = []
+        launch: Run | None = None
+        if wanted:
+            part, taken = chain.part(wanted)
+            launch = prepare(part)
+            if launch is None:
+                return None
+        stores, index = chain.stores, chain.device.index or 0
+
+        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+            values = dict(enumerate(inputs))
+            for n in wanted:
+                values[n] = (
+                    outputs[stores.index(n)] if n in stores
+                    else allocate(chain.geometry(n), chain.device)
+                )  # fmt: skip
+            if launch is not None:
+                launch([inputs[n] for n in taken], [values[n] for n in wanted], scalars)
+            for n, step in self.reductions:
+                out = values[n] = outputs[stores.index(n)]
+                one = fused.get(n)
+                if one is None:
+                    step.what.entry.write(out, values[step.operands[0]])
+                else:
+                    of = (out, *[inputs[x] for x in one[0].inputs])
+                    one[1](index, [x._address() for x in of], scalars)
+            for place, n in enumerate(stores):
+                if outputs[place] is not values[n]:
+                    outputs[place].copy_(values[n])
+
+        return run
+
+    def sources(self) -> list[str]:
+        """What is compiled."""
+        bodies = [one.body for one, _ in self.fused.values()]
+        if self.wanted:
+            bodies.append(_Written(self.chain.part(self.wanted)[0]).body)
+        return [functor(body) for body in dict.fromkeys(bodies) if body is not None]
+
+
 def source(chain: Chain) -> str | None:
-    """The functor of a chain as it is compiled; None where `prepare` leaves it to the operators."""
+    """The functors of a chain as they are compiled; None where `prepare` leaves it to the
+    operators."""
+    if chain.is_reduced:
+        return "\n".join(_Reduced(chain).sources()) or None
     body = _Written(chain).body
     return None if body is None else functor(body)
 

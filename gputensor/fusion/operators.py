@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator, Table, passing
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
-from . import casts, quick
+from . import casts, quick, reductions
 from .chain import Recorded
 from .pending import Pending
 from .recorder import current
@@ -43,6 +43,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     below = _below(table)
     if operator.qualified_name == casts.NAME:
         return casts.recording(operator, below)
+    if reductions.is_one(operator):
+        return reductions.recording(operator, below, lambda place: _is_own(table, place))
     if operator not in bound or "pointwise" not in operator.tags:
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
@@ -82,6 +84,7 @@ def _below(table: Table) -> Callable[..., Any]:
     written = [n for n, a in enumerate(schema.arguments) if a.is_write]
     is_view = not written and any(r.aliases for r in (x.type for x in schema.returns))
     is_composite = keys.CompositeImplicitAutograd in operator.kernels
+    is_explicit = not written and keys.CompositeExplicitAutograd in operator.kernels
 
     # Bits above that fell through are kept: clone goes on to copy_ with them.
     def pass_on(key_set: int, *args: Any) -> Any:
@@ -123,7 +126,16 @@ def _below(table: Table) -> Callable[..., Any]:
             trace.end(operator, args, made)
         return made
 
-    return pass_on if is_view or is_composite else run_first
+    # Made of operators, as a rule; called as a whole where the call may come again.
+    def pass_on_parts(key_set: int, *args: Any) -> Any:
+        recorder = current.get()
+        if recorder is None or recorder.trace is not None:
+            return run_first(key_set, *args)
+        return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
+
+    if is_view or is_composite:
+        return pass_on
+    return pass_on_parts if is_explicit else run_first
 
 
 def _refuse(recorder: Any, operator: Operator) -> None:

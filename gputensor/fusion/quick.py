@@ -81,7 +81,7 @@ def _of_two(kernel: Kernel, keys: int) -> Kernel:
             storage = a._storage
             if type(storage) is Pending:
                 held, step = storage._array
-                if held is not recording or held.steps[step][0].geometry is not first:
+                if held is not recording or held.steps[step][0].feeds is not first:
                     return slow(key_set, a, b, *rest)
                 left = 3 * step + 1
                 if a._offset:
@@ -96,7 +96,7 @@ def _of_two(kernel: Kernel, keys: int) -> Kernel:
             storage = b._storage
             if type(storage) is Pending:
                 held, step = storage._array
-                if held is not recording or held.steps[step][0].geometry is not second:
+                if held is not recording or held.steps[step][0].feeds is not second:
                     return slow(key_set, a, b, *rest)
                 right = 3 * step + 1
                 if b._offset:
@@ -157,7 +157,7 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
         storage = a._storage
         if type(storage) is Pending:
             held, step = storage._array
-            if held is not recording or held.steps[step][0].geometry is not a._geometry:
+            if held is not recording or held.steps[step][0].feeds is not a._geometry:
                 return slow(key_set, a, *rest)
             code = 3 * step + 1
             if a._offset:

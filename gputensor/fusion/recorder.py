@@ -138,7 +138,7 @@ class Recorder:
                 held, number = storage._array
                 if (
                     held is recording and not x._offset
-                    and held.steps[number][0].geometry is x._geometry
+                    and held.steps[number][0].feeds is x._geometry
                 ):  # fmt: skip
                     codes.append(3 * number + 1)
                     continue

@@ -74,7 +74,9 @@ def one_by_one(
         what = step.what
         places = [n for n, x in enumerate(chain.stores) if x == number]
         out = outputs[places[0]] if places else allocate(what.geometry, what.device)
-        if what.family == "copy":
+        if what.reduces is not None:
+            what.entry.write(out, given[0])
+        elif what.family == "copy":
             calls.copy_(out, given[0], False)
         else:
             table = what.operator.table

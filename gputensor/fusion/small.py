@@ -7,11 +7,13 @@ them. For results of some microseconds' work: what stands around the loops is al
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..core.device import CPU
+from ..core.geometry import Geometry
 from ..tensor.make import numpy_allocates
 from .chain import Chain
 from .trace import Trace
@@ -56,6 +58,13 @@ def _lines(
         places = [made for made, value in zip(makes, chain.stores) if value == number]
         name = f"v{places[0]}" if places else f"t{prefix}{n}"
         loop = f"{what.operator.short_name.rstrip('_')}{prefix}{n}"
+        if what.reduces is not None:
+            entry = what.entry
+            names[loop] = partial(_reduce, entry.run, entry.axes, entry.keepdim, what.geometry)
+            lines.append(f"{name} = {loop}({values[step.operands[0]]})")
+            lines += [f"v{other} = {name}.copy()" for other in places[1:]]
+            values.append(name)
+            continue
         names[loop] = what.entry.loop
         given = [values[x] if x >= 0 else scalars[-1 - x] for x in (*step.operands, *step.params)]
         if _allocates(what):
@@ -70,6 +79,12 @@ def _lines(
         lines += [f"v{other} = {name}.copy()" for other in places[1:]]
         values.append(name)
     return lines
+
+
+def _reduce(run: Any, axes: Any, keepdim: bool, shape: Geometry, array: Any) -> Any:
+    made = np.empty(shape.sizes, shape.dtype.np)
+    run(array, axes, None, made, keepdim)
+    return made
 
 
 def _allocates(what: Any) -> bool:

@@ -73,15 +73,16 @@ _EMPTY_MEANS_NONE = ("any", "all")
 
 
 class _Entry:
-    """A plan of a reduction, and what runs it: a NumPy loop and its axes, or a launch.
+    """A plan of a reduction, and what runs it: a NumPy loop and its axes, or a launch. loop: what
+    the kernel is named.
 
     is_fresh: no call has found it yet; the first that does leaves a short cut.
     """
 
-    __slots__ = ("plan", "geometry", "run", "axes", "keepdim", "is_fresh")
+    __slots__ = ("plan", "loop", "geometry", "run", "axes", "keepdim", "is_fresh")
 
-    def __init__(self, plan: Any, run: Any, axes: Sizes | None, keepdim: bool) -> None:
-        self.plan, self.run, self.axes, self.keepdim = plan, run, axes, keepdim
+    def __init__(self, plan: Any, loop: str, run: Any, axes: Sizes | None, keepdim: bool) -> None:
+        self.plan, self.loop, self.run, self.axes, self.keepdim = plan, loop, run, axes, keepdim
         self.geometry = plan.outputs[0].geometry
         self.is_fresh = True
 
@@ -93,6 +94,12 @@ class _Entry:
             short.learn_beside(table, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:
             short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
+
+    def fresh(self, source: Tensor) -> Tensor:
+        """A new tensor with the result."""
+        out = allocate(self.geometry, source._device)
+        self.write(out, source)
+        return out
 
     def write(self, out: Tensor, source: Tensor) -> None:
         device = source._device
@@ -123,8 +130,10 @@ def _make_entry(
         # In f16 and bf16 themselves every addition would round, and large sums would stand still.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
         loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
-        return _Entry(plan, loop, None if len(dims) == given.ndim else dims, keepdim)
-    return _Entry(plan, stub.bind("reduce", loop_name, self._device.type, plan), dims, keepdim)
+        axes = None if len(dims) == given.ndim else dims
+        return _Entry(plan, loop_name, loop, axes, keepdim)
+    run_on = stub.bind("reduce", loop_name, self._device.type, plan)
+    return _Entry(plan, loop_name, run_on, dims, keepdim)
 
 
 def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:
@@ -170,8 +179,7 @@ def _reduce(
         entry = table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
     elif entry.is_fresh and kernel is not None:
         entry.learn(table, kernel, args)
-    made = allocate(entry.geometry, self._device)
-    entry.write(made, self)
+    made: Tensor = entry.fresh(self)
     return made
 
 

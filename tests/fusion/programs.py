@@ -23,6 +23,7 @@ UNARY += ["reciprocal", "sign", "isnan", "square", "log1p", "erf"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "lt", "eq", "ge", "pow", "atan2"]
 BINARY += ["remainder", "floor_divide", "logical_and", "bitwise_xor", "fmod", "copysign"]
 INPLACE = ["add_", "mul_", "sub_", "clamp_", "exp_", "neg_", "copy_", "zero_", "fill_", "lt_"]
+REDUCTIONS = ["sum", "mean", "prod", "amax", "amin", "any", "all", "nansum", "logsumexp"]
 VIEWS = ["t", "flatten", "row", "column", "expand", "view", "detach", "squeeze", "diagonal", "imag"]
 
 
@@ -48,6 +49,20 @@ def _view(x: Any, what: str) -> Any:
     if what == "view":
         return x.view(-1)
     return getattr(x, what) if what == "imag" else getattr(x, what)()
+
+
+def _reduced(rng: random.Random, x: Any) -> Any:
+    """A reduction of what may be recorded, and perhaps something beside it or of it."""
+    dim = rng.choice([(), 0, -1, tuple(range(x.ndim))])
+    keepdim, pick = rng.random() < 0.6, rng.random()
+    operation = getattr(gt, rng.choice(REDUCTIONS))
+    if pick < 0.3:
+        x = x * 2 + 1
+    if operation in (gt.prod, gt.any, gt.all) and type(dim) is tuple:
+        made = operation(x)
+    else:
+        made = operation(x, dim, keepdim)
+    return (made, x - made) if pick < 0.6 else made
 
 
 def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
@@ -80,23 +95,25 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
         return None
     if kind < 0.78:
         return _view(x, rng.choice(VIEWS))
-    if kind < 0.83:
+    if kind < 0.86:
+        return _reduced(rng, x)
+    if kind < 0.89:
         return rng.choice([gt.sum, gt.cumsum, gt.amax, gt.sort, gt.softmax, gt.matmul])(
             *((x, x) if rng.random() < 0.2 else (x,)), *((0,) if rng.random() < 0.5 else ())
         )
-    if kind < 0.88:
+    if kind < 0.92:
         if rng.random() < 0.5:
             kept.append(x.detach().numpy())
         kept.append(float(x.sum().real) if x.is_complex() else float(x.sum()))
         return None
-    if kind < 0.91:
+    if kind < 0.94:
         made = gt.empty_like(x)
         gt.add(x, y, out=made)
         return made
-    if kind < 0.94 and kept and isinstance(kept[-1], np.ndarray) and kept[-1].flags.writeable:
+    if kind < 0.96 and kept and isinstance(kept[-1], np.ndarray) and kept[-1].flags.writeable:
         kept[-1][...] = 1  # past every operator
         return None
-    if kind < 0.97:
+    if kind < 0.98:
         alive.remove(x) if len(alive) > 2 else None
         return None
     if x.requires_grad and x.numel():

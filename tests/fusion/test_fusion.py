@@ -14,7 +14,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.dispatch import tls
-from gputensor.fusion import cpu, running
+from gputensor.fusion import cpu_body, running
 from gputensor.fusion.pending import Pending
 from gputensor.fusion.recorder import current
 
@@ -68,7 +68,8 @@ def test_blocks_of_every_layout(x: gt.Tensor, y: gt.Tensor) -> None:
 def test_a_result_is_pending_until_somebody_looks() -> None:
     x = gt.rand(3)
     looks: list[Callable[[Any], Any]] = [
-        lambda y: y.sum(), lambda y: y.numpy(), lambda y: y[0].item(), repr, lambda y: y.tolist(),
+        lambda y: y.cumsum(0), lambda y: y.numpy(), lambda y: y[0].item(), repr,
+        lambda y: y.sum().item(), lambda y: y.tolist(),
         lambda y: y.data_ptr(), lambda y: np.asarray(y), lambda y: bool((y > 0).all()),
         lambda y: np.from_dlpack(y), pickle.dumps, copy.deepcopy, lambda y: y.sort(),
         lambda y: y.untyped_storage().data, lambda y: y.cumsum_(0), lambda y: gt.cat([y, y]),
@@ -341,13 +342,96 @@ def test_explain() -> None:
 
     def function(x: Any) -> Any:
         y = (x * 2 + 1).exp()
-        return y / y.sum()
+        return y / y.cumsum(0)
 
     found = gt.fuse.explain(function, x)
-    assert "3 operators over [8] on cpu; it ran as sum reads it" in str(found)
+    assert "3 operators over [8] on cpu; it ran as cumsum reads it" in str(found)
     assert "v1 = mul(v0, s0)" in str(found) and "store v3" in str(found)
     assert found.bytes_moved < found.bytes_apart
     assert state_of(found.result) == state_of(function(x))
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+OVER_ALL = ["sum", "mean", "prod", "amax", "amin", "any", "all", "nansum"]
+LAYOUTS = [(3,), (N,), (3, 100_001), (2, 3, 50_000), (70_000, 5), (300, 400), (2_100_000,),
+           (1500, 1500)]  # fmt: skip
+
+
+def test_a_reduction_takes_its_chain_along() -> None:
+    x, y = gt.rand(600, 700), gt.rand(600, 700)
+    found = gt.fuse.explain(lambda: (x * y + 1).sum())
+    ((chain, reason),) = found.chains
+    assert (len(chain.instructions), len(chain.stores)) == (3, 1)
+    assert found.bytes_moved == 2 * x.nbytes + 4 and reason == "the block is left"
+    assert "v4 = sum(v3)  # gputensor.float32, [] over [0, 1]" in str(found)
+    assert chains(lambda: ((y * 2).amax(0) + 1).sum().item()) == [
+        (2, "another chain reads it"), (2, "_local_scalar_dense reads it")
+    ]  # fmt: skip
+
+
+def test_a_sum_and_a_sum_of_squares_read_once() -> None:
+    x = gt.rand(N)
+    found = gt.fuse.explain(lambda: (x.sum(), (x * x).sum(), x.amax()))
+    assert len(found.chains) == 1 and found.bytes_moved == x.nbytes + 12
+    same(lambda: (x.sum(), (x * x).sum(), x.amax()))
+
+
+@pytest.mark.parametrize("sizes", LAYOUTS)
+def test_reductions_of_every_layout(sizes: tuple[int, ...]) -> None:
+    x, y, row = gt.rand(sizes) - 0.5, gt.rand(sizes) + 0.5, gt.rand(sizes[-1:])
+    for of in (gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.int32):
+        a, b, c = ((v * 9).to(of) for v in (x, y, row))
+        for name in OVER_ALL:
+            if name == "mean" and of is gt.int32:
+                continue
+            operation = getattr(gt, name)
+            dims = range(len(sizes))
+            same(lambda: [operation(a * b + a, d, True) for d in dims])
+            same(lambda: (a * c, operation((a * c).t() if a.ndim == 2 else a + b, -1)))
+        same(lambda: ((a * b).sum(), (a + b).amax((), True), a > b, a.sum(), (a * c).sum()))
+        same(lambda: ((a * b).float().mean(), (a > b).sum(), (a - c).sum(dtype=gt.float64)))
+
+
+def test_a_fused_sum_has_the_same_bits_for_any_number_of_threads() -> None:
+    x, count = gt.rand(2_100_000), gt.get_num_threads()
+    found = set()
+    try:
+        for threads in (1, 2, 3):
+            gt.set_num_threads(threads)
+            found.add(gt.fuse(lambda: (x * x - x).sum())().item())
+    finally:
+        gt.set_num_threads(count)
+    assert len(found) == 1
+
+
+def test_functions_that_reduce_are_replayed() -> None:
+    functions: list[Callable[..., Any]] = [
+        lambda x, y: (x * y).sum(), lambda x, y: ((x * y).sum(0), x + y),
+        lambda x, y: (x * y).amax(-1, True) + x, lambda x, y: ((x * y).mean(), (x * y).mean()),
+    ]  # fmt: skip
+    small, large = gt.rand(4, 5), gt.rand(300, 400)
+    for function in functions:
+        fused = gt.fuse(function)
+        for _ in range(3):
+            for x in (small, large, small.t()):
+                assert state_of(fused(x, x + 1)) == state_of(function(x, x + 1))
+        assert len(fused._replays.plans) == 3  # type: ignore[attr-defined]
+
+
+def test_derivatives_through_fused_reductions() -> None:
+    def gradients(run: Callable[..., Any]) -> Any:
+        x = gt.linspace(-1, 1, 70_000).view(7, 10_000).requires_grad_()
+
+        def loss() -> None:
+            centered = x - x.mean(1, keepdim=True)
+            made = centered * ((centered * centered).mean(1, keepdim=True) + 1e-5).rsqrt()
+            (made.exp() / made.exp().sum(0)).square().sum().backward()
+
+        run(loss)
+        return state_of(x)
+
+    assert gradients(lambda f: gt.fuse(f)()) == gradients(lambda f: f())
 
 
 # --- what CuPy's users report of cupy.fuse --------------------------------------------------------
@@ -390,7 +474,7 @@ def test_clip() -> None:  # cupy#7098
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """So that small tensors, too, run block by block."""
-    monkeypatch.setattr(cpu, "BLOCK", 2)
+    monkeypatch.setattr(cpu_body, "BLOCK", 2)
     running._plans.clear()
     yield
     running._plans.clear()

@@ -96,6 +96,50 @@ def test_what_nobody_holds_is_not_stored(launched: list[str]) -> None:
     assert_same(y, (x * row).neg().abs(), "stored")
 
 
+def test_a_reduction_computes_what_it_reduces(launched: list[str]) -> None:
+    x, row, half = operands()
+    y = np.random.default_rng(1).normal(size=(3, 40, 50)).astype("f4")
+    big = gt.from_numpy(y).to("cuda")
+    turned, column = x.t(), gt.ones(20, 1, device="cuda") * 3
+    cases: list[tuple[list[str], Any]] = [
+        (["reduce_chain"], lambda: (x * row + 1).sum(1)),
+        (["reduce_chain"], lambda: (x * row - 1).mean(0, keepdim=True)),
+        (["reduce_chain"], lambda: (x - column).amax(0)),
+        (["reduce_chain"], lambda: (half * 2).sum(-1, dtype=gt.float32)),
+        (["reduce_chain"], lambda: (turned * 2).sum(0)),
+        (["reduce_chain"], lambda: (big.square() + 1).sum()),
+        (["reduce_chain"], lambda: (big * big).amin((0, 2))),
+        (["reduce_chain"], lambda: (big[..., 1:] > 0.5).sum(1)),
+        (["reduce_chain"], lambda: (big[:, ::2] * 0.5).prod(2)),
+        (["reduce_chain"], lambda: (x > 5).any()),
+        (["reduce_chain"] * 2, lambda: ((x * x).sum(0), (x + 1).amax())),
+        # One element of a row for all of a run: not the order in which the sum alone reads.
+        (["chain_strided"], lambda: (x * row).sum()),
+        (["chain_strided"], lambda: ((y := x * row), y.sum(0))),
+    ]  # fmt: skip
+    for _, run in cases:
+        run()
+    for number, (entries, run) in enumerate(cases):
+        wanted = run()
+        launched.clear()
+        with gt.fuse():
+            found = run()
+        assert launched == entries, number
+        for got, expected in zip(*[x if type(x) is tuple else (x,) for x in (found, wanted)]):
+            assert_same(got, expected, str(number))
+
+
+def test_a_long_reduction_is_cut_into_the_segments_that_it_has_alone(launched: list[str]) -> None:
+    x = gt.from_numpy(np.random.default_rng(2).normal(size=40_001).astype("f4")).to("cuda")
+    for of in (x, x[1:], x[::2]):  # aligned, not aligned, not a run
+        wanted = (of * 0.5 + 1).sum()
+        launched.clear()
+        assert_same(gt.fuse(lambda of=of: (of * 0.5 + 1).sum())(), wanted, "long")
+        assert launched == ["reduce_chain"]
+    text = str(gt.fuse.explain(lambda: (x * 0.5).sum()))
+    assert "made<mul, f32, f32>" in text and "[] over [0]" in text
+
+
 def test_explain_shows_the_functor_and_what_it_moves() -> None:
     x, row, _ = operands()
     told = gt.fuse.explain(lambda: (x * row).neg())

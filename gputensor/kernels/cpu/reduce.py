@@ -77,26 +77,38 @@ _BLOCKS_FROM, _HALVES_FROM, _BLOCK = 1 << 21, 1 << 17, 1 << 16
 _PER_THREAD, _BLOCKS = 6, 16
 
 
-def in_blocks(
-    kept: Loop, block: Loop, whole: Loop, part: np.dtype, makes_none: bool = False
-) -> Loop:
+class in_blocks:
     """A reduction in blocks of the slowest axis: `kept` of a block where that axis stays; else
-    `block`, and `whole` of what the blocks leave behind."""
+    `block`, and `whole` of what the blocks leave behind, each of dtype `part`."""
 
-    def loop(
-        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
-    ) -> Any:
+    __slots__ = ("kept", "block", "whole", "part", "makes_none")
+
+    def __init__(
+        self, kept: Loop, block: Loop, whole: Loop, part: np.dtype, makes_none: bool = False
+    ) -> None:
+        self.kept, self.block, self.whole = kept, block, whole
+        self.part, self.makes_none = part, makes_none
+
+    def rows(self, size: int, rows: int) -> int:
+        """How many of an array's rows a block has; size: elements of the array."""
+        wanted = max(_BLOCK, size // _BLOCKS) if self.makes_none else _BLOCK
+        return max(wanted * rows // size, 1)
+
+    def __call__(
+        self, array: np.ndarray, axes: Any, unused: None = None, out: Any = None,
+        keepdims: bool = False,
+    ) -> Any:  # fmt: skip
         reduced = range(array.ndim) if axes is None else axes
         shape, strides = array.shape, array.strides
         axis = max(range(array.ndim), key=lambda d: abs(strides[d]) if shape[d] > 1 else -1)
-        size = max(_BLOCK, array.size // _BLOCKS) if makes_none else _BLOCK
-        rows = max(size * shape[axis] // array.size, 1)
+        rows = self.rows(array.size, shape[axis])
         count, stays = -(-shape[axis] // rows), axis not in reduced
         lead: tuple[slice, ...] = (slice(None),) * axis
         to: tuple[slice, ...] = (slice(None),) * (
             axis if keepdims else axis - sum([d < axis for d in reduced])
         )
-        parts = None if stays else np.empty((count, *out.shape), part)
+        parts = None if stays else np.empty((count, *out.shape), self.part)
+        kept, block = self.kept, self.block
 
         def work(number: int) -> None:
             piece = slice(number * rows, (number + 1) * rows)
@@ -108,10 +120,8 @@ def in_blocks(
 
         cpu.share(count, count // _PER_THREAD, lambda: work)
         if parts is not None:
-            whole(parts, (0,), None, out, False)
+            self.whole(parts, (0,), None, out, False)
         return out
-
-    return loop
 
 
 def _divided(compute: np.dtype, numel: int) -> Loop:

@@ -54,10 +54,11 @@ class Body(NamedTuple):
         return (*[values[n] for n in self.stores], *self.inputs)
 
 
-def text(body: Body) -> str:
-    """Everything that is compiled for a chain."""
-    families = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
-    return module.composed(sorted(families), functor(body))
+def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
+    """Everything that is compiled for a chain: by the kernels of `file`, which also needs what
+    stands before the bodies of `families`."""
+    of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
+    return module.composed([*sorted(of), *families], functor(body), file)
 
 
 def functor(body: Body, name: str = NAME) -> str:

@@ -37,14 +37,14 @@ def _of_file(family: str) -> str:
     return "\n".join(_Inliner().lines(f"{family}.cu")) + "\n"
 
 
-def composed(families: Sequence[str], functor: str) -> str:
-    """The text of a chain: what stands before the bodies of these families, and of chain.cu; the
-    functor; and chain.cu's body."""
+def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> str:
+    """The text of a chain: what stands before the bodies of these families, and of the file; the
+    functor; and the file's body."""
     inliner = _Inliner()
     heads = [inliner.lines(f"{family}.cu", whole=False) for family in families]
-    rest = inliner.lines("chain.cu")
+    rest = inliner.lines(file)
     at = rest.index(BODY)
-    mark = f'#line {at_line(rest, at)} "chain.cu"'
+    mark = f'#line {at_line(rest, at)} "{file}"'
     parts = [*[line for head in heads for line in head], *rest[:at], '#line 1 "chain"',
              *functor.splitlines(), mark, *rest[at:]]  # fmt: skip
     return "\n".join(parts) + "\n"

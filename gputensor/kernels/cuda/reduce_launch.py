@@ -57,7 +57,7 @@ class Stage:
 
     __slots__ = (
         "entry", "defines", "grid", "block", "segments", "lane_bits", "slot_bits", "per_segment",
-        "tail",
+        "is_adjacent", "tail",
     )  # fmt: skip
     entry: str
     defines: dict[str, str]
@@ -85,6 +85,7 @@ class Stage:
             (into, of) = walks
             walks = (into[0] * pack, *into[1:]), (of[0] * pack, *of[1:])
         outputs, units = product(kept), product(reduced)
+        self.is_adjacent: bool = is_adjacent
         self.lane_bits, self.slot_bits = _shape(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
         lanes = 1 << self.lane_bits

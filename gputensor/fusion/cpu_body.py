@@ -1,0 +1,152 @@
+"""What a chain does element by element on the CPU: NumPy's loops and reused temporaries, bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..iterator import parallel
+from ..runtime import cpu
+from .chain import Chain
+
+# Elements in a block: fewer lose to the hand-over of the interpreter's lock between the threads'
+# short calls, more to memory beyond the cache.
+BLOCK = 1 << 16
+Array = Any
+
+
+class _Step:
+    """An instruction, bound. out: the place among the outputs, or ~place among the temporaries."""
+
+    __slots__ = ("loop", "operands", "params", "element", "out")
+
+    def __init__(self, instruction: Any, out: int) -> None:
+        self.loop = instruction.what.entry.loop
+        self.operands, self.params = instruction.operands, instruction.params
+        self.element, self.out = instruction.what.geometry.dtype.np, out
+
+
+class Body:
+    """What a chain does element by element, bound: over arrays of one shape, a part of the walk's.
+
+    stores: the values that are kept, in the order of the outputs. order: the walk's dimensions,
+    slowest first. is_flat: all operands have the walk's layout, or one element.
+    """
+
+    __slots__ = ("walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat")
+
+    def __init__(self, chain: Chain, stores: tuple[int, ...]) -> None:
+        walk = self.walk = chain.walk
+        self.steps, self.n_temporaries = _steps(chain, stores)
+        self.copies = [
+            (place, stores.index(value)) for place, value in enumerate(stores)
+            if stores.index(value) != place
+        ]  # fmt: skip
+        self.order: tuple[int, ...] = tuple(
+            sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
+        )
+        self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
+        self.is_flat: bool = all([
+            x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
+            for x in chain.inputs
+        ])  # fmt: skip
+
+    def pool(self, numel: int) -> list[Array]:
+        """Temporaries for blocks of so many elements."""
+        return [cpu.allocate(numel * self.widest) for _ in range(self.n_temporaries)]
+
+    def temporary(self, sizes: tuple[int, ...], memory: Array, element: np.dtype[Any]) -> Array:
+        """An array of these sizes, dense in the walk's order, over a buffer or new."""
+        order = self.order
+        inner = tuple([sizes[d] for d in order]) if len(sizes) == len(order) else sizes
+        if memory is None:
+            array = np.empty(inner, element)
+        else:
+            numel = 1
+            for size in sizes:
+                numel *= size
+            array = memory[: numel * element.itemsize].view(element).reshape(inner)
+        if inner is sizes or self.walk.is_row_major:
+            return array
+        return array.transpose([order.index(d) for d in range(len(order))])
+
+    def go(self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any) -> None:
+        """Everything, over arrays of one shape."""
+        sizes = outputs[0].shape if outputs else ()
+        for step in self.steps:
+            if step is None:  # a reduction
+                values.append(None)
+                continue
+            given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
+            if step.out >= 0:
+                out = outputs[step.out]
+            else:
+                memory = None if pool is None else pool[~step.out]
+                out = self.temporary(sizes, memory, step.element)
+            step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
+            values.append(out)
+        for to, source in self.copies:
+            outputs[to][...] = outputs[source]
+
+    def serial(
+        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int
+    ) -> None:
+        """`go`, in blocks of this thread alone; axis: where they are cut, from the end, unless
+        all operands are runs of memory."""
+        if not outputs:
+            return
+        numel, rows = outputs[0].size, outputs[0].shape[axis] if outputs[0].ndim else 1
+        if numel <= BLOCK:
+            return self.go([*values], outputs, scalars, pool)
+        step = max(1, BLOCK * rows // numel)
+        if self.is_flat:
+            values, outputs, rows, step = self.flat(values), self.flat(outputs), numel, BLOCK
+            axis = -1
+        for first in range(0, rows, step):
+            parts = [parallel.part(x, axis, first, first + step) for x in values]
+            into = [parallel.part(x, axis, first, first + step) for x in outputs]
+            self.go(parts, into, scalars, pool)
+
+    def flat(self, arrays: list[Array]) -> list[Array]:
+        """As runs of memory; of operands with one element, that."""
+        return [
+            x.reshape(1) if x.size == 1
+            else x if x.ndim == 1
+            else x.transpose(self.order).reshape(-1)
+            for x in arrays
+        ]  # fmt: skip
+
+
+def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
+    """The instructions with their places to write to, None for a reduction, and how many
+    temporaries there are: one is used again after the last that reads it, or by that."""
+    count = len(chain.inputs)
+    last_read = {
+        x: n for n, step in enumerate(chain.instructions) for x in step.operands if x >= count
+    }
+    steps: list[Any] = []
+    free: list[int] = []
+    used = 0
+    for n, instruction in enumerate(chain.instructions):
+        if instruction.what.reduces is not None:
+            steps.append(None)
+            continue
+        ending = {x for x in instruction.operands if x >= count and last_read[x] == n}
+        if isinstance(instruction.what.entry.loop, np.ufunc):  # it may write where it reads
+            for x in ending:
+                if steps[x - count].out < 0 and chain.geometry(x) is instruction.what.geometry:
+                    free.append(steps[x - count].out)
+                    ending.remove(x)
+                    break
+        if count + n in stores:
+            place = stores.index(count + n)
+        elif free:
+            place = free.pop()
+        else:
+            used, place = used + 1, ~used
+        steps.append(_Step(instruction, place))
+        for x in ending:
+            if steps[x - count].out < 0:
+                free.append(steps[x - count].out)
+    return steps, used

@@ -1,0 +1,150 @@
+// out[r] = op::OP over c of op::CHAIN(inputs[r, c], numbers)             a chain that is reduced
+// Shapes   any strides of out and inputs, up to DIMS kept and reduced dimensions.
+// Types    TYPES: what the chain gives, then its inputs; scalar_t: the former as op::OP takes it.
+// Launch   as reduce.cu: lanes of a block share an output, segments are combined by reduce.cu.
+// Order    reduce.cu's, so the bits are those of the chain stored and then reduced: UNIT elements
+//          of a run and CHAINS accumulators for each of them where reduce.cu reads rows, one
+//          accumulator where it reads columns, else four.
+// Design   op::CHAIN is written by chain_source.py; op::OP and what is around it stand in what
+//          reduce.cu has before its body, which is composed with this file.
+#include "chain.cuh"
+
+// ---- body ----
+#ifndef OP
+#define OP sum
+#endif
+#ifndef CHAIN
+#define CHAIN chain_functor
+#endif
+#ifndef TYPES
+#define TYPES f32, f32
+#endif
+#ifndef NUMBERS
+#define NUMBERS 1
+#endif
+#ifndef CHAINS
+#define CHAINS 1
+#endif
+#include "defaults.cuh"
+#include "operand_defines.cuh"
+typedef op::OP::types<scalar_t>::acc reduce_t;
+typedef op::OP::types<scalar_t>::partial partial_t;
+
+// reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
+// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`.
+struct reduce_chain_params {
+  static constexpr int dims = DIMS;
+  char* data[operands::count];
+  value_slot value[NUMBERS];
+  u64 divide_by;
+  u32 outputs, count, per_segment;
+  u32 lane_bits, slot_bits;
+  u32 lanes_are_adjacent, is_partial;
+  i32 out_code, in_code, common;
+  i32 kept_dims, reduced_dims;
+  u32 run, all_outputs;
+  i64 out_step;
+  divider segments;
+  i64 inner[operands::count];
+  dimension<operands::count> kept[DIMS];
+  dimension<operands::count> reduced[DIMS];
+};
+
+struct reduced_body {
+  const reduce_chain_params& p;
+  template <int J, class T> DEVICE T read(T x) const { return x; }
+  template <class... X> DEVICE auto of(X... x) const { return op::CHAIN::of(p.value, x...); }
+};
+
+// A value of the chain as the reduction takes it from memory.
+template <class T> DEVICE reduce_t taken_by_reduction(T x) {
+  if constexpr (sizeof(T) == sizeof(scalar_t)) {
+    return op::OP::take<reduce_t>(bits_as<scalar_t>(x));
+  } else {
+    return op::OP::take<reduce_t>(cast<scalar_t>(x));
+  }
+}
+
+// Adds the bytes of the index-th place of these dimensions; gives how far it is along the first.
+DEVICE u32 add_offsets(const dimension<operands::count>* dims, i32 count, u32 index,
+                       i64 (&offset)[operands::count]) {
+  u32 along = index;
+#pragma unroll 1
+  for (int d = 0; d < count; ++d) {
+    const u32 rest = quotient_of(index, dims[d].by);
+    const u32 coordinate = d + 1 < count ? index - rest * dims[d].by.size : index;
+    if (d == 0) along = coordinate;
+#pragma unroll
+    for (int j = 0; j < operands::count; ++j) offset[j] += coordinate * dims[d].stride_bytes[j];
+    index = rest;
+  }
+  return along;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+reduce_chain(const __grid_constant__ reduce_chain_params p) {
+  constexpr int N = operands::count, V = operands::unit, U = operands::unroll;
+  __shared__ reduce_t shared[THREADS];
+  const u32 group = quotient_of(blockIdx.x, p.segments), t = threadIdx.x;
+  reduce_position at;
+  at.segment = blockIdx.x - group * p.segments.size;
+  at.lane = p.lanes_are_adjacent ? t & ((1u << p.lane_bits) - 1) : t >> p.slot_bits;
+  at.output = (group << p.slot_bits) +
+              (p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1));
+  i64 place[N] = {};
+  add_offsets(p.kept, p.kept_dims, at.output < p.outputs ? at.output : 0, place);
+  at.out_offset = place[0];
+  at.in_offset = 0;
+  reduce_t x[CHAINS * V];
+#pragma unroll
+  for (int e = 0; e < CHAINS * V; ++e) x[e] = op::OP::identity<reduce_t>();
+  if (at.output < p.outputs) {
+    const reduced_body body{p};
+    const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
+    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+#pragma unroll 1
+    for (u32 c = begin + at.lane; c < end; c += lanes * U) {
+      u32 along[U], count = 0;
+      i64 offset[U][N];
+      bool are_whole = true;
+#pragma unroll
+      for (int k = 0; k < U; ++k) {
+        const bool is_there = c + k * lanes < end;
+        count += is_there;
+#pragma unroll
+        for (int j = 0; j < N; ++j) offset[k][j] = place[j];
+        along[k] = add_offsets(p.reduced, p.reduced_dims, is_there ? c + k * lanes : c, offset[k]);
+        are_whole &= V == 1 || along[k] * V + V <= p.run;
+      }
+      if (are_whole) {
+        all_inputs<operands, V, U> inputs;
+#pragma unroll
+        for (int k = 0; k < U; ++k) {
+          inputs.load(k, [&](int j) { return p.data[j] + offset[k][j]; }, p.inner);
+        }
+#pragma unroll
+        for (int k = 0; k < U; ++k) {
+          if (k >= count) continue;
+#pragma unroll
+          for (int e = 0; e < V; ++e) {
+            reduce_t& into = x[k % CHAINS * V + e];
+            into = op::OP::combine(into, taken_by_reduction(inputs.made(body, k, e)));
+          }
+        }
+        continue;
+      }
+#pragma unroll
+      for (int k = 0; k < U; ++k) {
+#pragma unroll
+        for (int e = 0; e < V; ++e) {
+          if (k >= count || along[k] * V + e >= p.run) continue;
+          all_inputs<operands, 1, 1> one;
+          one.load(0, [&](int j) { return p.data[j] + offset[k][j] + e * p.inner[j]; }, p.inner);
+          reduce_t& into = x[k % CHAINS * V + e];
+          into = op::OP::combine(into, taken_by_reduction(one.made(body, 0, 0)));
+        }
+      }
+    }
+  }
+  reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * V>(x), shared);
+}
