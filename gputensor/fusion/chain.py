@@ -2,7 +2,8 @@
 
 Note [A chain]
 All results of a chain have the same sizes and strides, those of `walk`; they are dense. But what a
-reduction gives (reductions.py) has a layout of its own, and no instruction reads it. Values have
+reduction gives (reductions.py) has a layout of its own, which broadcasts to the walk where an
+instruction reads it. Values have
 numbers: 0 to len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is
 what instruction k gives. An operand below 0 is not a value but a scalar: -1 is the first of
 `scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so
@@ -62,13 +63,14 @@ class Recorded:
     def __init__(
         self, operator: Any, kinds: tuple[Any, ...], entry: Any,
         reduces: tuple[int, ...] | None = None, walk: Geometry | None = None,
+        feeds: bool = True,
     ) -> None:  # fmt: skip
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.compute: dtype = entry.plan.common_dtype
         shape = self.geometry = entry.plan.outputs[0].geometry
         self.reduces, walk = reduces, walk or shape
-        self.feeds: Geometry | None = shape if reduces is None else None
+        self.feeds: Geometry | None = shape if feeds else None
         self.walk: Geometry = geometry(walk.sizes, walk.strides, bool_)
         # Where it is recorded: one object for all results of a layout on a device.
         if len(_places) >= _BOUND:

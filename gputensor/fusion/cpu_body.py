@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..iterator import parallel
+from ..kernels.cpu.reduce import in_blocks
 from ..runtime import cpu
 from .chain import Chain
 
@@ -27,14 +28,40 @@ class _Step:
         self.element, self.out = instruction.what.geometry.dtype.np, out
 
 
+class _Inline:
+    """A reduction that later instructions read, of a part that has whole rows. out: the place among
+    the outputs, -1 where it is none."""
+
+    __slots__ = ("loop", "source", "axes", "element", "out")
+
+    def __init__(self, instruction: Any, out: int) -> None:
+        entry = instruction.what.entry
+        self.loop: Any = entry.run.kept if type(entry.run) is in_blocks else entry.run
+        self.source, self.axes = instruction.operands[0], entry.axes
+        self.element, self.out = instruction.what.geometry.dtype.np, out
+
+    def made(self, values: list[Array], outputs: list[Array]) -> Array:
+        array = values[self.source]
+        if self.out >= 0:
+            out = outputs[self.out]
+        else:
+            sizes = [1 if d in self.axes else n for d, n in enumerate(array.shape)]
+            out = np.empty(sizes, self.element)
+        self.loop(array, self.axes, None, out, True)
+        return out
+
+
 class Body:
-    """What a chain does element by element, bound: over arrays of one shape, a part of the walk's.
+    """What a chain does element by element, bound: over arrays of one shape, a part of the walk's;
+    and the reductions of rows that it reads itself.
 
     stores: the values that are kept, in the order of the outputs. order: the walk's dimensions,
     slowest first. is_flat: all operands have the walk's layout, or one element.
     """
 
-    __slots__ = ("walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat")
+    __slots__ = (
+        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_inline",
+    )  # fmt: skip
 
     def __init__(self, chain: Chain, stores: tuple[int, ...]) -> None:
         walk = self.walk = chain.walk
@@ -46,6 +73,7 @@ class Body:
         self.order: tuple[int, ...] = tuple(
             sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
         )
+        self.has_inline: bool = any([type(x) is _Inline for x in self.steps])
         self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
         self.is_flat: bool = all([
             x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
@@ -71,12 +99,16 @@ class Body:
             return array
         return array.transpose([order.index(d) for d in range(len(order))])
 
-    def go(self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any) -> None:
-        """Everything, over arrays of one shape."""
-        sizes = outputs[0].shape if outputs else ()
+    def go(
+        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
+        sizes: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        """Everything, over arrays of one shape: `sizes`, or that of the first output."""
+        if sizes is None:
+            sizes = outputs[0].shape if outputs else ()
         for step in self.steps:
-            if step is None:  # a reduction
-                values.append(None)
+            if type(step) is not _Step:  # a reduction
+                values.append(None if step is None else step.made(values, outputs))
                 continue
             given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
             if step.out >= 0:
@@ -128,14 +160,24 @@ def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
     steps: list[Any] = []
     free: list[int] = []
     used = 0
+
+    def is_temporary(x: int) -> bool:
+        return type(steps[x - count]) is _Step and steps[x - count].out < 0
+
     for n, instruction in enumerate(chain.instructions):
-        if instruction.what.reduces is not None:
+        is_reduction = instruction.what.reduces is not None
+        if is_reduction and count + n not in last_read:
             steps.append(None)
             continue
         ending = {x for x in instruction.operands if x >= count and last_read[x] == n}
+        if is_reduction:
+            place = stores.index(count + n) if count + n in stores else -1
+            steps.append(_Inline(instruction, place))
+            free += [steps[x - count].out for x in ending if is_temporary(x)]
+            continue
         if isinstance(instruction.what.entry.loop, np.ufunc):  # it may write where it reads
             for x in ending:
-                if steps[x - count].out < 0 and chain.geometry(x) is instruction.what.geometry:
+                if is_temporary(x) and chain.geometry(x) is instruction.what.geometry:
                     free.append(steps[x - count].out)
                     ending.remove(x)
                     break
@@ -146,7 +188,5 @@ def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
         else:
             used, place = used + 1, ~used
         steps.append(_Step(instruction, place))
-        for x in ending:
-            if steps[x - count].out < 0:
-                free.append(steps[x - count].out)
+        free += [steps[x - count].out for x in ending if is_temporary(x)]
     return steps, used

@@ -104,7 +104,7 @@ def _cut(body: blocks.Body, reductions: list[_Reduction], axis: int) -> _Parts:
     numel, rows = walk.numel, walk.sizes[axis] if walk.ndim else 1
     if numel <= blocks.BLOCK:
         return _Parts([(0, rows)], False, [])
-    is_full = all([r.axes is None for r in reductions])
+    is_full = not body.has_inline and all([r.axes is None for r in reductions])
     if body.is_flat and is_full and all([r.is_exact or r.is_pairwise for r in reductions]):
         pieces = [
             part for begin, end in _own_blocks(reductions, numel, rows)
@@ -157,9 +157,10 @@ def prepare(chain: Chain) -> Run:
     )
     reductions: list[_Reduction] = []
     stored: list[int] = []
+    read = {x for step in chain.instructions for x in step.operands}
     for value in dict.fromkeys(chain.stores):
         step = chain.instructions[value - count]
-        if step.what.reduces is None:
+        if step.what.reduces is None or value in read:
             stored.append(value)
         else:
             reductions.append(_Reduction(chain, step, value, axis))
@@ -187,10 +188,10 @@ def prepare(chain: Chain) -> Run:
             None if r.stays else np.empty((len(cut.pieces), *shape), _part(r))
             for r, shape in zip(cut.of, shapes)
         ]
-        if cut.of or len(cut.pieces) > 1:
+        if len(cut.pieces) > 1 or cut.of:
             _run_pieces(given, pieces, results, parts, scalars)
         elif pieces:
-            quiet.run(body.go, [*given], pieces, scalars, None)
+            quiet.run(body.go, [*given], pieces, scalars, None, walk.sizes)
         for r, found in zip(cut.of, parts):
             if found is not None:
                 out = results[r.place]
@@ -231,7 +232,8 @@ def prepare(chain: Chain) -> Run:
             at = axis - walk.ndim
 
         def make() -> Callable[[int], None]:
-            pool = body.pool(max(row, min(longest * row, blocks.BLOCK)))
+            numel = longest * row
+            pool = body.pool(numel if body.has_inline else max(row, min(numel, blocks.BLOCK)))
             memory = [
                 None if x is not None else cpu.allocate(longest * row * element.itemsize)
                 for x, element in zip(pieces[len(stored) :], elements)
@@ -248,10 +250,15 @@ def prepare(chain: Chain) -> Run:
                 for n, buffer in enumerate(memory, len(stored)):
                     if buffer is not None:
                         outs[n] = body.temporary(sizes, buffer, elements[n - len(stored)])
-                quiet.run(_one, values, outs, number, first, last)
+                quiet.run(_one, values, outs, sizes, number)
 
-            def _one(values: Any, outs: Any, number: int, first: int, last: int) -> None:
-                body.serial(values, outs, scalars, pool, at)
+            def _one(values: Any, outs: Any, sizes: Any, number: int) -> None:
+                first, last = cut.pieces[number]
+                if body.has_inline:
+                    body.go(values, outs, scalars, pool, sizes)
+                    values = values[: len(given)]
+                else:
+                    body.serial(values, outs, scalars, pool, at)
                 found = {**dict(enumerate(values)), **dict(zip((*stored, *made), outs))}
                 for r, into in zip(cut.of, parts):
                     array = found[r.source]

@@ -1,11 +1,12 @@
-"""Reductions as members of a chain: the last ones, which nothing in it reads.
+"""Reductions as members of a chain.
 
 Note [A chain that is reduced]
 A reduction of what is recorded goes into the same recording. It takes the elements as they are
-computed, and they are stored only if somebody asks for them. Its result is pending, too; what reads
-that is another chain. A large operand that is there already is recorded as well, so that whatever
-else reads it may come along: a sum and a sum of squares read it once. A small one is, where that
-lets the next call be replayed.
+computed, and they are stored only if somebody asks for them. Its result is pending, too. What reads
+it is another chain; but where rows are short, what broadcasts their results back goes on in the
+same blocks, so that a softmax reads once. A large operand that is there already is recorded as
+well, so that whatever else reads it may come along: a sum and a sum of squares read it once. A
+small one is, where that lets the next call be replayed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.dtype import float16
 from ..dispatch.keys import LAZY
 from ..dispatch.operator import Operator
 from ..makers.rows import bound
@@ -25,6 +27,8 @@ from .recorder import current
 _BOUND = 1 << 11
 # Elements from which on reading an operand once more costs more than recording.
 LARGE = 1 << 16
+# Elements of a row that is short.
+_SHORT = 1 << 14
 
 
 def is_one(operator: Operator) -> bool:
@@ -116,12 +120,25 @@ class _Entry:
         self.rule = Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
 
+    def _is_of_short_rows(self, shape: Any, axes: tuple[int, ...]) -> bool:
+        """Whether a part of the operand that stays in the cache has whole rows, each of which is
+        reduced as it is beside any others. See `cpu_reductions._Reduction.is_by_rows`."""
+        given, compute, numel = shape.dtype, self.plan.common_dtype, shape.numel
+        if self.plan.device.type != "cpu" or self.axes is None:
+            return False
+        slowest = max(
+            range(shape.ndim), key=lambda d: shape.strides[d] if shape.sizes[d] > 1 else -1
+        )
+        is_alone = given is compute and (given.itemsize > 2 or given is float16)
+        return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= _SHORT
+
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what
         if what is None:
             shape = source._geometry
             axes = tuple(range(shape.ndim)) if self.axes is None else self.axes
-            what = self.what = Recorded(self.operator, (shape.dtype,), self, axes, shape)
+            feeds = self.keepdim and self._is_of_short_rows(shape, axes)
+            what = self.what = Recorded(self.operator, (shape.dtype,), self, axes, shape, feeds)
         recorder = current.get()
         made = None if recorder is None else recorder.record(what, (source,), ())
         if made is None:

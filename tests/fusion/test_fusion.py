@@ -393,6 +393,36 @@ def test_reductions_of_every_layout(sizes: tuple[int, ...]) -> None:
         same(lambda: ((a * b).float().mean(), (a > b).sum(), (a - c).sum(dtype=gt.float64)))
 
 
+def softmax(x: Any) -> Any:
+    powers = (x - x.amax(-1, True)).exp()
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def spread(x: Any) -> Any:
+    mean = x.mean(-1, keepdim=True)
+    centered = x - mean
+    return centered / ((centered * centered).mean(-1, keepdim=True) + 1e-5).sqrt(), mean, x.sum()
+
+
+def test_rows_that_are_short_are_read_once() -> None:
+    x = gt.rand(300, 500)
+    found = gt.fuse.explain(lambda: softmax(x * 2))
+    assert len(found.chains) == 1 and found.bytes_moved == 2 * x.nbytes
+    for sizes in (
+        (4, 5),
+        (300, 500),
+        (70_000, 3),
+        (20, 17_000),
+        (7, 90, 400),
+        (1500, 1500),
+        (5, 1),
+    ):
+        y = gt.rand(sizes) - 0.5
+        for of in (y, y.double(), y.half(), y.bfloat16(), y.transpose(0, -1)):
+            same(lambda of=of: (softmax(of * 3), spread(of + 1), of > of.amax(0, True)))
+            same(lambda of=of: (of - of.amin(0, keepdim=True)) / (of * 2).sum((0, -1), True))
+
+
 def test_a_fused_sum_has_the_same_bits_for_any_number_of_threads() -> None:
     x, count = gt.rand(2_100_000), gt.get_num_threads()
     found = set()
@@ -409,6 +439,7 @@ def test_functions_that_reduce_are_replayed() -> None:
     functions: list[Callable[..., Any]] = [
         lambda x, y: (x * y).sum(), lambda x, y: ((x * y).sum(0), x + y),
         lambda x, y: (x * y).amax(-1, True) + x, lambda x, y: ((x * y).mean(), (x * y).mean()),
+        lambda x, y: softmax(x - y) + spread(y)[0],
     ]  # fmt: skip
     small, large = gt.rand(4, 5), gt.rand(300, 400)
     for function in functions:
