@@ -24,6 +24,7 @@ from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.operator import Table
 from ..dispatch.tls import inference_blocks, keys_now
 from ..makers.rows import bound
+from ..structured import elementwise, pointwise
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from .pending import Pending
@@ -32,6 +33,7 @@ from .recording import Recording
 
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
+_MAKERS = {elementwise.__name__, pointwise.__name__}
 _new = object.__new__
 
 
@@ -42,24 +44,26 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
     if (
         table.operator not in bound or "pointwise" not in table.operator.tags
         or any([a.is_write for a in arguments]) or inputs not in ([0], [0, 1])
-        or shortcuts.learner(table, plain, place) is None
+        or (function := shortcuts.learner(table, plain, place)) is None
     ):  # fmt: skip
         return kernel
     if len(inputs) == 2:
-        return _of_two(kernel, TENSOR_KEYS[place])
+        # One of native/ may look at a number before it goes on, as that of pow does.
+        looks = function.__module__ not in _MAKERS
+        return _of_two(kernel, TENSOR_KEYS[place], looks)
     return _of_one(kernel, TENSOR_KEYS[place])
 
 
 # Both are written out, as each operator of a block comes by: calls would be a third of it.
 
 
-def _of_two(kernel: Kernel, keys: int) -> Kernel:
-    """Of two inputs, one of which may be a number."""
+def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
+    """Of two inputs, one of which may be a number. looks: the kernel may depend on which one."""
     known: dict[Any, Any] = {}
 
     def slow(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
         key = [x._geometry if type(x) is Tensor else type(x) for x in (a, b)]
-        return _told(known, tuple(key), kernel, (a, b), key_set, a, b, *rest)
+        return _told(known, tuple(key), kernel, looks, (a, b), key_set, a, b, *rest)
 
     def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
         recorder = current.get()
@@ -143,7 +147,7 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
 
     def slow(key_set: int, a: Any, *rest: Any) -> Any:
         key = a._geometry if type(a) is Tensor else None
-        return _told(known, key, kernel, (a,), key_set, a, *rest)
+        return _told(known, key, kernel, False, (a,), key_set, a, *rest)
 
     def record(key_set: int, a: Any, *rest: Any) -> Any:
         recorder = current.get()
@@ -214,8 +218,8 @@ def _code(recording: Recording, x: Any, place: Any) -> int:
 
 
 def _told(
-    known: dict[Any, Any], key: Any, kernel: Kernel, inputs: tuple[Any, ...], key_set: int,
-    *args: Any,
+    known: dict[Any, Any], key: Any, kernel: Kernel, looks: bool, inputs: tuple[Any, ...],
+    key_set: int, *args: Any,
 ) -> Any:  # fmt: skip
     """Call the kernel, and keep what it has recorded, if that is all that it did."""
     recorder = current.get()
@@ -231,6 +235,6 @@ def _told(
             if len(known) >= _BOUND:
                 known.clear()
             # A number that was looked at stands for itself, others for all of their type.
-            number = numbers[0] if checked and numbers else None
+            number = numbers[0] if (checked or looks) and numbers else None
             known[key] = (what, args[len(inputs) :], params, number)
     return made

@@ -60,6 +60,16 @@ def test_numbers_are_refused_each_time() -> None:
             assert outcomes[0] == outcomes[1], n
 
 
+def test_what_a_kernel_of_native_code_asks_of_a_number_is_asked_each_time() -> None:
+    x = gt.arange(1, 6)
+    for power in (lambda e: x.pow(e), lambda e: x**e):
+        with gt.fuse():
+            found = [power(e) for e in (2, 2, 3, 2)]
+            with pytest.raises(gt.GpuTensorError, match="'exponent' must not be negative"):
+                power(-1)
+        assert [y[1].item() for y in found] == [4, 4, 8, 4]
+
+
 def test_other_threads_look_while_this_one_records() -> None:
     x, ended = gt.zeros(3), threading.Event()
     made: list[Any] = []
