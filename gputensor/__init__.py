@@ -44,9 +44,9 @@ from .tensor.tensor import Tensor as Tensor
 if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, array_api as array_api, autograd as autograd, cuda as cuda,
-        dispatch as dispatch, fft as fft, layout as layout, library as library, linalg as linalg,
-        nn as nn, ops as ops, optim as optim, random as random, special as special,
-        testing as testing,
+        dispatch as dispatch, distributed as distributed, fft as fft, layout as layout,
+        library as library, linalg as linalg, nn as nn, ops as ops, optim as optim,
+        random as random, special as special, testing as testing,
     )  # fmt: skip
     from ._generated.functions import *  # noqa: F403
     from .amp.autocast_mode import (

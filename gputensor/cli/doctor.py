@@ -65,7 +65,7 @@ def examine() -> list[Finding]:
     cupy = _cupy(answer)
     return [
         _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(answer),
-        _emulator(), _cache(), *_carried(), *_devices(),
+        _emulator(), _mpi(), _cache(), *_carried(), *_devices(),
     ]  # fmt: skip
 
 
@@ -189,6 +189,22 @@ def _emulator() -> Finding:
         return Finding("emulator", ABSENT, "g++ is not found", remedy)
     asked = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
     return Finding("emulator", OK, f"g++ {asked.stdout.strip()} at {compiler}")
+
+
+def _mpi() -> Finding:
+    """What gt.distributed works by; nothing of it is started."""
+    remedy = "pip install 'gputensor[mpi]'"
+    try:
+        version = metadata.version("mpi4py")
+    except metadata.PackageNotFoundError:
+        return Finding("MPI", ABSENT, "mpi4py is not installed", remedy)
+    here = str(Path(sys.executable).parent)
+    launcher = shutil.which("mpiexec", path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
+    if launcher is None:
+        found = f"mpi4py {version}, but there is no mpiexec: worlds of one process"
+        return Finding("MPI", ABSENT, found, remedy)
+    found = f"mpi4py {version}, mpiexec at {launcher}"
+    return Finding("MPI", OK, f"{found}; takes NCCL's place on emulated devices")
 
 
 def _cache() -> Finding:

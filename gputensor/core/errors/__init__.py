@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from .autograd import *  # noqa: F403
     from .custom_op import *  # noqa: F403
     from .dispatch import *  # noqa: F403
+    from .distributed import *  # noqa: F403
     from .exchange import *  # noqa: F403
     from .linalg import *  # noqa: F403
     from .runtime import *  # noqa: F403
     from .shapes import *  # noqa: F403
 
-_REST = ("shapes", "dispatch", "runtime", "exchange", "linalg", "autograd", "amp", "custom_op")
+_REST = (
+    "shapes", "dispatch", "runtime", "exchange", "linalg", "autograd", "amp", "custom_op",
+    "distributed",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

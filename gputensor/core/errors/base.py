@@ -69,6 +69,10 @@ class KernelError(GpuTensorError, RuntimeError):
     """A CUDA C kernel that does not compile, load, launch or run."""
 
 
+class DistributedError(GpuTensorError, RuntimeError):
+    """Processes that do not agree, do not answer, or are no more."""
+
+
 # Characters of a value that a message shows.
 _READABLE = 200
 

@@ -1,0 +1,92 @@
+"""Processes that work together: what is missing, who differs, who does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .base import DistributedError, GpuTensorError
+
+_DETAIL = "GPUTENSOR_DISTRIBUTED_DEBUG=detail names who differs"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks))}"
+
+
+def no_mpi(reason: BaseException) -> GpuTensorError:
+    return DistributedError(
+        f"init_process_group: MPI must be there (got {type(reason).__name__}: {reason}); "
+        "pip install 'gputensor[mpi]'"
+    )
+
+
+def not_initialized(op: str) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: there must be a process group (got none); call init_process_group() first"
+    )
+
+
+def initialized_already() -> GpuTensorError:
+    return DistributedError(
+        "init_process_group: there must be no process group yet (got one); "
+        "call destroy_process_group() first"
+    )
+
+
+def no_such_group(op: str, name: str, known: Sequence[str]) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: 'group_name' must be one of {', '.join(known) or 'no groups'} (got {name!r})"
+    )
+
+
+def not_a_member(op: str, rank: int) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: 'group' must be one that this process is in (got rank {rank}, which is not)"
+    )
+
+
+def needs_nccl(op: str, device: Any) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: tensors must be on the CPU or on an emulated device (got {device}): between GPUs "
+        "there are no collectives yet; use .cpu()"
+    )
+
+
+def ranks_differ(op: str, said: dict[int, str], differing: Sequence[int]) -> GpuTensorError:
+    """said: what each rank calls, by rank."""
+    usual = next(text for rank, text in said.items() if rank not in differing)
+    others = "; ".join(f"rank {rank}: {said[rank]}" for rank in differing)
+    return DistributedError(f"{op}: all ranks must make one call ({usual}) (got {others})")
+
+
+def timed_out(op: str, rank: int, seconds: float, missing: Sequence[int] | None) -> GpuTensorError:
+    """missing: who has not come; None where that is not known."""
+    whom = "the others" if missing is None else _ranks(missing)
+    tail = f"; {_DETAIL}" if missing is None else ""
+    return DistributedError(f"{op}: rank {rank} waited {seconds:g} s for {whom}{tail}")
+
+
+def ranks_left(op: str, rank: int, gone: Sequence[int]) -> GpuTensorError:
+    return DistributedError(f"{op}: rank {rank} waits for {_ranks(gone)}, which ended before that")
+
+
+def is_broken(op: str, why: str) -> GpuTensorError:
+    return DistributedError(f"{op}: the process group is of no use any more, since {why}")
+
+
+def mpi_failed(op: str, reason: BaseException) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: ranks must give what fits together (got from MPI: {reason}); {_DETAIL}"
+    )
+
+
+def message_differs(op: str, source: int, nbytes: int, wanted: int) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: 'tensor' must have as many bytes as rank {source} sent, {nbytes} (got {wanted})"
+    )
+
+
+def rank_ended(rank: int, kind: str) -> str:
+    """Text for stderr."""
+    return f"gputensor.distributed: rank {rank} ended with {kind}; so do all others"

@@ -1,0 +1,78 @@
+"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each collective all ranks say what they call.
+
+Where they differ all of them raise, with the rank that differs, before anything is written; who
+does not come is named when the time is over. It costs a message to and from each rank in a call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import cache
+from typing import Any
+
+from ..core import errors
+from .groups import ProcessGroup, world
+from .work import wait_until
+
+VARIABLE = "GPUTENSOR_DISTRIBUTED_DEBUG"
+_SAYS = 2  # tag
+
+
+@cache
+def is_on() -> bool:
+    value = os.environ.get(VARIABLE, "").lower()
+    if value not in ("", "off", "detail"):
+        raise errors.wrong_value("init_process_group", VARIABLE, "be off or detail", value)
+    return value == "detail"
+
+
+def check(op: str, group: ProcessGroup, what: str) -> None:
+    """Raise unless every rank of the group says the same.
+
+    what: the call as it must be on all ranks. A `|` and numbers for each rank in turn may follow:
+    how many elements it gets from this one, for each as many as it says itself to get.
+    """
+    here, control = group.ranks[group.rank()], world.control
+    text = f"group {group.name}: {what}".encode()
+    sending = [control.Isend(text, r, _SAYS) for r in group.ranks if r != here]
+    said, missing = {here: text.decode()}, set(group.ranks) - {here}
+    status = world.mpi.Status()
+
+    def hear() -> bool:
+        for rank in sorted(missing):
+            if control.Iprobe(rank, _SAYS, status):
+                room = bytearray(status.Get_count(world.mpi.BYTE))
+                control.Recv(room, rank, _SAYS)
+                said[rank] = room.decode()
+                missing.discard(rank)
+        return not missing
+
+    wait_until(hear, op, group, missing=lambda: sorted(missing))
+    for request in sending:
+        wait_until(request.Test, op, group)
+    said = {rank: said[rank] for rank in group.ranks}
+    heads = {rank: words.partition("|")[0] for rank, words in said.items()}
+    counts = Counter(heads.values())
+    usual = max(counts, key=lambda head: (counts[head], head == heads[group.ranks[0]]))
+    differing = [rank for rank, head in heads.items() if head != usual]
+    if not differing:
+        differing = _splits_differ(group, {r: w.partition("|")[2] for r, w in said.items()})
+    if differing:
+        shown = {rank: words.partition(": ")[2] for rank, words in said.items()}
+        raise errors.ranks_differ(op, shown, differing)
+
+
+def _splits_differ(group: ProcessGroup, said: dict[int, str]) -> list[int]:
+    """The first pair of which one gives what the other does not want."""
+    if not any(said.values()):
+        return []
+    splits: list[Any] = [
+        [[int(n) for n in half.split(",")] for half in said[rank].split(">")]
+        for rank in group.ranks
+    ]
+    for giver, (given, _) in enumerate(splits):
+        for taker, (_, wanted) in enumerate(splits):
+            if given[taker] != wanted[giver]:
+                return [group.ranks[taker if giver == 0 else giver]]
+    return []

@@ -1,0 +1,310 @@
+"""Collectives as users call them, by PyTorch's names: they write into tensors of the caller's.
+
+With `async_op=True` each returns a Work, and until that has ended the tensors are not the caller's;
+otherwise they are done on return. Ranks in arguments are those of the world, `group_src` and
+`group_dst` those of the group. Nothing here is recorded for gradients: the operators of
+distributed/operators.py are what can be differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import agreement, operators, transport
+from .groups import ProcessGroup, group_of, rank_in
+from .operators import _op, agree, arrays, start
+from .work import Work, taken
+from .._generated import calls
+from ..autograd.modes import no_grad
+from ..core import errors
+from ..tensor.tensor import Tensor
+
+
+class ReduceOp:
+    """What reductions compute, as their argument `op`. AVG is of floats, the bitwise ones are of
+    integers; of bool, SUM and MAX are any, PRODUCT and MIN all."""
+
+    SUM: str = "sum"
+    AVG: str = "avg"
+    PRODUCT: str = "product"
+    MIN: str = "min"
+    MAX: str = "max"
+    BAND: str = "band"
+    BOR: str = "bor"
+    BXOR: str = "bxor"
+
+
+def _reduction(op: str, reduce_op: Any) -> str:
+    if not isinstance(reduce_op, str) or reduce_op not in transport.REDUCTIONS:
+        raise errors.wrong_value(op, "op", "be one of ReduceOp's", reduce_op)
+    return reduce_op
+
+
+def _tensor(op: str, arg: str, x: Any) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise errors.not_a_tensor(op, arg, "a Tensor", x)
+    return x
+
+
+def _group(op: str, group: Any, x: Tensor) -> ProcessGroup:
+    """The group, where its engine can move such a tensor."""
+    found = group_of(op, group)
+    if found.backend == "nccl" and x.is_cpu:
+        raise errors.must(op, "tensor", "be on a CUDA device with backend nccl", x)
+    return found
+
+
+def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list[Tensor]:
+    """Tensors, one for each rank, of one shape, dtype and device."""
+    if not isinstance(xs, (list, tuple)):
+        raise errors.wrong_type(op, arg, "be a list of tensors", xs)
+    if len(xs) != group.size():
+        rule = f"have a tensor for each of {group.size()} ranks"
+        raise errors.wrong_value(op, arg, rule, errors.Got(f"{len(xs)}"))
+    for x in xs:
+        _tensor(op, arg, x)
+        if x._geometry.sizes != like._geometry.sizes or x.dtype is not like.dtype:
+            got = errors.Got(f"{errors.describe(x)} beside {errors.describe(like)}")
+            raise errors.wrong_shape(op, arg, "be tensors of one shape and dtype", got)
+        if x._device is not like._device:
+            raise errors.mixed_devices(op, like, "tensor", x, arg)
+    return list(xs)
+
+
+def _end(work: Work, async_op: bool) -> Work | None:
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _copy_all(to: Sequence[Tensor], source: Tensor) -> Any:
+    """What copies the parts of a tensor to others."""
+
+    def copy() -> None:
+        with no_grad():
+            for n, x in enumerate(to):
+                x.copy_(source[n])
+
+    return copy
+
+
+def all_reduce(
+    tensor: Tensor, op: str = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Reduce a tensor over all ranks, in place: each gets the same bits.
+
+    Args:
+        tensor: (*), any strides. f16 and bf16 are reduced in f32 and rounded once.
+    """
+    x = _tensor("all_reduce", "tensor", tensor)
+    where = _group("all_reduce", group, x)
+    with no_grad():
+        _op["all_reduce_"](x, _reduction("all_reduce", op), where.name)
+    return _end(taken(x), async_op)
+
+
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Give all ranks the tensor of one, in place."""
+    x = _tensor("broadcast", "tensor", tensor)
+    where = _group("broadcast", group, x)
+    root = _root("broadcast", "src", where, src, group_src)
+    with no_grad():
+        _op["broadcast_"](x, root, where.name)
+    return _end(taken(x), async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all ranks, one after the other, or stacked, in one.
+
+    Args:
+        output_tensor: (n * s, *) or (n, s, *) for n ranks. input_tensor: (s, *).
+    """
+    op = "all_gather_into_tensor"
+    out, x = _tensor(op, "output_tensor", output_tensor), _tensor(op, "input_tensor", input_tensor)
+    where = _group(op, group, x)
+    with no_grad():
+        _op["all_gather_into_tensor_out"](x, where.size(), where.name, out=out)
+    return _end(taken(out), async_op)
+
+
+def all_gather(
+    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all ranks, into the tensors of a list; all of one shape."""
+    x = _tensor("all_gather", "tensor", tensor)
+    where = _group("all_gather", group, x)
+    outs = _list("all_gather", "tensor_list", tensor_list, x, where)
+    with no_grad():
+        made = _op["all_gather_into_tensor"](x.detach(), where.size(), where.name)
+    work = taken(made)
+    stacked = made.view(where.size(), *x.shape)
+    return _end(work._then(_copy_all(outs, stacked)), async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None,
+    async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """Reduce over all ranks, and give each rank its part of the result.
+
+    Args:
+        output: (s, *). input: (n * s, *) or (n, s, *) for n ranks.
+    """
+    name = "reduce_scatter_tensor"
+    out, x = _tensor(name, "output", output), _tensor(name, "input", input)
+    where = _group(name, group, x)
+    given = x, _reduction(name, op), where.size(), where.name
+    with no_grad():
+        _op["reduce_scatter_tensor_out"](*given, out=out)
+    return _end(taken(out), async_op)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: list[Tensor], op: str = ReduceOp.SUM, group: Any = None,
+    async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """Reduce lists of tensors over all ranks, and give rank n the n-th result."""
+    out = _tensor("reduce_scatter", "output", output)
+    where = _group("reduce_scatter", group, out)
+    with no_grad():
+        stacked = calls.stack(_list("reduce_scatter", "input_list", input_list, out, where))
+    return reduce_scatter_tensor(out, stacked, op, where, async_op)
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
+    input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """Part n of each rank's input, along the first dimension, to rank n.
+
+    Args:
+        output_split_sizes, input_split_sizes: rows from and to each rank; even ones by default.
+    """
+    op = "all_to_all_single"
+    out, x = _tensor(op, "output", output), _tensor(op, "input", input)
+    where = _group(op, group, x)
+    if out._geometry.dtype is not x._geometry.dtype:
+        raise errors.wrong_dtype(op, "output", f"be {x._geometry.dtype.name}", out)
+    if out._geometry.sizes[1:] != x._geometry.sizes[1:]:
+        raise errors.wrong_shape(op, "output", "have input's sizes but for the first", out)
+    rows = out._geometry.sizes[0] if out._geometry.ndim else 0
+    wanted = operators.split_sizes("output_split_sizes", output_split_sizes or (), rows, where)
+    with no_grad():
+        made = _op[op](x.detach(), [*wanted], [*(input_split_sizes or ())], where.name)
+
+    def copy() -> None:
+        with no_grad():
+            out.copy_(made)
+
+    return _end(taken(made)._then(copy), async_op)
+
+
+def reduce(
+    tensor: Tensor, dst: int | None = None, op: str = ReduceOp.SUM, group: Any = None,
+    async_op: bool = False, group_dst: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Reduce a tensor over all ranks, in place on one of them; the others keep theirs."""
+    x = _tensor("reduce", "tensor", tensor)
+    where = _group("reduce", group, x)
+    root = _root("reduce", "dst", where, dst, group_dst)
+    how, is_root = _reduction("reduce", op), where.rank() == root
+    made = calls.empty_like(x.detach()) if is_root else x
+    given = arrays("reduce", x, made)
+    transport.reduction("reduce", how, given[0].dtype)
+    agree("reduce", where, x, f"{how} dst={root}")
+    into = given[1] if is_root else None
+    work = start("reduce", where, (x, made), transport.reduce, given[0], into, how, root)
+
+    def copy() -> None:
+        with no_grad():
+            x.copy_(made)
+
+    return _end(work._then(copy) if is_root else work, async_op)
+
+
+def gather(
+    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
+    group: Any = None, async_op: bool = False, group_dst: int | None = None,
+) -> Work | None:  # fmt: skip
+    """The tensors of all ranks, into the tensors of a list on one of them; None on the others."""
+    x = _tensor("gather", "tensor", tensor)
+    where = _group("gather", group, x)
+    root = _root("gather", "dst", where, dst, group_dst)
+    is_root = where.rank() == root
+    outs = _list_of_root("gather", "gather_list", gather_list, x, where, is_root)
+    shape = (where.size() if is_root else 0, *x.shape)
+    made = calls.empty_memory_format(shape, dtype=x.dtype, device=x.device)
+    given = arrays("gather", x, made)
+    agree("gather", where, x, f"dst={root}")
+    into = given[1] if is_root else None
+    work = start("gather", where, (x, made), transport.gather, given[0], into, root)
+    return _end(work._then(_copy_all(outs, made)), async_op)
+
+
+def scatter(
+    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
+    group: Any = None, async_op: bool = False, group_src: int | None = None,
+) -> Work | None:  # fmt: skip
+    """The n-th tensor of a list, which one rank has, into rank n's tensor; None on the others."""
+    x = _tensor("scatter", "tensor", tensor)
+    where = _group("scatter", group, x)
+    root = _root("scatter", "src", where, src, group_src)
+    is_root = where.rank() == root
+    parts = _list_of_root("scatter", "scatter_list", scatter_list, x, where, is_root)
+    made = calls.empty_like(x.detach())
+    with no_grad():
+        source = calls.stack(parts) if is_root else made
+    given = arrays("scatter", made, source)
+    agree("scatter", where, x, f"src={root}")
+    from_here = given[1] if is_root else None
+    work = start("scatter", where, (made, source), transport.scatter, from_here, given[0], root)
+
+    def copy() -> None:
+        with no_grad():
+            x.copy_(made)
+
+    return _end(work._then(copy), async_op)
+
+
+def _list_of_root(
+    op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup, is_root: bool
+) -> list[Tensor]:
+    if is_root:
+        return _list(op, arg, xs, like, group)
+    if xs:
+        rank = group.ranks[group.rank()]
+        raise errors.must(op, arg, "be given on one rank alone", errors.Got(f"one on rank {rank}"))
+    return []
+
+
+def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
+    """The rank in the group that is meant, rank 0 of the world where none is given."""
+    if of_group is None:
+        return rank_in(op, arg, group, 0 if of_world is None else of_world)
+    if of_world is not None:
+        raise errors.must(op, arg, f"not be given beside group_{arg}", of_world)
+    if type(of_group) is not int or not 0 <= of_group < group.size():
+        rule = f"be a rank in [0, {group.size() - 1}]"
+        raise errors.wrong_value(op, f"group_{arg}", rule, of_group)
+    return of_group
+
+
+def barrier(group: Any = None, async_op: bool = False) -> Work | None:
+    """Return when all ranks have called it."""
+    where = group_of("barrier", group)
+    if agreement.is_on():
+        agreement.check("barrier", where, "barrier")
+    return _end(start("barrier", where, None, transport.barrier), async_op)
+
+
+def wait_tensor(tensor: Tensor) -> Tensor:
+    """The tensor, once all that operators have started on its storage has ended."""
+    found: Tensor = _op["wait_tensor"](_tensor("wait_tensor", "tensor", tensor))
+    return found

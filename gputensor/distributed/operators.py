@@ -1,0 +1,379 @@
+"""The operators `_c10d_functional::…`: PyTorch's functional collectives, by its names and schemas.
+
+They return at once; `wait_tensor` gives the result when it is there. Kernels: CPU by MPI on the
+tensor's memory, CUDA by MPI on emulated memory once the stream's work is done, Meta for shapes.
+Those that return new tensors have derivatives, which are collectives too, so backward is called on
+all ranks of a group.
+
+They are defined as a user's are, by a Library: native_functions.yaml holds `aten` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import agreement, shapes, transport
+from .groups import ProcessGroup, group_named, world
+from .shapes import empty, gathered_sizes, scattered_sizes
+from .work import Work, _broken, check_usable, started, wait_for
+from .. import runtime
+from .._generated import calls
+from ..core import errors
+from ..core.device import CPU
+from ..custom import autograd as registered
+from ..custom.custom_op import register_autograd
+from ..custom.library import Library
+from ..dispatch import dispatcher, keys
+from ..makers import inplace_or_view
+from ..runtime.libraries import Array
+from ..tensor.tensor import Tensor
+
+NAMESPACE = "_c10d_functional"
+_library = Library(NAMESPACE, "DEF")
+
+SCHEMAS = """
+all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor
+all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)
+all_reduce_coalesced(Tensor[] inputs, str reduce_op, str group_name) -> Tensor[]
+all_reduce_coalesced_(Tensor(a!)[] inputs, str reduce_op, str group_name) -> Tensor(a!)[]
+all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor
+all_gather_into_tensor_out(Tensor input, int group_size, str group_name, *, Tensor(a!) out)
+    -> Tensor(a!)
+all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]
+reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor
+reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, str group_name, *,
+    Tensor(a!) out) -> Tensor(a!)
+reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name)
+    -> Tensor[]
+all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes,
+    str group_name) -> Tensor
+broadcast(Tensor input, int src, str group_name) -> Tensor
+broadcast_(Tensor(a!) input, int src, str group_name) -> Tensor(a!)
+wait_tensor(Tensor tensor) -> Tensor
+"""
+
+
+# --- what every kernel does -----------------------------------------------------------------------
+
+
+def arrays(op: str, *tensors: Tensor) -> list[Any]:
+    """The elements as MPI reaches them; of an emulated device when its stream's work is done."""
+    place = tensors[0]._device
+    for x in tensors[1:]:
+        if x._device is not place:
+            raise errors.mixed_devices(op, tensors[0], "input", x, "out")
+    if place is CPU:
+        return [x._get_array() for x in tensors]
+    device_runtime = runtime.of(place.type)
+    if not getattr(device_runtime, "is_emulated", False):
+        raise errors.needs_nccl(op, place)
+    operands = []
+    for x in tensors:
+        g = x._geometry
+        extent = g.extent * g.dtype.itemsize if g.numel else 0
+        operands.append(Array(x._address(), g.sizes, g.stride_bytes, g.dtype.np, extent, True))
+    found: list[Any] = device_runtime.call_library(
+        op, lambda host, *given: given, operands, None, place.index
+    )
+    return found
+
+
+def start(
+    op: str, group: ProcessGroup, kept: Any, make: Callable[..., Work], *args: Any
+) -> Work:  # fmt: skip
+    """`make(op, group, *args)`. kept: tensors that live until the work has ended."""
+    if world.broken:
+        check_usable(op)
+    try:
+        work = make(op, group, *args)
+    except world.mpi.Exception as reason:
+        raise _broken(op, errors.mpi_failed(op, reason)) from None
+    work._held = (work._held, kept)
+    return work
+
+
+def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = None) -> None:
+    """In debug mode: that all ranks call the operator with such a tensor."""
+    if agreement.is_on():
+        sizes = ",".join(map(str, x._geometry.sizes if shape is None else shape))
+        text = f"{op} {x._geometry.dtype.short}[{sizes}] {x._device.type}"
+        agreement.check(op, group, f"{text} {more}".rstrip(" "))
+
+
+def in_place(op: str, x: Tensor) -> None:
+    """Raise for a tensor that cannot be written to as a whole."""
+    g = x._geometry
+    if g.numel and not g.is_contiguous:
+        if any(s == 0 and n > 1 for s, n in zip(g.strides, g.sizes)):
+            raise errors.internal_overlap(op, "input", (g, x._device))
+
+
+def _check_size(op: str, group: ProcessGroup, group_size: int) -> None:
+    if group_size != group.size():
+        rule = f"be the group's size, {group.size()}"
+        raise errors.wrong_value(op, "group_size", rule, group_size)
+
+
+def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:
+    """Also as a stack of the parts: only the number of elements counts."""
+    numel = int(np.prod(sizes, dtype=np.int64))
+    if out._geometry.dtype is not x._geometry.dtype:
+        raise errors.wrong_dtype(op, "out", f"be {x._geometry.dtype.name}", out)
+    if out._geometry.numel != numel:
+        raise errors.wrong_shape(op, "out", f"have {numel} elements", out)
+    in_place(op, out)
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def all_reduce_(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
+    group = group_named("all_reduce", group_name)
+    in_place("all_reduce", input)
+    (x,) = arrays("all_reduce", input)
+    transport.reduction("all_reduce", reduce_op, x.dtype)
+    agree("all_reduce", group, input, reduce_op)
+    work = start("all_reduce", group, input, transport.all_reduce, x, x, reduce_op)
+    started(work, input)
+    return input
+
+
+def all_reduce(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
+    group = group_named("all_reduce", group_name)
+    out = empty(input, input._geometry.sizes)
+    x, made = arrays("all_reduce", input, out)
+    transport.reduction("all_reduce", reduce_op, x.dtype)
+    agree("all_reduce", group, input, reduce_op)
+    work = start("all_reduce", group, out, transport.all_reduce, x, made, reduce_op)
+    started(work, out)
+    return out
+
+
+def all_reduce_coalesced(inputs: Sequence[Tensor], reduce_op: str, group_name: str) -> list[Tensor]:
+    return [all_reduce(x, reduce_op, group_name) for x in inputs]
+
+
+def all_reduce_coalesced_(
+    inputs: Sequence[Tensor], reduce_op: str, group_name: str
+) -> Sequence[Tensor]:
+    for x in inputs:
+        all_reduce_(x, reduce_op, group_name)
+    return inputs
+
+
+def all_gather_into_tensor_out(
+    input: Tensor, group_size: int, group_name: str, *, out: Tensor
+) -> Tensor:
+    op = "all_gather_into_tensor"
+    group = group_named(op, group_name)
+    _check_size(op, group, group_size)
+    _check_out(op, out, input, gathered_sizes(input, group_size))
+    x, made = arrays(op, input, out)
+    agree(op, group, input)
+    started(start(op, group, (input, out), transport.all_gather, x, made), out)
+    return out
+
+
+def all_gather_into_tensor(input: Tensor, group_size: int, group_name: str) -> Tensor:
+    out = empty(input, gathered_sizes(input, group_size))
+    return all_gather_into_tensor_out(input, group_size, group_name, out=out)
+
+
+def all_gather_into_tensor_coalesced(
+    inputs: Sequence[Tensor], group_size: int, group_name: str
+) -> list[Tensor]:
+    return [all_gather_into_tensor(x, group_size, group_name) for x in inputs]
+
+
+def reduce_scatter_tensor_out(
+    input: Tensor, reduce_op: str, group_size: int, group_name: str, *, out: Tensor
+) -> Tensor:
+    op = "reduce_scatter_tensor"
+    group = group_named(op, group_name)
+    _check_size(op, group, group_size)
+    numel = out._geometry.numel * group_size
+    if input._geometry.numel != numel:
+        raise errors.wrong_shape(op, "input", f"have {numel} elements", input)
+    _check_out(op, out, input, out._geometry.sizes)
+    x, made = arrays(op, input, out)
+    transport.reduction(op, reduce_op, x.dtype)
+    agree(op, group, input, reduce_op)
+    started(start(op, group, (input, out), transport.reduce_scatter, x, made, reduce_op), out)
+    return out
+
+
+def reduce_scatter_tensor(
+    input: Tensor, reduce_op: str, group_size: int, group_name: str
+) -> Tensor:
+    out = empty(input, scattered_sizes("reduce_scatter_tensor", input, group_size))
+    return reduce_scatter_tensor_out(input, reduce_op, group_size, group_name, out=out)
+
+
+def reduce_scatter_tensor_coalesced(
+    inputs: Sequence[Tensor], reduce_op: str, group_size: int, group_name: str
+) -> list[Tensor]:
+    return [reduce_scatter_tensor(x, reduce_op, group_size, group_name) for x in inputs]
+
+
+def split_sizes(
+    arg: str, given: Sequence[int], rows: int | None, group: ProcessGroup
+) -> Sequence[int]:
+    """How many rows go to, or come from, each rank; evenly where nothing is given.
+
+    rows: how many they must be; None where that is not known.
+    """
+    op, size = "all_to_all_single", group.size()
+    if not given and rows is not None:
+        if rows % size:
+            rule = f"be given where {size} does not divide the first dimension"
+            raise errors.wrong_value(op, arg, rule, errors.Got(f"{rows} rows"))
+        return [rows // size] * size
+    if len(given) != size or any(n < 0 for n in given):
+        raise errors.wrong_value(op, arg, f"have a size for each of {size} ranks", [*given])
+    if rows is not None and sum(given) != rows:
+        raise errors.wrong_value(op, arg, f"add up to {rows}", [*given])
+    return given
+
+
+def all_to_all_single(
+    input: Tensor, output_split_sizes: Sequence[int], input_split_sizes: Sequence[int],
+    group_name: str,
+) -> Tensor:  # fmt: skip
+    op = "all_to_all_single"
+    group = group_named(op, group_name)
+    if not input._geometry.ndim:
+        raise errors.wrong_shape(op, "input", "have a first dimension", input)
+    rows, *rest = input._geometry.sizes
+    given = split_sizes("input_split_sizes", input_split_sizes, rows, group)
+    known = None if output_split_sizes else rows
+    wanted = split_sizes("output_split_sizes", output_split_sizes, known, group)
+    out = empty(input, (sum(wanted), *rest))
+    x, made = arrays(op, input, out)
+    if agreement.is_on():
+        splits = ">".join(",".join(map(str, part)) for part in (given, wanted))
+        agree(op, group, input, f"|{splits}", ("*", *rest))
+    n = int(np.prod(rest, dtype=np.int64))
+    counts = [k * n for k in given], [k * n for k in wanted]
+    started(start(op, group, (input, out), transport.all_to_all, x, made, *counts), out)
+    return out
+
+
+def broadcast_(input: Tensor, src: int, group_name: str) -> Tensor:
+    group = group_named("broadcast", group_name)
+    if not 0 <= src < group.size():
+        raise errors.wrong_value("broadcast", "src", f"be in [0, {group.size() - 1}]", src)
+    in_place("broadcast", input)
+    (x,) = arrays("broadcast", input)
+    agree("broadcast", group, input, f"src={src}")
+    started(start("broadcast", group, input, transport.broadcast, x, src), input)
+    return input
+
+
+def broadcast(input: Tensor, src: int, group_name: str) -> Tensor:
+    return broadcast_(calls.clone(input), src, group_name)
+
+
+def wait_tensor(tensor: Tensor) -> Tensor:
+    wait_for(tensor)
+    return tensor
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+_op: dict[str, Any] = {}
+
+
+def _waited(name: str, *args: Any) -> Any:
+    made = _op[name](*args)
+    for x in made if isinstance(made, list) else (made,):
+        wait_for(x)
+    return made
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.given = inputs[1:]
+    first = inputs[0]
+    ctx.shape = None if isinstance(first, (list, tuple)) else first.shape
+
+
+def _check_linear(op: str, reduce_op: str) -> None:
+    if reduce_op not in ("sum", "avg"):
+        raise errors.wrong_value(op, "reduce_op", "be sum or avg, to have a gradient", reduce_op)
+
+
+def _of_all_reduce(ctx: Any, grad: Any) -> Any:
+    reduce_op, group_name = ctx.given
+    _check_linear("all_reduce", reduce_op)
+    name = "all_reduce_coalesced" if isinstance(grad, list) else "all_reduce"
+    return _waited(name, grad, reduce_op, group_name), None, None
+
+
+def _of_all_gather(ctx: Any, grad: Any) -> Any:
+    group_size, group_name = ctx.given
+    if isinstance(grad, list):
+        name = "reduce_scatter_tensor_coalesced"
+        return _waited(name, grad, "sum", group_size, group_name), None, None
+    made = _waited("reduce_scatter_tensor", grad, "sum", group_size, group_name)
+    return made.reshape(ctx.shape), None, None
+
+
+def _of_reduce_scatter(ctx: Any, grad: Any) -> Any:
+    reduce_op, group_size, group_name = ctx.given
+    _check_linear("reduce_scatter_tensor", reduce_op)
+    is_list = isinstance(grad, list)
+    name = "all_gather_into_tensor_coalesced" if is_list else "all_gather_into_tensor"
+    made = _waited(name, grad, group_size, group_name)
+    if reduce_op == "avg":
+        made = [x / group_size for x in made] if is_list else made / group_size
+    return made, None, None, None
+
+
+def _of_all_to_all(ctx: Any, grad: Any) -> Any:
+    output_split_sizes, input_split_sizes, group_name = ctx.given
+    back = (input_split_sizes, output_split_sizes)
+    return _waited("all_to_all_single", grad, *back, group_name), None, None, None
+
+
+def _of_broadcast(ctx: Any, grad: Any) -> Any:
+    src, group_name = ctx.given
+    made = _waited("all_reduce", grad, "sum", group_name)
+    is_source = group_named("broadcast", group_name).rank() == src
+    return (made if is_source else made.new_zeros(made.shape)), None, None
+
+
+BACKWARD = {
+    "all_reduce": _of_all_reduce, "all_reduce_coalesced": _of_all_reduce,
+    "all_gather_into_tensor": _of_all_gather,
+    "all_gather_into_tensor_coalesced": _of_all_gather,
+    "reduce_scatter_tensor": _of_reduce_scatter,
+    "reduce_scatter_tensor_coalesced": _of_reduce_scatter,
+    "all_to_all_single": _of_all_to_all, "broadcast": _of_broadcast,
+}  # fmt: skip
+
+
+def _define() -> None:
+    for text in SCHEMAS.replace("\n    ", " ").strip().splitlines():
+        _library.define(text)
+        name = text.partition("(")[0]
+        kernel = globals()[name]
+        operator = _op[name] = dispatcher.find(f"{NAMESPACE}::{name}")
+        if name == "wait_tensor":  # gives what it was given: nothing to be differentiated
+            _library.impl(name, kernel)
+            continue
+        _library.impl(name, kernel, "CPU")
+        _library.impl(name, kernel, "CUDA")
+        _library.impl(name, shapes.KERNELS[name], "Meta")
+        if name in BACKWARD:
+            register_autograd(operator, BACKWARD[name], setup_context=_keep, lib=_library)
+        else:
+            for key, maker in (
+                ("Autograd", registered.maker(None)),
+                ("ADInplaceOrView", inplace_or_view.of_custom),
+            ):
+                dispatcher.register_kernel(operator, keys.key(key), maker, "maker")
+
+
+_define()

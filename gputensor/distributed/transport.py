@@ -1,0 +1,220 @@
+"""Collectives of arrays by MPI, non-blocking: each returns the Work that it has started.
+
+Arrays are in memory that MPI can read; what is not dense is packed first, and unpacked when the
+work ends. Elements that are moved are bytes. It knows neither tensors nor devices.
+
+Reductions: f16 and bf16 are added in f32 and rounded once. The largest and the smallest of floats
+are NumPy's, so that NaN wins on all ranks alike; with MPI's own the order of comparison decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import errors
+from .groups import ProcessGroup, world
+from .work import Work
+
+Array = np.ndarray[Any, Any]
+
+REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
+_BITS = frozenset(("band", "bor", "bxor"))
+# Of truth values, as numbers they are 0 and 1.
+_OF_BOOL = {"sum": "bor", "max": "bor", "product": "band", "min": "band"}
+_MPI_NAMES = {
+    "sum": "SUM", "avg": "SUM", "product": "PROD", "min": "MIN", "max": "MAX", "band": "BAND",
+    "bor": "BOR", "bxor": "BXOR",
+}  # fmt: skip
+
+
+class Reduction(NamedTuple):
+    """How a dtype is reduced.
+
+    wide: the dtype that it is computed in, if another; seen: what MPI is told that it is.
+    """
+
+    op: Any
+    wide: Any
+    seen: Any
+    is_mean: bool
+
+
+@cache
+def reduction(op: str, how: str, dtype: Any) -> Reduction:
+    """Raises: DtypeError for what a dtype cannot be reduced by; ArgumentValueError."""
+    if how not in REDUCTIONS:
+        rule = f"be one of {', '.join(REDUCTIONS)}"
+        raise errors.wrong_value(op, "reduce_op", rule, how)
+    mpi, kind = world.mpi, dtype.kind
+    is_float = kind == "f" or dtype.name == "bfloat16"
+    got = errors.Got(f"{how} of {dtype.name}")
+    if dtype.names or dtype.itemsize == 4 and kind == "V":
+        raise errors.not_in_complex32(op, "tensor", got)
+    if how in _BITS and (is_float or kind == "c"):
+        raise errors.wrong_dtype(op, "tensor", "be of integers, or bool", got)
+    if how in ("min", "max") and kind == "c":
+        raise errors.wrong_dtype(op, "tensor", "be of numbers that have an order", got)
+    if how == "avg" and not is_float and kind != "c":
+        raise errors.wrong_dtype(op, "tensor", "be of floats, or complex", got)
+    if kind == "b":
+        name = _MPI_NAMES[_OF_BOOL.get(how, how)]
+        return Reduction(getattr(mpi, name), None, np.dtype(np.uint8), False)
+    wide = np.dtype(np.float32) if is_float and dtype.itemsize == 2 else None
+    if is_float and how in ("min", "max"):
+        return Reduction(_extreme(how, wide or dtype), wide, None, False)
+    return Reduction(getattr(mpi, _MPI_NAMES[how]), wide, None, how == "avg")
+
+
+@cache
+def _extreme(how: str, dtype: Any) -> Any:
+    """An operator of MPI's that is NumPy's."""
+    function = np.minimum if how == "min" else np.maximum
+
+    def reduce(given: Any, into: Any, datatype: Any) -> None:
+        made = np.frombuffer(into, dtype)
+        function(np.frombuffer(given, dtype), made, out=made)
+
+    return world.mpi.Op.Create(reduce, commute=True)
+
+
+def _dense(array: Array) -> Array:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _room(array: Array) -> Array:
+    """Dense memory for what will be put into an array: its own where that is dense."""
+    return array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
+    """What is to be done at the end: nothing where the result is in place."""
+    if not divide_by:
+        return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
+
+    def finish() -> None:
+        # As a complex number the divisor would make infinities NaN.
+        parts = room.reshape(-1)
+        parts = parts.view(parts.real.dtype)
+        np.divide(parts, divide_by, out=parts)
+        if room is not out:
+            np.copyto(out, room, casting="unsafe")
+
+    return finish
+
+
+def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Work:
+    """out may be x."""
+    r = reduction(op, how, x.dtype)
+    room = np.empty(x.shape, r.wide) if r.wide is not None else _room(out)
+    if x is not room:
+        np.copyto(room, x)
+    buffer = room if r.seen is None else room.view(r.seen)
+    request = group.comm.Iallreduce(world.mpi.IN_PLACE, buffer, r.op)
+    finish = _put(out, room, group.size() if r.is_mean else 0)
+    return Work(op, group, request.Test, finish, (buffer, out))
+
+
+def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, dst: int) -> Work:
+    """out: None where this is not rank dst of the group."""
+    r = reduction(op, how, x.dtype)
+    given = _dense(x if r.wide is None else x.astype(r.wide))
+    given = given if r.seen is None else given.view(r.seen)
+    room = buffer = finish = None
+    if out is not None:
+        room = np.empty(out.shape, r.wide) if r.wide is not None else _room(out)
+        buffer = room if r.seen is None else room.view(r.seen)
+        finish = _put(out, room, group.size() if r.is_mean else 0)
+    request = group.comm.Ireduce(given, buffer, r.op, dst)
+    return Work(op, group, request.Test, finish, (given, buffer, out))
+
+
+def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Work:
+    """Part n of x, reduced, into rank n's out."""
+    r = reduction(op, how, x.dtype)
+    given = _dense(x if r.wide is None else x.astype(r.wide))
+    given = given if r.seen is None else given.view(r.seen)
+    room = np.empty(out.shape, r.wide) if r.wide is not None else _room(out)
+    buffer = room if r.seen is None else room.view(r.seen)
+    request = group.comm.Ireduce_scatter_block(given, buffer, r.op)
+    finish = _put(out, room, group.size() if r.is_mean else 0)
+    return Work(op, group, request.Test, finish, (given, buffer, out))
+
+
+def all_gather(op: str, group: ProcessGroup, x: Array, out: Array) -> Work:
+    given, room = _bytes(_dense(x)), _room(out)
+    request = group.comm.Iallgather(given, _bytes(room))
+    return Work(op, group, request.Test, _put(out, room), (given, room, out))
+
+
+def gather(op: str, group: ProcessGroup, x: Array, out: Array | None, dst: int) -> Work:
+    given = _bytes(_dense(x))
+    room = None if out is None else _room(out)
+    request = group.comm.Igather(given, None if room is None else _bytes(room), dst)
+    finish = None if out is None or room is None else _put(out, room)
+    return Work(op, group, request.Test, finish, (given, room, out))
+
+
+def scatter(op: str, group: ProcessGroup, x: Array | None, out: Array, src: int) -> Work:
+    given, room = None if x is None else _bytes(_dense(x)), _room(out)
+    request = group.comm.Iscatter(given, _bytes(room), src)
+    return Work(op, group, request.Test, _put(out, room), (given, room, out))
+
+
+def broadcast(op: str, group: ProcessGroup, x: Array, src: int) -> Work:
+    is_source = group.rank() == src
+    room = _dense(x) if is_source else _room(x)
+    buffer = _bytes(room)
+    request = group.comm.Ibcast(buffer, src)
+    return Work(op, group, request.Test, None if is_source else _put(x, room), (buffer, room, x))
+
+
+def all_to_all(
+    op: str, group: ProcessGroup, x: Array, out: Array, given: Sequence[int], wanted: Sequence[int]
+) -> Work:
+    """Part n of x to rank n; given, wanted: how many elements go to, and come from, each."""
+    size, dense, room = x.dtype.itemsize, _dense(x), _room(out)
+    byte = world.mpi.BYTE
+    request = group.comm.Ialltoallv(
+        [_bytes(dense), [n * size for n in given], byte],
+        [_bytes(room), [n * size for n in wanted], byte],
+    )
+    return Work(op, group, request.Test, _put(out, room), (dense, room, out))
+
+
+def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
+    given = _bytes(_dense(x))
+    request = group.comm.Isend(given, dst, tag)
+    return Work(op, group, request.Test, None, given)
+
+
+def receive(
+    op: str, group: ProcessGroup, out: Array, src: int | None, tag: int, came_from: list[int]
+) -> Work:
+    """came_from: gets the sender's rank in the group at the end."""
+    room = _room(out)
+    buffer, status = _bytes(room), world.mpi.Status()
+    source = world.mpi.ANY_SOURCE if src is None else src
+    request = group.comm.Irecv(buffer, source, tag)
+    put = _put(out, room)
+
+    def finish() -> None:
+        came_from.append(status.source)
+        nbytes = status.Get_count(world.mpi.BYTE)
+        if nbytes != buffer.nbytes:
+            raise errors.message_differs(op, group.ranks[status.source], nbytes, buffer.nbytes)
+        if put is not None:
+            put()
+
+    return Work(op, group, lambda: bool(request.Test(status)), finish, (buffer, room, out))
+
+
+def barrier(op: str, group: ProcessGroup) -> Work:
+    return Work(op, group, group.comm.Ibarrier().Test, None, None)

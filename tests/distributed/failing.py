@@ -1,0 +1,47 @@
+"""A program in which one rank does something else: `… failing KIND` under mpiexec -n 3."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import gputensor as gt
+import gputensor.distributed as dist
+
+
+def main(kind: str) -> None:
+    dist.init_process_group(timeout=3)
+    rank = dist.get_rank()
+    x = gt.ones(3)
+    dist.barrier()
+    if kind == "shape":
+        x = gt.ones(4 if rank == 2 else 3)
+    if kind == "dtype":
+        x = gt.ones(3, dtype=gt.float64 if rank == 2 else gt.float32)
+    if rank == 1:
+        if kind == "raises":
+            raise ValueError("bad data")
+        if kind == "exits":
+            sys.exit(3)
+        if kind == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "sleeps":
+            time.sleep(20)
+        if kind == "calls another":
+            dist.broadcast(x, 0)
+        if kind == "caught":
+            try:
+                dist.all_reduce(x > 0, "avg")  # refused here alone
+            except gt.GpuTensorError:
+                pass
+    if kind == "splits":
+        given = [[1, 1, 1], [1, 2, 0], [1, 1, 1]][rank]
+        dist.all_to_all_single(gt.ones(3), x, None, given)
+    dist.all_reduce(x)
+    print(f"rank {rank} has {x.tolist()}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

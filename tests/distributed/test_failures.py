@@ -1,0 +1,46 @@
+"""A rank that fails, ends, dies, sleeps or does something else ends the others with a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..harness import tier
+from . import launch
+
+# kind, with the debug mode, what one of the ranks says
+FAILURES = [
+    ("raises", False, "ValueError: bad data\ngputensor.distributed: rank 1 ended with ValueErro"),
+    ("is killed", False, "KILLED BY SIGNAL: 9|Killed (signal 9)"),
+    ("sleeps", True, "waited 3 s for rank 1"),
+    ("shape", True, "all ranks must make one call (all_reduce f32[3] cpu sum) (got rank 2: all_redu"
+     "ce f32[4] cpu sum)"),
+    *tier.pick([], [
+        ("exits", False, "waits for rank 1, which ended before that"),
+        ("exits", True, "waits for rank 1, which ended before that"),
+        ("sleeps", False, "waited 3 s for the others; GPUTENSOR_DISTRIBUTED_DEBUG=detail names"),
+        ("dtype", True, "(got rank 2: all_reduce f64[3] cpu sum)"),
+        ("calls another", True, "(got rank 1: broadcast f32[3] cpu src=0)"),
+        ("splits", True, "all ranks must make one call (all_to_all_single f32[*] cpu |"),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "detail", "says"), FAILURES, ids=str)
+def test_one_rank_ends_all(kind: str, detail: bool, says: str) -> None:
+    debug = "detail" if detail else "off"
+    done = launch.run(
+        3, "-m", "tests.distributed.failing", kind, limit_s=60, GPUTENSOR_DISTRIBUTED_DEBUG=debug
+    )
+    assert done.returncode != 0
+    assert any(part in done.stdout for part in says.split("|", kind == "is killed")), done.stdout
+    assert "has [" not in done.stdout
+
+
+@pytest.mark.parametrize("debug", ["off", "detail"])
+def test_without_a_failure_all_go_on(debug: str) -> None:
+    done = launch.run(
+        3, "-m", "tests.distributed.failing", "caught", limit_s=60,
+        GPUTENSOR_DISTRIBUTED_DEBUG=debug,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("has [3.0, 3.0, 3.0]") == 3, done.stdout
