@@ -14,6 +14,8 @@ BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
 _Scalar: TypeAlias = type[np.generic]
+# What NumPy takes for a dtype; it takes None for float64 as well.
+_NAMES_OF_NUMPY = (np.dtype, type, str)
 
 
 class dtype:
@@ -56,9 +58,9 @@ class dtype:
 
     def __eq__(self, other: object) -> bool:
         """Also what NumPy takes for its dtype of the same elements, as `np.float32`."""
-        if self is other or isinstance(other, dtype):
+        if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
-        return self is not complex32 and bool(self.np == other)
+        return bool(self.np == other)
 
     __hash__ = object.__hash__
 
