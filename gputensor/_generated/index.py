@@ -593,10 +593,11 @@ LATER: dict[str, dict[str, str]] = {
     "distributed": _read("""
     distributed.collectives: ReduceOp all_gather all_gather_into_tensor all_reduce all_to_all_single
     barrier broadcast gather reduce reduce_scatter reduce_scatter_tensor scatter wait_tensor
-    distributed.groups: GroupMember ProcessGroup get_backend get_global_rank get_group_rank
-    get_process_group_ranks get_rank get_world_size is_available is_initialized is_mpi_available
-    is_nccl_available distributed.joining: destroy_process_group init_process_group new_group
-    distributed.messages: irecv isend recv send distributed.work: Work
+    distributed.gradients: GradientAverager average_gradients distributed.groups: GroupMember
+    ProcessGroup get_backend get_global_rank get_group_rank get_process_group_ranks get_rank
+    get_world_size is_available is_initialized is_mpi_available is_nccl_available distributed.joining:
+    destroy_process_group init_process_group new_group distributed.messages: irecv isend recv send
+    distributed.sharding: redistribute distributed.work: Work
     """),
     "library": _read("""
     custom.custom_op: CustomOpDef custom_op register_autograd register_fake register_kernel

@@ -1,6 +1,6 @@
 """`gt.distributed`: programs that run as one process for each device, by PyTorch's names.
 
-`mpiexec -n 4 python PROGRAM` starts them.
+`mpiexec -n 4 python PROGRAM` starts them; docs/scaling.md has what they are good for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
         reduce_scatter_tensor as reduce_scatter_tensor, scatter as scatter,
         wait_tensor as wait_tensor,
     )  # fmt: skip
+    from .gradients import (
+        GradientAverager as GradientAverager, average_gradients as average_gradients,
+    )  # fmt: skip
     from .groups import (
         GroupMember as GroupMember, ProcessGroup as ProcessGroup, get_backend as get_backend,
         get_global_rank as get_global_rank, get_group_rank as get_group_rank,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
         new_group as new_group,
     )  # fmt: skip
     from .messages import irecv as irecv, isend as isend, recv as recv, send as send
+    from .sharding import redistribute as redistribute
     from .work import Work as Work
 
 __all__ = ["DistributedError"]

@@ -1,18 +1,8 @@
-"""What every rank does and expects, as functions of NumPy's answer on all ranks' data.
-
-`python -m tests.distributed.cases FOLDER DEVICE` under mpiexec runs all of them and writes what
-went wrong, by rank; tests/distributed/test_collectives.py starts it once for each number of ranks.
-Data is drawn from seeds, so that every rank knows what all others have.
-"""
+"""Collectives and messages: what every rank does, and expects of NumPy on all ranks' data."""
 
 from __future__ import annotations
 
-import json
-import sys
-import traceback
 from collections.abc import Callable
-from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,92 +11,7 @@ import gputensor as gt
 import gputensor.distributed as dist
 from gputensor.distributed import ReduceOp
 
-Case = Callable[[str], None]
-CASES: dict[str, Case] = {}
-DTYPES = {
-    "f32": gt.float32, "f64": gt.float64, "f16": gt.float16, "bf16": gt.bfloat16,
-    "c64": gt.complex64, "i64": gt.int64, "i8": gt.int8, "u16": gt.uint16, "bool": gt.bool,
-}  # fmt: skip
-SHAPES = [(), (1,), (5,), (0, 3), (4, 6), (2, 3, 4)]
-
-
-def case(function: Case) -> Case:
-    CASES[function.__name__] = function
-    return function
-
-
-def data(shape: tuple[int, ...], dtype: Any, seed: int, rank: int) -> np.ndarray:
-    """Small integers, so that sums are exact in every dtype."""
-    random = np.random.default_rng([seed, rank, len(shape)])
-    found = random.integers(0, 2 if dtype is gt.bool else 4, shape)
-    if dtype is gt.complex64:
-        return (found + 1j * random.integers(0, 4, shape)).astype(np.complex64)
-    return np.asarray(found).astype(dtype.np)
-
-
-def laid(array: np.ndarray, device: str, layout: str) -> Any:
-    """The array as a tensor: dense, transposed, or every other element of a larger one."""
-    x = gt.from_numpy(np.array(array)).to(device)
-    if layout == "turned" and x.ndim > 1:
-        return x.transpose(0, -1).contiguous().transpose(0, -1)
-    if layout == "stepped" and x.ndim:
-        wide = gt.zeros(*x.shape[:-1], x.shape[-1] * 2, dtype=x.dtype, device=device)
-        wide[..., ::2] = x
-        return wide[..., ::2]
-    return x
-
-
-LAYOUTS = ("dense", "turned", "stepped")
-
-
-def same(x: Any, wanted: np.ndarray) -> None:
-    found = x.cpu().numpy()
-    assert found.shape == wanted.shape, (found.shape, wanted.shape)
-    assert found.dtype == wanted.dtype, (found.dtype, wanted.dtype)
-    np.testing.assert_array_equal(
-        found.astype(np.float32) if found.dtype.name == "bfloat16" else found,
-        wanted.astype(np.float32) if wanted.dtype.name == "bfloat16" else wanted,
-    )
-
-
-def reduced(arrays: list[np.ndarray], op: str) -> np.ndarray:
-    dtype = arrays[0].dtype
-    if dtype == np.bool_:
-        functions = {"sum": np.logical_or, "max": np.logical_or, "product": np.logical_and,
-                     "min": np.logical_and, "band": np.logical_and, "bor": np.logical_or,
-                     "bxor": np.logical_xor}  # fmt: skip
-        return np.asarray(reduce(functions[op], arrays))
-    of_op = {"sum": np.add, "avg": np.add, "product": np.multiply, "min": np.minimum,
-             "max": np.maximum, "band": np.bitwise_and, "bor": np.bitwise_or,
-             "bxor": np.bitwise_xor}  # fmt: skip
-    wide = (
-        [a.astype(np.float32) for a in arrays]
-        if dtype.itemsize == 2
-        and op in ("sum", "avg", "product", "min", "max")
-        and dtype.name in ("float16", "bfloat16")
-        else arrays
-    )
-    found = np.asarray(reduce(of_op[op], wide))
-    if op == "avg":
-        found = found / found.dtype.type(len(arrays))
-    return np.asarray(found).astype(dtype)
-
-
-def ops_of(dtype: Any) -> list[str]:
-    if dtype.is_complex:
-        return ["sum", "avg", "product"]
-    if dtype.is_floating_point:
-        return ["sum", "avg", "product", "min", "max"]
-    return ["sum", "product", "min", "max", "band", "bor", "bxor"]
-
-
-def everything() -> Any:
-    seed = 0
-    for dtype in DTYPES.values():
-        for shape in SHAPES:
-            layout = LAYOUTS[seed % 3]
-            seed += 1
-            yield seed, dtype, shape, layout
+from .reference import LAYOUTS, DTYPES, case, data, everything, laid, ops_of, reduced, same
 
 
 @case
@@ -276,83 +181,6 @@ def groups(device: str) -> None:
 
 
 @case
-def functional_operators(device: str) -> None:
-    n, rank = dist.get_world_size(), dist.get_rank()
-    ops, name = gt.ops._c10d_functional, dist.groups.GroupMember.WORLD.name
-    given = [data((2 * n, 3), gt.float32, 7, r) for r in range(n)]
-    x = laid(given[rank], device, "turned")
-
-    def waited(y: Any) -> Any:
-        return ops.wait_tensor(y)
-
-    total = reduced(given, "sum")
-    same(waited(ops.all_reduce(x, "sum", name)), total)
-    same(x, given[rank])
-    same(waited(ops.all_gather_into_tensor(x, n, name)), np.concatenate(given))
-    same(waited(ops.reduce_scatter_tensor(x, "sum", n, name)), np.split(total, n)[rank])
-    same(waited(ops.broadcast(x, n - 1, name)), given[n - 1])
-    wanted = np.concatenate([np.split(a, n)[rank] for a in given])
-    same(waited(ops.all_to_all_single(x, [], [], name)), wanted)
-    for made, one in zip(
-        (ops.all_reduce_coalesced([x, x + 1], "sum", name),
-         ops.all_gather_into_tensor_coalesced([x, x], n, name),
-         ops.reduce_scatter_tensor_coalesced([x, x], "sum", n, name)),
-        (total, np.concatenate(given), np.split(total, n)[rank]),
-    ):  # fmt: skip
-        same(waited(made[0]), one)
-        waited(made[1])
-    both = [x.clone(), x.clone()]
-    made = ops.all_reduce_coalesced_(both, "max", name)
-    assert made[0] is both[0] and both[0]._version == 1
-    for y in both:
-        same(waited(y), reduced(given, "max"))
-
-
-@case
-def meta_says_what_comes(device: str) -> None:
-    n, name = dist.get_world_size(), dist.groups.GroupMember.WORLD.name
-    ops = gt.ops._c10d_functional
-    x = gt.ones(2 * n, 3, device=device)
-    calls = [
-        (ops.all_reduce, ("sum", name)), (ops.all_gather_into_tensor, (n, name)),
-        (ops.reduce_scatter_tensor, ("sum", n, name)), (ops.broadcast, (0, name)),
-        (ops.all_to_all_single, ([], [], name)), (ops.all_reduce_, ("sum", name)),
-    ]  # fmt: skip
-    for op, rest in calls:
-        told, made = op(x.to("meta"), *rest), ops.wait_tensor(op(x.clone(), *rest))
-        assert (told.shape, told.stride(), told.dtype) == (made.shape, made.stride(), made.dtype)
-
-
-@case
-def derivatives(device: str) -> None:
-    """Of the sum over ranks of what each weighs: the gradient is what all others send back."""
-    n, rank = dist.get_world_size(), dist.get_rank()
-    ops, name = gt.ops._c10d_functional, dist.groups.GroupMember.WORLD.name
-
-    def weights(shape: Any, r: int) -> np.ndarray:
-        return data(tuple(shape), gt.float32, 11, r)
-
-    def gradient(op: Any, *rest: Any) -> Any:
-        x = gt.ones(2 * n, 3, device=device, requires_grad=True)
-        y = ops.wait_tensor(op(x, *rest))
-        (y * gt.from_numpy(weights(y.shape, rank)).to(device)).sum().backward()
-        return x.grad
-
-    of_all = [weights((2 * n, 3), r) for r in range(n)]
-    same(gradient(ops.all_reduce, "sum", name), sum(of_all))
-    same(gradient(ops.all_reduce, "avg", name), sum(of_all) / np.float32(n))
-    wide = [weights((2 * n * n, 3), r) for r in range(n)]
-    wanted = np.split(sum(wide), n)[rank]
-    same(gradient(ops.all_gather_into_tensor, n, name), wanted)
-    parts = [weights((2, 3), r) for r in range(n)]
-    same(gradient(ops.reduce_scatter_tensor, "sum", n, name), np.concatenate(parts))
-    back = np.concatenate([np.split(a, n)[rank] for a in of_all])
-    same(gradient(ops.all_to_all_single, [], [], name), back)
-    wanted = sum(of_all) if rank == 0 else 0 * of_all[0]
-    same(gradient(ops.broadcast, 0, name), wanted)
-
-
-@case
 def refusals(device: str) -> None:
     n = dist.get_world_size()
     x = gt.ones(3, device=device)
@@ -379,15 +207,6 @@ def refusals(device: str) -> None:
         else:
             raise AssertionError(f"nothing was raised: {says}")
     same(x, np.ones(3, np.float32))
-
-
-@case
-def leaves_may_be_written(device: str) -> None:
-    x = gt.ones(3, device=device, requires_grad=True)
-    dist.all_reduce(x)
-    dist.broadcast(x, 0)
-    assert x.is_leaf and x.requires_grad
-    assert x.tolist() == [dist.get_world_size()] * 3
 
 
 @case
@@ -434,26 +253,3 @@ def random_programs(device: str) -> None:
             x.remainder_(7)
             arrays = [np.remainder(a, np.float32(7)) for a in arrays]
         same(x, arrays[rank])
-
-
-def main(folder: Path, device: str, only: list[str]) -> None:
-    from mpi4py import MPI
-
-    dist.init_process_group("mpi" if device == "cpu" else "nccl", timeout=30)
-    rank, found = dist.get_rank(), {}
-    for name, function in CASES.items():
-        if only and name not in only:
-            continue
-        try:
-            function(device)
-            found[name] = ""
-        except BaseException:
-            found[name] = traceback.format_exc()
-        if MPI.COMM_WORLD.allreduce(bool(found[name]), MPI.LOR):
-            break  # what follows would follow from that
-    (folder / f"{rank}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -12,8 +12,9 @@ import gputensor.distributed as dist
 
 
 def main(kind: str) -> None:
-    dist.init_process_group(timeout=3)
+    dist.init_process_group(timeout=60)
     rank = dist.get_rank()
+    group = dist.new_group(timeout=3 if kind == "sleeps" else 60)
     x = gt.ones(3)
     dist.barrier()
     if kind == "shape":
@@ -30,7 +31,7 @@ def main(kind: str) -> None:
         if kind == "sleeps":
             time.sleep(20)
         if kind == "calls another":
-            dist.broadcast(x, 0)
+            dist.broadcast(x, 0, group)
         if kind == "caught":
             try:
                 dist.all_reduce(x > 0, "avg")  # refused here alone
@@ -38,8 +39,8 @@ def main(kind: str) -> None:
                 pass
     if kind == "splits":
         given = [[1, 1, 1], [1, 2, 0], [1, 1, 1]][rank]
-        dist.all_to_all_single(gt.ones(3), x, None, given)
-    dist.all_reduce(x)
+        dist.all_to_all_single(gt.ones(3), x, None, given, group)
+    dist.all_reduce(x, group=group)
     print(f"rank {rank} has {x.tolist()}")
 
 

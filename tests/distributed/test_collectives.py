@@ -1,4 +1,5 @@
-"""Collectives on several ranks, by a real mpiexec, against NumPy; the cases are in cases.py."""
+"""Collectives on several ranks, by a real mpiexec, against NumPy; the cases are in cases.py and
+cases_of_uses.py."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import pytest
 from gputensor import cuda
 
 from ..harness import tier
-from . import cases, launch
+from . import launch
+from .run_cases import CASES
 
 WORLDS = tier.pick(
     [(1, "cpu"), (2, "cpu")],
@@ -27,14 +29,14 @@ def _check(folder: Path, ranks: int, output: str) -> None:
         said = json.loads(file.read_text())
         wrong = {name: text for name, text in said.items() if text}
         assert not wrong, f"rank {rank}: {wrong}"
-        assert set(said) == set(cases.CASES)
+        assert set(said) == set(CASES)
 
 
 @pytest.mark.parametrize(("ranks", "device"), WORLDS, ids=str)
 def test_every_case_holds_on_all_ranks(ranks: int, device: str, tmp_path: Path) -> None:
     if device == "cuda" and not cuda.is_emulated():
         pytest.skip("collectives on CUDA are those of the emulator: GPUTENSOR_CUDA=emulator")
-    done = launch.run(ranks, "-m", "tests.distributed.cases", str(tmp_path), device)
+    done = launch.run(ranks, "-m", "tests.distributed.run_cases", str(tmp_path), device)
     _check(tmp_path, ranks, done.stdout)
     assert done.returncode == 0, done.stdout
 
@@ -42,13 +44,13 @@ def test_every_case_holds_on_all_ranks(ranks: int, device: str, tmp_path: Path) 
 @pytest.mark.full
 def test_a_world_of_one_needs_no_launcher(tmp_path: Path) -> None:
     launch.mpiexec()
-    program = [sys.executable, "-m", "tests.distributed.cases", str(tmp_path), "cpu"]
+    program = [sys.executable, "-m", "tests.distributed.run_cases", str(tmp_path), "cpu"]
     done = subprocess.run(program, cwd=launch.ROOT, capture_output=True, text=True, timeout=120)
     _check(tmp_path, 1, done.stdout + done.stderr)
 
 
 def test_there_are_cases() -> None:
-    assert len(cases.CASES) >= 15
+    assert len(CASES) >= 18
 
 
 def test_nothing_of_mpi_is_imported_before_it_is_asked_for() -> None:

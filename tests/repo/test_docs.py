@@ -45,6 +45,7 @@ NOT_RUN = {
     "docs/benchmarks.md": ["needs a GPU", "needs a GPU", "writes the committed records"],
     "docs/kernels_without_a_gpu.md": ["needs gdb"],
     "docs/new_operator.md": ["runs in a copy of the checkout"],
+    "docs/scaling.md": ["needs what gputensor[mpi] installs"],
     "docker/README.md": ["needs Docker"] * 3,
 }
 
@@ -241,7 +242,7 @@ def test_what_is_not_run_names_what_exists(page: Path) -> None:
             elif "/" in words[0]:
                 assert (ROOT / words[0]).exists(), where
             else:
-                assert words[0] in ("pip", "pytest", "docker", "gdb"), where
+                assert words[0] in ("pip", "pytest", "docker", "gdb", "mpiexec"), where
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -1,0 +1,173 @@
+"""Data-parallel training: gradients become their mean over all ranks, a bucket at a time.
+
+A bucket is a flat tensor of the gradients of some parameters, reduced as one: small messages cost
+their latency, and one large one could not begin before backward has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .groups import ProcessGroup, group_of
+from .operators import _op
+from .work import Work, taken
+from .._generated import calls
+from ..autograd.modes import no_grad
+from ..core import errors
+from ..exchange.construct import tensor
+from ..tensor.tensor import Tensor
+
+BUCKET_BYTES = 25 << 20
+
+
+class _Bucket:
+    """Parameters whose gradients are reduced as one."""
+
+    __slots__ = ("parameters", "missing", "flat", "work")
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        self.parameters = parameters
+        self.missing = len(parameters)  # gradients that backward has not made yet
+        self.flat: Any = None
+        self.work: Work | None = None
+
+    def start(self, group: ProcessGroup) -> None:
+        """Begin to reduce; what has no gradient here counts as zeros."""
+        with no_grad():
+            parts = [(calls.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
+                     for p in self.parameters]  # fmt: skip
+            self.flat = calls.cat(parts)
+            _op["all_reduce_"](self.flat, "avg", group.name)
+        self.work = taken(self.flat)
+
+    def finish(self, is_used: list[bool]) -> None:
+        """Put the means where the gradients were. is_used: of each, if any rank has a gradient."""
+        assert self.work is not None
+        self.work.wait()
+        with no_grad():
+            parts = self.flat.split([p.numel() for p in self.parameters])
+            for p, part, used in zip(self.parameters, parts, is_used):
+                grad = p.grad
+                if used and grad is None:
+                    p.grad = part.view(p.shape).clone()
+                elif used and grad is not None:
+                    grad.copy_(part.view(p.shape))
+        self.flat = self.work = None
+        self.missing = len(self.parameters)
+
+
+def _buckets(op: str, parameters: Any, bucket_bytes: Any) -> list[_Bucket]:
+    """Parameters from the last to the first, as backward comes to them, by dtype and device."""
+    if type(bucket_bytes) is not int:
+        raise errors.wrong_type(op, "bucket_bytes", "be a number of bytes", bucket_bytes)
+    if bucket_bytes < 1:
+        raise errors.wrong_value(op, "bucket_bytes", "be positive", bucket_bytes)
+    try:
+        listed = [*parameters]
+    except TypeError:
+        raise errors.wrong_type(op, "parameters", "be tensors", parameters) from None
+    for p in listed:
+        if not isinstance(p, Tensor):
+            raise errors.not_a_tensor(op, "parameters", "tensors", p)
+        if not p.is_leaf:
+            raise errors.must(op, "parameters", "be leaves", p)
+    made: list[list[Tensor]] = []
+    open_: dict[Any, tuple[list[Tensor], int]] = {}
+    for p in reversed(listed):
+        if not p.requires_grad:
+            continue
+        key = p.dtype, p.device
+        bucket, nbytes = open_.get(key, ([], 0))
+        if not bucket or nbytes + p.nbytes > bucket_bytes:
+            bucket, nbytes = [], 0
+            made.append(bucket)
+        bucket.append(p)
+        open_[key] = bucket, nbytes + p.nbytes
+    return [_Bucket(bucket) for bucket in made]
+
+
+def _finish(group: ProcessGroup, buckets: list[_Bucket]) -> None:
+    """End the reduction of all buckets; a parameter that no rank has a gradient of keeps none."""
+    if not buckets:
+        return
+    has = [p.grad is not None for bucket in buckets for p in bucket.parameters]
+    mask = tensor(has, device=buckets[0].parameters[0].device)
+    _op["all_reduce_"](mask, "max", group.name)
+    taken(mask).wait()
+    used = iter(mask.tolist())
+    for bucket in buckets:
+        bucket.finish([next(used) for _ in bucket.parameters])
+
+
+def average_gradients(
+    parameters: Iterable[Tensor], bucket_bytes: int = BUCKET_BYTES, group: Any = None
+) -> None:
+    """Make each parameter's gradient the mean of all ranks': the same bits on each.
+
+    Called on all ranks after backward, with the same parameters in the same order. Where a rank has
+    no gradient it counts as zeros; what no rank has one of keeps none.
+    """
+    where = group_of("average_gradients", group)
+    buckets = _buckets("average_gradients", parameters, bucket_bytes)
+    for bucket in buckets:
+        bucket.start(where)
+    _finish(where, buckets)
+
+
+class GradientAverager:
+    """`average_gradients` that begins while backward is still going on.
+
+        averager = gt.distributed.GradientAverager(model.parameters())
+        loss.backward()
+        averager.wait()  # now the gradients are the means over all ranks
+
+    A bucket is reduced once backward has made all its gradients, in one order on all ranks.
+    """
+
+    def __init__(
+        self, parameters: Iterable[Tensor], bucket_bytes: int = BUCKET_BYTES, group: Any = None
+    ) -> None:
+        self._group: ProcessGroup = group_of("GradientAverager", group)
+        self._buckets: list[_Bucket] = _buckets("GradientAverager", parameters, bucket_bytes)
+        self._started: int = 0
+        self._hooks: list[Any] = []
+        for bucket in self._buckets:
+            for p in bucket.parameters:
+                hook = p.register_post_accumulate_grad_hook(self._hook_of(bucket))
+                self._hooks.append(hook)
+
+    def _hook_of(self, bucket: _Bucket) -> Any:
+        def made(parameter: Tensor) -> None:
+            bucket.missing -= 1
+            if bucket.missing < 0 or bucket.work is not None:
+                rule = "be called between two calls of backward"
+                got = errors.Got("a second gradient of one parameter")
+                raise errors.must("GradientAverager", "wait", rule, got)
+            self._start_ready()
+
+        return made
+
+    def _start_ready(self) -> None:
+        """Start what is ready, in order, and let what was started go on."""
+        for bucket in self._buckets[self._started :]:
+            if bucket.missing:
+                break
+            bucket.start(self._group)
+            self._started += 1
+        for bucket in self._buckets[: self._started]:
+            if bucket.work is not None and not bucket.work.is_completed():
+                break
+
+    def wait(self) -> None:
+        """Return when the gradients are the means over all ranks. All ranks call it."""
+        for bucket in self._buckets[self._started :]:
+            bucket.start(self._group)
+        self._started = 0
+        _finish(self._group, self._buckets)
+
+    def remove(self) -> None:
+        """Let gradients be as backward makes them again."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()

@@ -1,0 +1,40 @@
+"""`python -m tests.distributed.run_cases FOLDER DEVICE [CASE …]` under mpiexec: runs all cases, and
+writes what went wrong, by rank. tests/distributed/test_collectives.py starts it for each number of
+ranks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import gputensor.distributed as dist
+
+from . import cases, cases_of_uses
+from .reference import CASES
+
+assert cases and cases_of_uses  # they have put themselves there
+
+
+def main(folder: Path, device: str, only: list[str]) -> None:
+    from mpi4py import MPI
+
+    dist.init_process_group("mpi" if device == "cpu" else "nccl", timeout=30)
+    rank, found = dist.get_rank(), {}
+    for name, function in CASES.items():
+        if only and name not in only:
+            continue
+        try:
+            function(device)
+            found[name] = ""
+        except BaseException:
+            found[name] = traceback.format_exc()
+        if MPI.COMM_WORLD.allreduce(bool(found[name]), MPI.LOR):
+            break  # what follows would follow from that
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

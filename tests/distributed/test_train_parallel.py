@@ -1,0 +1,75 @@
+"""examples/train_digits_parallel.py: several ranks find what one finds, killed or not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+
+from ..harness import tier
+from . import launch
+
+pytest.importorskip(
+    "sklearn", reason="scikit-learn brings the digits; it is in the extra `examples`"
+)
+
+SCRIPT = launch.ROOT / "examples" / "train_digits_parallel.py"
+# Rank 1 is killed in a step, when others already wait for its gradients.
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+import train_digits_parallel as example
+eager = example.ParallelRun.eager
+def dies(run, x, y, lr):
+    if run.rank == 1 and run.step == {step}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return eager(run, x, y, lr)
+example.ParallelRun.eager = dies
+example.main(sys.argv[1:])
+"""
+
+
+def train(ranks: int, *arguments: object) -> float:
+    command = [str(SCRIPT), "--plot", "", *map(str, arguments)]
+    done = launch.run(ranks, *command)
+    assert done.returncode == 0, done.stdout
+    found = re.search(r"([\d.]+)% of 360 held-out digits; parameters are the same on", done.stdout)
+    assert found, done.stdout
+    return float(found[1]) / 100
+
+
+def parameters(path: Path) -> list[np.ndarray]:
+    return [p.numpy() for p in gt.load(path)["parameters"]]
+
+
+def test_ranks_find_what_one_finds(tmp_path: Path) -> None:
+    small = ("--epochs", 2, "--hidden", 32, "--checkpoint")
+    train(1, *small, tmp_path / "one")
+    train(2, *small, tmp_path / "two")
+    for one, two in zip(parameters(tmp_path / "one"), parameters(tmp_path / "two")):
+        np.testing.assert_allclose(two, one, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_recognise_97_percent(ranks: int) -> None:
+    assert train(ranks) >= 0.97
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", tier.pick([2], [2, 4]))
+def test_a_killed_rank_loses_no_more_than_an_epoch(ranks: int, tmp_path: Path) -> None:
+    whole, kept, script = tmp_path / "whole", tmp_path / "kept", tmp_path / "killed.py"
+    small = ("--epochs", 4, "--hidden", 32)
+    train(ranks, *small, "--checkpoint", whole)
+    script.write_text(KILLED.format(folder=str(SCRIPT.parent), step=57))
+    given = map(str, (*small, "--checkpoint", kept, "--plot", ""))
+    done = launch.run(ranks, str(script), *given)
+    assert done.returncode != 0 and gt.load(kept)["step"] == 46, done.stdout
+    train(ranks, *small, "--checkpoint", kept, "--resume", kept)
+    for one, other in zip(parameters(whole), parameters(kept)):
+        np.testing.assert_array_equal(one, other)
