@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator, Table, passing
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
-from . import casts, quick, reductions
+from . import casts, quick, reductions, standing
 from .chain import Recorded
 from .pending import Pending
 from .recorder import current
@@ -149,42 +149,9 @@ def _refuse(recorder: Any, operator: Operator) -> None:
 
 def _recording(operator: Operator) -> Callable[..., Any]:
     factory, loop = bound[operator]
-    made = factory(_Recorded(operator), loop)
+    made = factory(standing.Standing(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
     return kernel
-
-
-class _Recorded:
-    """An operator whose plans record instead of running."""
-
-    __slots__ = ("operator", "table", "short_name")
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator, self.short_name = operator, operator.short_name
-        self.table = _Plans(operator)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.operator, name)
-
-
-class _Plans:
-    """The part of a table that kernels ask for plans; no short cuts are left here."""
-
-    __slots__ = ("operator", "plans")
-    learners: dict[str, Any] = {}
-    short: dict[Any, Any] = {}
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
-        self.plans: dict[Any, Any] = {}
-
-    def remember(self, key: Any, entry: Any) -> Any:
-        if len(self.plans) >= 1 << 11:
-            self.plans.clear()
-        if type(entry) is not _Entry:
-            entry = _Entry(self.operator, entry)
-        self.plans[key] = entry
-        return entry
 
 
 class _Entry:

@@ -20,11 +20,11 @@ from ..dispatch.operator import Operator
 from ..makers.rows import bound
 from ..structured.pointwise import Rule
 from ..tensor.tensor import Tensor
+from . import standing
 from .chain import Recorded
 from .pending import Pending
 from .recorder import current
 
-_BOUND = 1 << 11
 # Elements from which on reading an operand once more costs more than recording.
 LARGE = 1 << 16
 # Elements of a row that is short.
@@ -44,7 +44,7 @@ def recording(
 ) -> Callable[..., Any]:
     """The kernel of a reduction at Fuse. is_own: whether calls for a device come to our kernel."""
     factory, loop = bound[operator]
-    made = factory(_Recorded(operator), loop)
+    made = factory(standing.Standing(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
     ours: dict[Any, bool] = {}
 
@@ -72,35 +72,6 @@ def recording(
 
 class _Now(Exception):
     """It has to run at once."""
-
-
-class _Recorded:
-    """An operator whose plans record instead of running."""
-
-    __slots__ = ("operator", "table", "short_name")
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator, self.short_name = operator, operator.short_name
-        self.table = _Plans(operator)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.operator, name)
-
-
-class _Plans:
-    """The part of a table that kernels ask for plans."""
-
-    __slots__ = ("operator", "plans")
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
-        self.plans: dict[Any, Any] = {}
-
-    def remember(self, key: Any, real: Any) -> _Entry:
-        if len(self.plans) >= _BOUND:
-            self.plans.clear()
-        entry = self.plans[key] = _Entry(self.operator, real)
-        return entry
 
 
 class _Entry:
