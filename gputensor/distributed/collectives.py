@@ -18,6 +18,7 @@ from .work import Work, taken
 from .._generated import calls
 from ..autograd.modes import no_grad
 from ..core import errors
+from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
 
 
@@ -130,7 +131,9 @@ def all_gather_into_tensor(
     out, x = _tensor(op, "output_tensor", output_tensor), _tensor(op, "input_tensor", input_tensor)
     where = _group(op, group, x)
     with no_grad():
-        _op["all_gather_into_tensor_out"](x, where.size(), where.name, out=out)
+        _op["all_gather_into_tensor_out"](
+            materialised(x.detach()), where.size(), where.name, out=out
+        )
     return _end(taken(out), async_op)
 
 
@@ -160,7 +163,7 @@ def reduce_scatter_tensor(
     name = "reduce_scatter_tensor"
     out, x = _tensor(name, "output", output), _tensor(name, "input", input)
     where = _group(name, group, x)
-    given = x, _reduction(name, op), where.size(), where.name
+    given = materialised(x.detach()), _reduction(name, op), where.size(), where.name
     with no_grad():
         _op["reduce_scatter_tensor_out"](*given, out=out)
     return _end(taken(out), async_op)
@@ -215,12 +218,13 @@ def reduce(
     where = _group("reduce", group, x)
     root = _root("reduce", "dst", where, dst, group_dst)
     how, is_root = _reduction("reduce", op), where.rank() == root
-    made = calls.empty_like(x.detach()) if is_root else x
-    given = arrays("reduce", x, made)
+    made = calls.empty_like(x.detach())
+    source = materialised(x.detach())
+    given = arrays("reduce", source, made)
     transport.reduction("reduce", how, given[0].dtype)
     agree("reduce", where, x, f"{how} dst={root}")
     into = given[1] if is_root else None
-    work = start("reduce", where, (x, made), transport.reduce, given[0], into, how, root)
+    work = start("reduce", where, (source, made), transport.reduce, given[0], into, how, root)
 
     def copy() -> None:
         with no_grad():
@@ -241,10 +245,11 @@ def gather(
     outs = _list_of_root("gather", "gather_list", gather_list, x, where, is_root)
     shape = (where.size() if is_root else 0, *x.shape)
     made = calls.empty_memory_format(shape, dtype=x.dtype, device=x.device)
-    given = arrays("gather", x, made)
+    source = materialised(x.detach())
+    given = arrays("gather", source, made)
     agree("gather", where, x, f"dst={root}")
     into = given[1] if is_root else None
-    work = start("gather", where, (x, made), transport.gather, given[0], into, root)
+    work = start("gather", where, (source, made), transport.gather, given[0], into, root)
     return _end(work._then(_copy_all(outs, made)), async_op)
 
 

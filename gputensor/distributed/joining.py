@@ -10,11 +10,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import Any
 
+from . import agreement
 from .groups import (
     BACKENDS, LEFT, GroupMember, ProcessGroup, Timeout, group_of, is_initialized,
     is_nccl_available, seconds, world,
@@ -37,6 +39,7 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
         rule = f"be one of {', '.join(BACKENDS)}, or None"
         raise errors.wrong_value("init_process_group", "backend", rule, backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)
+    agreement.is_on()
     if is_initialized():
         raise errors.initialized_already()
     if backend == "nccl" and not is_nccl_available():
@@ -127,9 +130,14 @@ class _EndsAll:
     def __call__(
         self, kind: type[BaseException], value: BaseException, trace: TracebackType | None
     ) -> None:
-        self.before(kind, value, trace)
-        rank = world.base.rank
-        print(errors.rank_ended(rank, kind.__name__), file=sys.stderr)
+        said = errors.rank_ended(world.base.rank, kind.__name__)
+        if self.before is sys.__excepthook__:
+            # In one write: other ranks may have the same to say, and lines of theirs come between.
+            said = "".join([*traceback.format_exception(kind, value, trace), said])
+        else:
+            self.before(kind, value, trace)
+        sys.stderr.flush()
+        os.write(2, f"{said}\n".encode())
         _end_all()
 
 
@@ -150,3 +158,8 @@ def _leave() -> None:
     for rank in range(world.control.size):
         if rank != world.control.rank:
             world.control.Isend(b"\0", dest=rank, tag=LEFT)
+    try:
+        finish_all(None)  # MPI uses their memory, which is about to go
+    except errors.GpuTensorError as error:
+        print(f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}", file=sys.stderr)
+        _end_all()

@@ -12,6 +12,7 @@ from .work import Work
 from .._generated import calls
 from ..autograd.modes import no_grad
 from ..core import errors
+from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
 
 # MPI promises tags up to here. Source: MPI 4.1, 9.1.2.
@@ -23,6 +24,7 @@ def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
     x = _tensor("send", "tensor", tensor)
     where = _group("send", group, x)
     to = _other("send", "dst", where, dst)
+    x = materialised(x.detach())
     (array,) = arrays("send", x)
     return start("send", where, x, transport.send, array, to, _tag("send", tag))
 

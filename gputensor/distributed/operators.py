@@ -354,6 +354,19 @@ BACKWARD = {
 }  # fmt: skip
 
 
+def _refuse_lazy(table: Any, key_set: int) -> Callable[..., Any]:
+    """The kernel of what writes at keys of lazy views: others would unpack before the work ends."""
+
+    def refuse(key_set: int, *args: Any) -> Any:
+        op, remedy = (
+            table.operator.qualified_name.partition("::")[2],
+            "use .resolve_conj() or .resolve_neg(), which copy",
+        )
+        raise errors.must(op, "input", "not be a lazy view", args[0], remedy=remedy)
+
+    return refuse
+
+
 def _define() -> None:
     for text in SCHEMAS.replace("\n    ", " ").strip().splitlines():
         _library.define(text)
@@ -372,6 +385,8 @@ def _define() -> None:
             for key, maker in (
                 ("Autograd", registered.maker(None)),
                 ("ADInplaceOrView", inplace_or_view.of_custom),
+                ("Conjugate", _refuse_lazy),
+                ("Negative", _refuse_lazy),
             ):
                 dispatcher.register_kernel(operator, keys.key(key), maker, "maker")
 

@@ -73,18 +73,24 @@ def check_usable(op: str) -> None:
         raise errors.is_broken(op, world.broken)
 
 
+# Held until they have ended, also where nobody waits: MPI writes into their memory.
+_under_way: set[Work] = set()
+
+
 class Work:
     """A collective that has been started. Its tensors are others' until it has ended."""
 
     __slots__ = ("_test", "_op", "_group", "_finish", "_held", "__weakref__")
 
     def __init__(
-        self, op: str, group: ProcessGroup, test: Callable[[], bool],
+        self, op: str, group: ProcessGroup, test: Callable[[], bool] | None,
         finish: Callable[[], None] | None, held: Any,
     ) -> None:  # fmt: skip
         self._op, self._group, self._finish = op, group, finish
         self._test: Callable[[], bool] | None = test
         self._held: Any = held  # tensors and arrays whose memory MPI uses
+        if test is not None:
+            _under_way.add(self)
 
     def is_completed(self) -> bool:
         """Whether it has ended; its tensors are there then."""
@@ -98,8 +104,10 @@ class Work:
             raise
         except world.mpi.Exception as reason:
             self._test = self._held = None
+            _under_way.discard(self)
             raise _broken(self._op, errors.mpi_failed(self._op, reason)) from None
         self._test = None
+        _under_way.discard(self)
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
@@ -145,9 +153,14 @@ def started(work: Work, tensor: Any) -> None:
 
 
 def taken(tensor: Any) -> Work:
-    """What was last started on a tensor's storage, for a caller who will wait for it himself."""
-    key = id(tensor._get_storage())
-    works = _started[key]
+    """What was last started on a tensor's storage, for a caller who will wait for it himself.
+
+    On the meta device nothing is started, and the work has ended.
+    """
+    key = id(tensor._storage)
+    works = _started.get(key)
+    if works is None:
+        return Work("", world.groups[next(iter(world.groups))], None, None, None)
     work = works.pop()
     if not works:
         del _started[key]
@@ -163,13 +176,13 @@ def wait_for(tensor: Any) -> None:
 
 
 def finish_all(group: ProcessGroup | None) -> None:
-    """Wait for all that operators have started, on one group or on all."""
+    """Wait for all that was started, on one group or on all."""
+    for work in [*_under_way]:
+        if group is None or work._group is group:
+            work.wait()
     for key, works in [*_started.items()]:
-        for work in works:
-            if group is None or work._group is group:
-                work.wait()
         left = [work for work in works if work._test is not None]
         if left:
             _started[key] = left
         else:
-            _started.pop(key, None)
+            del _started[key]

@@ -140,6 +140,11 @@ def works_end_in_any_order(device: str) -> None:
     for work, x, k in [*zip(works, xs, range(8))][::-1]:
         assert work is not None and work.wait(30) and work.is_completed() and work.wait()
         same(x, np.full(100 * k, k * n, np.float32))
+    ys = [gt.full((1000,), 1.0, device=device) for _ in range(20)]
+    for y in ys:
+        dist.all_reduce(y, async_op=True)  # nobody waits, and the memory goes
+    del ys, y
+    dist.barrier()
     outs = [gt.zeros(3, device=device) for _ in range(n)]
     work = dist.all_gather(outs, gt.full((3,), float(dist.get_rank()), device=device), None, True)
     assert work is not None
@@ -253,3 +258,42 @@ def random_programs(device: str) -> None:
             x.remainder_(7)
             arrays = [np.remainder(a, np.float32(7)) for a in arrays]
         same(x, arrays[rank])
+
+
+@case
+def lazy_views(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    given = [data((3,), gt.complex64, 8, r) for r in range(n)]
+    conj = [a.conj() for a in given]
+    x = laid(given[rank], device, "dense").conj()
+    same(gt.ops._c10d_functional.wait_tensor(
+        gt.ops._c10d_functional.all_reduce(x, "sum", dist.groups.GroupMember.WORLD.name)
+    ), reduced(conj, "sum"))  # fmt: skip
+    outs = [gt.zeros_like(x) for _ in range(n)]
+    dist.gather(x, outs if rank == 0 else None)
+    dist.all_gather(outs, x)
+    for out, wanted in zip(outs, conj):
+        same(out, wanted)
+    dist.reduce(x, 0)
+    same(x.resolve_conj(), reduced(conj, "sum") if rank == 0 else conj[rank])
+    for call in (dist.all_reduce, dist.broadcast):
+        try:
+            call(x)
+        except gt.GpuTensorError as error:
+            assert "must not be a lazy view" in str(error)
+        else:
+            raise AssertionError("a lazy view was written to")
+
+
+@case
+def meta_tensors_and_fused_ones(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x = gt.ones(2, device="meta")
+    assert dist.all_reduce(x) is None
+    work = dist.all_reduce(x, async_op=True)
+    assert work is not None and work.is_completed() and work.wait()
+    with gt.fuse():
+        y = gt.ones(3, device=device) * 2 + rank
+        dist.all_reduce(y)
+        y = y * 2
+    same(y, np.full(3, 4 * n + n * (n - 1), np.float32))

@@ -76,8 +76,10 @@ def reduced(arrays: list[np.ndarray], op: str) -> np.ndarray:
         else arrays
     )
     found = np.asarray(reduce(of_op[op], wide))
-    if op == "avg":
-        found = found / found.dtype.type(len(arrays))
+    if op == "avg":  # part by part: as a complex number the divisor rounds more than once
+        parts = found.reshape(-1)
+        parts = parts.view(parts.real.dtype)
+        found = (parts / parts.dtype.type(len(arrays))).view(found.dtype).reshape(found.shape)
     return np.asarray(found).astype(dtype)
 
 

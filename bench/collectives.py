@@ -1,0 +1,67 @@
+"""`mpiexec -n 2 python -m bench.collectives`: collectives of tensors against mpi4py's of arrays.
+
+Both sides alternate in the same processes, on the same MPI; each figure is the best of many rounds,
+on rank 0. It prints ratios: mpi4py's time over ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+import gputensor.distributed as dist
+
+ROUNDS = 40
+SIZES = [("4 B", 1, 300), ("64 KiB", 1 << 14, 20), ("1 MiB", 1 << 18, 4), ("16 MiB", 1 << 22, 1)]
+
+
+def best(mpi: Any, sides: list[Callable[[], Any]], calls: int) -> list[float]:
+    """Seconds of a call of each."""
+    found = [float("inf")] * len(sides)
+    for _ in range(ROUNDS):
+        for n, side in enumerate(sides):
+            mpi.Barrier()
+            began = time.perf_counter()
+            for _ in range(calls):
+                side()
+            found[n] = min(found[n], (time.perf_counter() - began) / calls)
+    return found
+
+
+def main() -> None:
+    dist.init_process_group()
+    module: Any = import_module("mpi4py.MPI")
+    mpi, ranks = module.COMM_WORLD, dist.get_world_size()
+    for name, n, calls in SIZES:
+        array, x = np.ones(n, np.float32), gt.ones(n)
+        wide, out = np.ones(n * ranks, np.float32), gt.ones(n * ranks)
+        cases: dict[str, list[Callable[[], Any]]] = {
+            "all_reduce": [
+                lambda array=array: mpi.Allreduce(module.IN_PLACE, array),  # type: ignore[misc]
+                lambda x=x: dist.all_reduce(x),  # type: ignore[misc]
+            ],
+            "all_gather_into_tensor": [
+                lambda array=array, wide=wide: mpi.Allgather(array, wide),  # type: ignore[misc]
+                lambda x=x, out=out: dist.all_gather_into_tensor(out, x),  # type: ignore[misc]
+            ],
+            "broadcast": [
+                lambda array=array: mpi.Bcast(array),  # type: ignore[misc]
+                lambda x=x: dist.broadcast(x, 0),  # type: ignore[misc]
+            ],
+        }
+        for operator, sides in cases.items():
+            theirs, ours = best(mpi, sides, calls)
+            if dist.get_rank() == 0:
+                print(
+                    f"{operator:24} {name:>7}  {theirs / ours:5.2f}   "
+                    f"{theirs * 1e6:9.1f} us and {ours * 1e6:9.1f} us"
+                )
+
+
+if __name__ == "__main__":
+    main()
