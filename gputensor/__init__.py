@@ -82,6 +82,9 @@ if _typing.TYPE_CHECKING:
         unique_consecutive as unique_consecutive,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
+    from .exchange.numpy_protocol import (
+        get_numpy_on_devices as get_numpy_on_devices, set_numpy_on_devices as set_numpy_on_devices,
+    )  # fmt: skip
     from .fusion.fuse import fuse as fuse
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .kernels.cpu.copy_compiled import (

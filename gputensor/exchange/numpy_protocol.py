@@ -6,12 +6,16 @@ computes where there is one that takes the call: numpy_table.py names them, prom
 theirs. Where there is none, or it lacks an argument or a dtype, NumPy computes on the tensors'
 memory. The result is a tensor either way; what is given as `out` is what comes back.
 
+`set_numpy_on_devices(True)` lets operators of ours compute on any device, where CuPy's arrays would
+do so as well; what NumPy would have to compute is refused there as before.
+
 One of NumPy's numbers is no array: `np.float32(2) * x` is `2.0 * x`, on any device and with its
 gradient.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -22,7 +26,7 @@ import numpy as np
 from . import numpy_table as table
 from .._generated import calls
 from ..core import dtype as dtypes, errors
-from ..core.arguments import element_type, number
+from ..core.arguments import NUMBERS, element_type, flag, number
 from ..tensor import export
 from ..tensor.base import bump_version
 from ..tensor.tensor import Tensor
@@ -41,6 +45,32 @@ _LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
 _BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
 
+_VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
+_on_devices: bool | None = None  # None until somebody asks
+
+
+def get_numpy_on_devices() -> bool:
+    """Whether NumPy's functions take tensors of any device; GPUTENSOR_NUMPY_ON_DEVICES=1 says so
+    from the beginning."""
+    global _on_devices
+    if _on_devices is None:
+        given = os.environ.get(_VARIABLE, "0")
+        if given not in ("0", "1"):
+            raise errors.wrong_setting(_VARIABLE, "be 0 or 1", given)
+        _on_devices = given == "1"
+    return _on_devices
+
+
+def set_numpy_on_devices(on: bool) -> None:
+    """Let NumPy's functions compute on tensors of any device, by operators of ours, as libraries
+    need that call them on arrays of any kind (Dask). What ours lack is refused off the CPU.
+
+    PyTorch's rule, which refuses all of them there, is the default.
+    """
+    global _on_devices
+    _on_devices = flag("set_numpy_on_devices", "on", on)
+
+
 def array_ufunc(
     tensor: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
@@ -53,15 +83,16 @@ def array_ufunc(
         return _beside_cupy(ufunc, inputs)  # where CuPy has left `cupy_array + tensor` to us
     results = {kind[-1] for kind in ufunc.types}
     is_boolean = results in ({"?"}, {"?", "O"})
-    _check(name, (inputs, options), is_boolean)
+    _check(name, (inputs, options), is_boolean, get_numpy_on_devices())
     if any([_is_foreign(x) for x in (*inputs, *(out or ()))]):
         return NotImplemented
     found = _MISSING
-    if method == "__call__" and not options.keys() - {"out"}:
-        found = _tried(_operator_of, ufunc, inputs)
+    if method == "__call__" and not options.keys() - {"out", "dtype"}:
+        found = _tried(_operator_of, ufunc, inputs, options.get("dtype"))
     elif method in ("reduce", "accumulate") and getattr(np, name, None) is ufunc:
         found = _tried(_over_axis, name, method, inputs, options)
     if found is _MISSING:
+        _check(name, (inputs, options), is_boolean)
         return _by_numpy(getattr(ufunc, method), inputs, options, method == "at")
     if out is None:
         return found
@@ -80,14 +111,42 @@ def array_function(
     kwargs = {key: x for key, x in kwargs.items() if x is not np._NoValue}
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
         return _FACTS[name](args[0])
-    _check(name, (args, kwargs), name in _BOOLEAN)
+    _check(name, (args, kwargs), name in _BOOLEAN, get_numpy_on_devices())
     if name in table.FUNCTIONS:
         found = _tried(_row_of, name, args, kwargs)
         if found is not _MISSING:
             return found
-    if name in _LIKE and kwargs.get("dtype") is not None:
-        element_type(name, np.dtype(kwargs["dtype"]))  # raises for a dtype that tensors lack
+    if name in _LIKE:
+        return _like(name, *args, **kwargs)
+    _check(name, (args, kwargs), name in _BOOLEAN)
     return _by_numpy(function, args, kwargs, name in _WRITERS)
+
+
+def _like(
+    name: str, like: Any = None, *args: Any, prototype: Any = None, a: Any = None,
+    dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, device: Any = None,
+    **fill: Any,
+) -> Tensor:  # fmt: skip
+    """A new tensor of the tensor's sizes, dtype and device, or of those that are given."""
+    x = next(y for y in (like, prototype, a) if y is not None)
+    if name == "full_like" and not fill:
+        fill, args = {"fill_value": args[0]}, args[1:]
+    names = ("dtype", "order", "subok", "shape")
+    given = {"dtype": dtype, "order": order, "shape": shape, **dict(zip(names, args))}
+    element = None
+    if given["dtype"] is not None:
+        element = element_type(name, given["dtype"], by_name=True)
+    if not isinstance(x, Tensor):  # the fill value is
+        x = from_numpy(np.asarray(x))
+    gt = import_module("gputensor")
+    if given["shape"] is None and given["order"] in ("K", "A"):
+        made: Tensor = getattr(gt, name)(x, **fill, dtype=element)
+        return made
+    sizes = x.shape if given["shape"] is None else given["shape"]
+    sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (int(sizes),)
+    fill.setdefault("fill_value", name == "ones_like")
+    made = gt.full(sizes, **fill, dtype=element or x.dtype, device=x.device)
+    return made if given["order"] != "F" else made.mT.contiguous().mT
 
 
 _MISSING = object()
@@ -113,15 +172,18 @@ def _is_foreign(x: Any) -> bool:
     return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
 
 
-def _check(op: str, given: Iterable[Any], is_boolean: bool) -> None:
-    """Raise for a tensor that NumPy may not be handed."""
+def _check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
+    """Raise for a tensor that NumPy may not be handed; any_device: for one that ours may not."""
     for x in given:
         if isinstance(x, Tensor):
-            export.check_shareable(op, x, is_boolean)
+            if any_device:
+                export.check_without_grad(op, x, is_boolean)
+            else:
+                export.check_shareable(op, x, is_boolean)
         elif isinstance(x, (list, tuple)):
-            _check(op, x, is_boolean)
+            _check(op, x, is_boolean, any_device)
         elif isinstance(x, dict):
-            _check(op, x.values(), is_boolean)
+            _check(op, x.values(), is_boolean, any_device)
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -142,9 +204,14 @@ def _tried(function: Callable[..., Any], *args: Any) -> Any:
         return _MISSING
 
 
-def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """A ufunc by our operator. Raises: KeyError where there is none."""
+def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
+    """A ufunc by our operator, in a dtype if one is named. Raises: KeyError where there is none."""
     name = ufunc.__name__
+    if dtype is not None:
+        element = dtypes.from_numpy(np.dtype(dtype))
+        if element is None:
+            raise KeyError(dtype)
+        inputs = tuple([x if type(x) in NUMBERS else _cast(x, element) for x in _operands(inputs)])
     if getattr(np, name, None) is ufunc:
         if name in table.OPERATORS:
             return table.OPERATORS[name](*_operands(inputs))
@@ -157,6 +224,13 @@ def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
             raise KeyError(name)
         operation = getattr(ours, name)
     return operation(*_as_tensors(_operands(inputs)))
+
+
+def _cast(x: Any, element: dtypes.dtype) -> Tensor:
+    """Raises: KeyError where NumPy would not cast so without being told."""
+    if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):
+        raise KeyError(element)
+    return calls.to_dtype(x, element)
 
 
 def _operands(inputs: Any) -> list[Any]:

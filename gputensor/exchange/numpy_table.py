@@ -74,7 +74,9 @@ kron              kron             a b /
 linalg.cholesky   linalg.cholesky  a /
 linalg.det        linalg.det       a /
 linalg.inv        linalg.inv       a /
+linalg.qr         linalg.qr        a / mode
 linalg.solve      linalg.solve     a b /
+linalg.svd        linalg.svd       a / full_matrices
 matrix_transpose  matrix_transpose x /
 max               max              a / axis - keepdims
 mean              mean            a / axis - - keepdims
@@ -106,6 +108,7 @@ tril              tril             m / k
 triu              triu             m / k
 unstack           unstack          x / axis
 var               var             a / axis - - ddof=correction keepdims
+vstack            vstack           tup /
 where             where            condition x y /
 zeros_like        zeros_like       a / dtype
 """

@@ -37,7 +37,7 @@ def register(module: ModuleType) -> None:
 
 def _register_functions(backends: Any, tensor: type) -> None:
     for table, function in {
-        "concatenate_lookup": np.concatenate, "take_lookup": np.take,
+        "concatenate_lookup": np.concatenate, "take_lookup": take,
         "tensordot_lookup": np.tensordot, "empty_lookup": empty,
         "divide_lookup": backends.np_divide, "einsum_lookup": einsum,
         "percentile_lookup": backends._percentile, "numel_lookup": count,
@@ -100,7 +100,14 @@ def count(
         if keepdims or dim not in along
     ]
     element = element_type("numel", dtype, by_name=True)
-    return full(kept, math.prod([sizes[dim] for dim in along]), dtype=element)
+    return full(kept, math.prod([sizes[dim] for dim in along]), dtype=element, device=x.device)
+
+
+def take(x: Tensor, indices: Any, axis: int | None = None, **options: Any) -> Tensor:
+    """`np.take` by indexing, which takes what an index may be on every device."""
+    if axis is None:
+        return x.reshape(-1)[indices]
+    return x[(slice(None),) * (axis % x.ndim) + (indices,)]
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:

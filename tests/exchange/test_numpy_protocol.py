@@ -23,7 +23,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cumprod": (M, 1), "diagonal": (M, 1), "diff": (M, 1, 0), "expand_dims": (M, (0, 2)),
     "flip": (M, 0), "imag": (M * 1j,), "isclose": (M, M + 1e-9), "isin": (M, M[0]),
     "kron": (M, M), "linalg.cholesky": (SQUARE,), "linalg.det": (SQUARE,),
-    "linalg.inv": (SQUARE,), "linalg.solve": (SQUARE, M), "matrix_transpose": (M,),
+    "linalg.inv": (SQUARE,), "linalg.solve": (SQUARE, M), "linalg.qr": (SQUARE,),
+    "linalg.svd": (SQUARE,), "vstack": ([M, M],), "matrix_transpose": (M,),
     "mean": (M, 0), "moveaxis": (M, 0, 1), "nan_to_num": (M * np.nan,),
     "nansum": (M, 0),
     "nonzero": (BOOLS,), "ones_like": (M,), "outer": (M[0], M[1]), "prod": (M, 0), "ravel": (M,),
@@ -224,3 +225,49 @@ def test_numbers_that_no_tensor_holds_are_numpys(x: np.generic) -> None:
     for found, expected in ((x + i, x + i.numpy()), (i + x, i.numpy() + x)):
         assert isinstance(found, np.ndarray) and found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.fixture
+def on_devices():
+    gt.set_numpy_on_devices(True)
+    yield
+    gt.set_numpy_on_devices(False)
+
+
+def test_on_other_devices_ours_compute_where_that_is_asked_for(on_devices: None) -> None:
+    if not gt.cuda.is_available():
+        pytest.skip("needs CUDA devices, real or emulated")
+    x = gt.from_numpy(M.copy()).cuda()
+    for f in (np.sin, np.sum, lambda y: np.add(y, y, dtype="f8"), lambda y: np.vstack([y, y]),
+              lambda y: np.mean(y, axis=0), lambda y: np.ones_like(y, shape=(2, 3)),
+              lambda y: np.full_like(y, 2), lambda y: np.add.reduce(y, 1)):  # fmt: skip
+        found = f(x)
+        assert isinstance(found, gt.Tensor) and found.is_cuda
+        same(found.cpu(), f(M))
+    for f in (lambda y: np.partition(y, 1), np.cross, lambda y: np.percentile(y, 50)):
+        with pytest.raises(TypeError, match=r"must be on the CPU .*use .cpu\(\)"):
+            f(*[x] * (2 if f is np.cross else 1))
+    with pytest.raises(gt.GpuTensorError, match="detach"):
+        np.sin(x.requires_grad_())
+    gt.set_numpy_on_devices(False)
+    with pytest.raises(TypeError, match="must be on the CPU"):
+        np.sin(x.detach())
+    assert not gt.get_numpy_on_devices()
+
+
+def test_what_is_made_like_a_tensor() -> None:
+    x = gt.from_numpy(M.copy())
+    same(np.full_like(x, 7, shape=3), np.full_like(M, 7, shape=3))
+    same(np.zeros_like(x, np.int8), np.zeros_like(M, np.int8))
+    same(np.full_like(a=x, fill_value=2, dtype="f8"), np.full_like(a=M, fill_value=2, dtype="f8"))
+    made = np.ones_like(x, shape=(2, 3), order="F")
+    same(made, np.ones((2, 3), M.dtype))
+    assert np.empty_like(x.t()).stride() == x.t().stride() and made.stride() == (1, 2)
+
+
+def test_a_ufunc_computes_in_the_dtype_that_is_named() -> None:
+    x, y = gt.from_numpy(M.copy()), gt.ones((), dtype=gt.int8)
+    same(np.add(x, y, dtype=np.float64), np.add(M, np.int8(1), dtype=np.float64))
+    same(np.multiply(x, 2, dtype="f8"), np.multiply(M, 2, dtype="f8"))
+    with pytest.raises(TypeError, match="same_kind|Cannot cast"):
+        np.add(x, y, dtype=np.int8)

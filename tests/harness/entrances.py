@@ -130,6 +130,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "set_num_threads": _of(gt.set_num_threads, 2),
     "set_compiled_loops": _of(gt.set_compiled_loops, False),
     "set_default_dtype": _of(gt.set_default_dtype, gt.float32),
+    "set_numpy_on_devices": _of(gt.set_numpy_on_devices, False),
     "set_type_promotion": _of(gt.set_type_promotion, "pytorch"),
     "set_default_device": _of(gt.set_default_device, "cpu"),
     "set_printoptions": _of(gt.set_printoptions),

@@ -28,7 +28,8 @@ CPU, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT, AUTOCAST_CPU, AUTOCAST_CUDA =
     ("CPU", "Autograd", "ADInplaceOrView", "BackendSelect", "AutocastCPU", "AutocastCUDA"),
 )
 TYPES = {
-    "T": "Tensor", "N": "Tensor", "C": "Tensor", "O": "Tensor?", "P": "Tensor?", "Q": "Tensor?",
+    "T": "Tensor", "N": "Tensor", "C": "Tensor", "M": "Tensor", "O": "Tensor?", "P": "Tensor?",
+    "Q": "Tensor?",
     "L": "Tensor[]",
     "V": "int",
 }  # fmt: skip
@@ -187,7 +188,7 @@ def schema_of(letters: str, name: str, out: bool) -> tuple[str, list[str]]:
     listed = [f"{TYPES[letter]} x{i}" for i, letter in enumerate(letters)]
     if out:
         listed[-1] = f"*, Tensor(a!) x{len(letters) - 1}"
-    numbers = [f"x{i}" for i, letter in enumerate(letters) if letter in "NQ"]
+    numbers = [f"x{i}" for i, letter in enumerate(letters) if letter in "NQM"]
     return f"{name}({', '.join(listed)}) -> Tensor{'(a!)' if out else ''}", numbers
 
 
@@ -195,7 +196,7 @@ def given(letters: str, requires: int = -1, **other: Any) -> list[Any]:
     made: list[Any] = []
     for i, letter in enumerate(letters):
         x = gt.ones(2).requires_grad_(i == requires)
-        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCOPQ" else i)
+        made.append([gt.ones(2), x] if letter == "L" else x if letter in "TNCMOPQ" else i)
     return made
 
 
@@ -249,11 +250,12 @@ def test_what_requires_grad_is_recorded(name: str, defined: Any) -> None:
     all_keys, outside = gt.ones(1)._keys, tls.state.get()
     below = (outside[0], outside[1] & ~tls.AUTOGRAD & ~tls.AD_INPLACE_OR_VIEW)
 
-    args = [None if letter == "O" else x for letter, x in zip(letters, given(letters))]
+    odd = {"O": None, "M": 1.5}
+    args = [odd.get(letter, x) for letter, x in zip(letters, given(letters))]
     assert kernel(all_keys, *args).grad_fn is None and seen.calls[-1][1:] == (tuple(args), outside)
     for place, letter in enumerate(letters):
         args = given(letters, place)
-        if letter in "CO":
+        if letter in "CMO":
             with pytest.raises(errors.AutogradError, match=f"'x{place}'"):
                 kernel(all_keys, *args)
         elif letter != "V":
