@@ -5,7 +5,7 @@ It does not promote (`promotion.py`) and does not convert values (the copy kerne
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -62,7 +62,12 @@ class dtype:
             return self is other
         return bool(self.np == other)
 
-    __hash__ = object.__hash__
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int: ...
+
+    else:
+        __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_by_name, (self.name,))

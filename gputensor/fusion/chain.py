@@ -55,6 +55,11 @@ class Recorded:
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
         "can_wait", "reduces", "feeds", "at", "nbytes",
     )  # fmt: skip
+    operator: Any
+    rule: Any
+    loop: str
+    kinds: tuple[Any, ...]
+    can_wait: bool
     reduces: tuple[int, ...] | None
     geometry: Any
     entry: Any
@@ -141,10 +146,12 @@ class Chain:
         "_key",
         "_hash",
     )
+    device: Any
     inputs: tuple[Geometry, ...]
     scalars: tuple[Any, ...]
     instructions: tuple[Instruction, ...]
     stores: tuple[int, ...]
+    is_native: bool
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],

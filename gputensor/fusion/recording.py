@@ -68,7 +68,11 @@ class Recording:
         "is_open", "is_run",
     )  # fmt: skip
     recorder: Recorder
+    at: Any
     place: Any
+    state: State
+    is_open: bool
+    is_run: bool
 
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.at, self.place = recorder, what.at, what.device

@@ -17,6 +17,10 @@ class Standing:
 
     __slots__ = ("operator", "table", "short_name")
 
+    operator: Operator
+    table: Any
+    short_name: str
+
     def __init__(self, operator: Operator, entry: type) -> None:
         self.operator, self.short_name = operator, operator.short_name
         self.table = _Plans(operator, entry)

@@ -46,6 +46,7 @@ def parameters(path: Path) -> list[np.ndarray]:
     return [p.numpy() for p in gt.load(path)["parameters"]]
 
 
+@pytest.mark.full
 def test_ranks_find_what_one_finds(tmp_path: Path) -> None:
     small = ("--epochs", 2, "--hidden", 32, "--checkpoint")
     train(1, *small, tmp_path / "one")
