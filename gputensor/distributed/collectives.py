@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import agreement, operators, transport
-from .groups import ProcessGroup, group_of, rank_in
+from .groups import GroupMember, ProcessGroup, group_of, rank_in
 from .operators import _op, agree, arrays, start
 from .work import Work, taken
 from .._generated import calls
 from ..autograd.modes import no_grad
 from ..core import errors
+from ..core.arguments import flag
 from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
+
+_all_reduce_ = _op["all_reduce_"]
 
 
 class ReduceOp:
@@ -73,6 +76,12 @@ def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list
     return list(xs)
 
 
+def _check_flag(op: str, async_op: Any) -> None:
+    """Before anything is written, where it is not a plain False."""
+    if async_op is not False:
+        flag(op, "async_op", async_op)
+
+
 def _end(work: Work, async_op: bool) -> Work | None:
     if async_op:
         return work
@@ -99,6 +108,13 @@ def all_reduce(
     Args:
         tensor: (*), any strides. f16 and bf16 are reduced in f32 and rounded once.
     """
+    if async_op is False and type(tensor) is Tensor and type(op) is str:
+        place = GroupMember.WORLD if group is None else group
+        if type(place) is ProcessGroup:
+            short = _all_reduce_.table.short.get((tensor._geometry, op, place))
+            if short is not None and short(tensor) is not None:
+                return None
+    _check_flag("all_reduce", async_op)
     x = _tensor("all_reduce", "tensor", tensor)
     where = _group("all_reduce", group, x)
     with no_grad():
@@ -111,9 +127,14 @@ def broadcast(
     group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Give all ranks the tensor of one, in place."""
+    _check_flag("broadcast", async_op)
     x = _tensor("broadcast", "tensor", tensor)
     where = _group("broadcast", group, x)
     root = _root("broadcast", "src", where, src, group_src)
+    if async_op is False:
+        short = _op["broadcast_"].table.short.get((x._geometry, root, where))
+        if short is not None and short(x) is not None:
+            return None
     with no_grad():
         _op["broadcast_"](x, root, where.name)
     return _end(taken(x), async_op)
@@ -128,8 +149,14 @@ def all_gather_into_tensor(
         output_tensor: (n * s, *) or (n, s, *) for n ranks. input_tensor: (s, *).
     """
     op = "all_gather_into_tensor"
+    _check_flag(op, async_op)
     out, x = _tensor(op, "output_tensor", output_tensor), _tensor(op, "input_tensor", input_tensor)
     where = _group(op, group, x)
+    if async_op is False:
+        given = x._geometry, out._geometry, where
+        short = _op["all_gather_into_tensor_out"].table.short.get(given)
+        if short is not None and short(x, out) is not None:
+            return None
     with no_grad():
         _op["all_gather_into_tensor_out"](
             materialised(x.detach()), where.size(), where.name, out=out
@@ -141,6 +168,7 @@ def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """The tensors of all ranks, into the tensors of a list; all of one shape."""
+    _check_flag("all_gather", async_op)
     x = _tensor("all_gather", "tensor", tensor)
     where = _group("all_gather", group, x)
     outs = _list("all_gather", "tensor_list", tensor_list, x, where)
@@ -161,6 +189,7 @@ def reduce_scatter_tensor(
         output: (s, *). input: (n * s, *) or (n, s, *) for n ranks.
     """
     name = "reduce_scatter_tensor"
+    _check_flag(name, async_op)
     out, x = _tensor(name, "output", output), _tensor(name, "input", input)
     where = _group(name, group, x)
     given = materialised(x.detach()), _reduction(name, op), where.size(), where.name
@@ -174,6 +203,7 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Reduce lists of tensors over all ranks, and give rank n the n-th result."""
+    _check_flag("reduce_scatter", async_op)
     out = _tensor("reduce_scatter", "output", output)
     where = _group("reduce_scatter", group, out)
     with no_grad():
@@ -191,6 +221,7 @@ def all_to_all_single(
         output_split_sizes, input_split_sizes: rows from and to each rank; even ones by default.
     """
     op = "all_to_all_single"
+    _check_flag(op, async_op)
     out, x = _tensor(op, "output", output), _tensor(op, "input", input)
     where = _group(op, group, x)
     if out._geometry.dtype is not x._geometry.dtype:
@@ -198,9 +229,10 @@ def all_to_all_single(
     if out._geometry.sizes[1:] != x._geometry.sizes[1:]:
         raise errors.wrong_shape(op, "output", "have input's sizes but for the first", out)
     rows = out._geometry.sizes[0] if out._geometry.ndim else 0
-    wanted = operators.split_sizes("output_split_sizes", output_split_sizes or (), rows, where)
+    wanted = _splits("output_split_sizes", output_split_sizes, rows, where)
+    given = _splits("input_split_sizes", input_split_sizes, x.shape[0] if x.ndim else 0, where)
     with no_grad():
-        made = _op[op](x.detach(), [*wanted], [*(input_split_sizes or ())], where.name)
+        made = _op[op](x.detach(), [*wanted], [*given], where.name)
 
     def copy() -> None:
         with no_grad():
@@ -209,11 +241,19 @@ def all_to_all_single(
     return _end(taken(made)._then(copy), async_op)
 
 
+def _splits(arg: str, given: Any, rows: int, group: ProcessGroup) -> Sequence[int]:
+    is_list = isinstance(given, (list, tuple)) and all(type(n) is int for n in given)
+    if given is not None and not is_list:
+        raise errors.wrong_type("all_to_all_single", arg, "be a list of ints, or None", given)
+    return operators.split_sizes(arg, given or (), rows, group)
+
+
 def reduce(
     tensor: Tensor, dst: int | None = None, op: str = ReduceOp.SUM, group: Any = None,
     async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Reduce a tensor over all ranks, in place on one of them; the others keep theirs."""
+    _check_flag("reduce", async_op)
     x = _tensor("reduce", "tensor", tensor)
     where = _group("reduce", group, x)
     root = _root("reduce", "dst", where, dst, group_dst)
@@ -238,6 +278,7 @@ def gather(
     group: Any = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """The tensors of all ranks, into the tensors of a list on one of them; None on the others."""
+    _check_flag("gather", async_op)
     x = _tensor("gather", "tensor", tensor)
     where = _group("gather", group, x)
     root = _root("gather", "dst", where, dst, group_dst)
@@ -258,6 +299,7 @@ def scatter(
     group: Any = None, async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """The n-th tensor of a list, which one rank has, into rank n's tensor; None on the others."""
+    _check_flag("scatter", async_op)
     x = _tensor("scatter", "tensor", tensor)
     where = _group("scatter", group, x)
     root = _root("scatter", "src", where, src, group_src)
@@ -303,6 +345,7 @@ def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) 
 
 def barrier(group: Any = None, async_op: bool = False) -> Work | None:
     """Return when all ranks have called it."""
+    _check_flag("barrier", async_op)
     where = group_of("barrier", group)
     if agreement.is_on():
         agreement.check("barrier", where, "barrier")

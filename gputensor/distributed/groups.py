@@ -24,7 +24,7 @@ class ProcessGroup:
     ranks: the members' ranks in the world, in the group's order.
     """
 
-    __slots__ = ("name", "backend", "ranks", "timeout_s", "comm", "_rank")
+    __slots__ = ("name", "backend", "ranks", "timeout_s", "comm", "is_open", "_rank")
 
     def __init__(
         self, name: str, backend: str, ranks: tuple[int, ...], timeout_s: float, comm: Any
@@ -34,6 +34,7 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
+        self.is_open: bool = True  # until it is destroyed
         self._rank: int = comm.rank
 
     def rank(self) -> int:
@@ -113,7 +114,10 @@ def seconds(op: str, timeout: Timeout, otherwise: float) -> float:
         raise errors.wrong_type(op, "timeout", "be seconds or a timedelta", timeout)
     if not found > 0:
         raise errors.wrong_value(op, "timeout", "be positive", timeout)
-    return float(found)
+    try:
+        return float(found)
+    except OverflowError:
+        raise errors.wrong_value(op, "timeout", "be a float", timeout) from None
 
 
 def group_of(op: str, group: Any) -> ProcessGroup:

@@ -35,9 +35,7 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
             by default.
     Raises: DistributedError without mpi4py, for a second world, and for "nccl" on real GPUs.
     """
-    if backend is not None and backend not in BACKENDS:
-        rule = f"be one of {', '.join(BACKENDS)}, or None"
-        raise errors.wrong_value("init_process_group", "backend", rule, backend)
+    _check_backend("init_process_group", backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)
     agreement.is_on()
     if is_initialized():
@@ -67,11 +65,19 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
     world.groups[name] = GroupMember.WORLD = made
 
 
+def _check_backend(op: str, backend: Any) -> None:
+    if backend is not None and (type(backend) is not str or backend not in BACKENDS):
+        rule = f"be one of {', '.join(BACKENDS)}, or None"
+        raise errors.wrong_value(op, "backend", rule, backend)
+
+
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Forget a group, or all of them where none is given, after what was started has ended."""
 
     found = group_of("destroy_process_group", group)
     finish_all(None if group is None else found)
+    for closed in world.groups.values():
+        closed.is_open &= closed is not found and found is not GroupMember.WORLD
     if found is GroupMember.WORLD:
         world.groups.clear()
         GroupMember.WORLD = None
@@ -88,9 +94,7 @@ def new_group(
     """
     whole = group_of("new_group", None)
     chosen = whole.ranks if ranks is None else _checked_ranks(ranks, whole.size())
-    if backend is not None and backend not in BACKENDS:
-        rule = f"be one of {', '.join(BACKENDS)}, or None"
-        raise errors.wrong_value("new_group", "backend", rule, backend)
+    _check_backend("new_group", backend)
     timeout_s = seconds("new_group", timeout, whole.timeout_s)
     name = str(world.made)
     world.made += 1

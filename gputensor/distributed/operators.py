@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from . import agreement, shapes, transport
+from . import agreement, shapes, straight, transport
 from .groups import ProcessGroup, group_named, world
-from .shapes import empty, gathered_sizes, scattered_sizes
+from .shapes import check_size, empty, gathered_sizes, scattered_sizes
 from .work import Work, _broken, check_usable, started, wait_for
 from .. import runtime
 from .._generated import calls
@@ -33,6 +33,7 @@ from ..tensor.tensor import Tensor
 
 NAMESPACE = "_c10d_functional"
 _library = Library(NAMESPACE, "DEF")
+_op: dict[str, Any] = {}  # the Operators, by name
 
 SCHEMAS = """
 all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor
@@ -111,12 +112,6 @@ def in_place(op: str, x: Tensor) -> None:
             raise errors.internal_overlap(op, "input", (g, x._device))
 
 
-def _check_size(op: str, group: ProcessGroup, group_size: int) -> None:
-    if group_size != group.size():
-        rule = f"be the group's size, {group.size()}"
-        raise errors.wrong_value(op, "group_size", rule, group_size)
-
-
 def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:
     """Also as a stack of the parts: only the number of elements counts."""
     numel = int(np.prod(sizes, dtype=np.int64))
@@ -130,7 +125,8 @@ def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:
 # --- kernels --------------------------------------------------------------------------------------
 
 
-def all_reduce_(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
+def all_reduce_(key_set: int, input: Tensor, reduce_op: str, group_name: str) -> Tensor:
+    table = _op["all_reduce_"].table
     group = group_named("all_reduce", group_name)
     in_place("all_reduce", input)
     (x,) = arrays("all_reduce", input)
@@ -138,10 +134,11 @@ def all_reduce_(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
     agree("all_reduce", group, input, reduce_op)
     work = start("all_reduce", group, input, transport.all_reduce, x, x, reduce_op)
     started(work, input)
+    straight.all_reduce(table, all_reduce_, input, group, reduce_op)
     return input
 
 
-def all_reduce(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
+def all_reduce(key_set: int, input: Tensor, reduce_op: str, group_name: str) -> Tensor:
     group = group_named("all_reduce", group_name)
     out = empty(input, input._geometry.sizes)
     x, made = arrays("all_reduce", input, out)
@@ -152,48 +149,53 @@ def all_reduce(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
     return out
 
 
-def all_reduce_coalesced(inputs: Sequence[Tensor], reduce_op: str, group_name: str) -> list[Tensor]:
-    return [all_reduce(x, reduce_op, group_name) for x in inputs]
+def all_reduce_coalesced(
+    key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_name: str
+) -> list[Tensor]:
+    return [all_reduce(key_set, x, reduce_op, group_name) for x in inputs]
 
 
 def all_reduce_coalesced_(
-    inputs: Sequence[Tensor], reduce_op: str, group_name: str
+    key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_name: str
 ) -> Sequence[Tensor]:
     for x in inputs:
-        all_reduce_(x, reduce_op, group_name)
+        all_reduce_(key_set, x, reduce_op, group_name)
     return inputs
 
 
 def all_gather_into_tensor_out(
-    input: Tensor, group_size: int, group_name: str, *, out: Tensor
+    key_set: int, input: Tensor, group_size: int, group_name: str, out: Tensor
 ) -> Tensor:
-    op = "all_gather_into_tensor"
+    op, table = "all_gather_into_tensor", _op["all_gather_into_tensor_out"].table
     group = group_named(op, group_name)
-    _check_size(op, group, group_size)
+    check_size(op, group_size, group.size())
     _check_out(op, out, input, gathered_sizes(input, group_size))
     x, made = arrays(op, input, out)
     agree(op, group, input)
     started(start(op, group, (input, out), transport.all_gather, x, made), out)
+    straight.all_gather(table, all_gather_into_tensor_out, input, out, group)
     return out
 
 
-def all_gather_into_tensor(input: Tensor, group_size: int, group_name: str) -> Tensor:
+def all_gather_into_tensor(key_set: int, input: Tensor, group_size: int, group_name: str) -> Tensor:
+    op = "all_gather_into_tensor"
+    check_size(op, group_size, group_named(op, group_name).size())
     out = empty(input, gathered_sizes(input, group_size))
-    return all_gather_into_tensor_out(input, group_size, group_name, out=out)
+    return all_gather_into_tensor_out(key_set, input, group_size, group_name, out)
 
 
 def all_gather_into_tensor_coalesced(
-    inputs: Sequence[Tensor], group_size: int, group_name: str
+    key_set: int, inputs: Sequence[Tensor], group_size: int, group_name: str
 ) -> list[Tensor]:
-    return [all_gather_into_tensor(x, group_size, group_name) for x in inputs]
+    return [all_gather_into_tensor(key_set, x, group_size, group_name) for x in inputs]
 
 
 def reduce_scatter_tensor_out(
-    input: Tensor, reduce_op: str, group_size: int, group_name: str, *, out: Tensor
+    key_set: int, input: Tensor, reduce_op: str, group_size: int, group_name: str, out: Tensor
 ) -> Tensor:
     op = "reduce_scatter_tensor"
     group = group_named(op, group_name)
-    _check_size(op, group, group_size)
+    check_size(op, group_size, group.size())
     numel = out._geometry.numel * group_size
     if input._geometry.numel != numel:
         raise errors.wrong_shape(op, "input", f"have {numel} elements", input)
@@ -206,16 +208,18 @@ def reduce_scatter_tensor_out(
 
 
 def reduce_scatter_tensor(
-    input: Tensor, reduce_op: str, group_size: int, group_name: str
+    key_set: int, input: Tensor, reduce_op: str, group_size: int, group_name: str
 ) -> Tensor:
-    out = empty(input, scattered_sizes("reduce_scatter_tensor", input, group_size))
-    return reduce_scatter_tensor_out(input, reduce_op, group_size, group_name, out=out)
+    op = "reduce_scatter_tensor"
+    check_size(op, group_size, group_named(op, group_name).size())
+    out = empty(input, scattered_sizes(op, input, group_size))
+    return reduce_scatter_tensor_out(key_set, input, reduce_op, group_size, group_name, out)
 
 
 def reduce_scatter_tensor_coalesced(
-    inputs: Sequence[Tensor], reduce_op: str, group_size: int, group_name: str
+    key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_size: int, group_name: str
 ) -> list[Tensor]:
-    return [reduce_scatter_tensor(x, reduce_op, group_size, group_name) for x in inputs]
+    return [reduce_scatter_tensor(key_set, x, reduce_op, group_size, group_name) for x in inputs]
 
 
 def split_sizes(
@@ -239,8 +243,8 @@ def split_sizes(
 
 
 def all_to_all_single(
-    input: Tensor, output_split_sizes: Sequence[int], input_split_sizes: Sequence[int],
-    group_name: str,
+    key_set: int, input: Tensor, output_split_sizes: Sequence[int],
+    input_split_sizes: Sequence[int], group_name: str,
 ) -> Tensor:  # fmt: skip
     op = "all_to_all_single"
     group = group_named(op, group_name)
@@ -261,7 +265,8 @@ def all_to_all_single(
     return out
 
 
-def broadcast_(input: Tensor, src: int, group_name: str) -> Tensor:
+def broadcast_(key_set: int, input: Tensor, src: int, group_name: str) -> Tensor:
+    table = _op["broadcast_"].table
     group = group_named("broadcast", group_name)
     if not 0 <= src < group.size():
         raise errors.wrong_value("broadcast", "src", f"be in [0, {group.size() - 1}]", src)
@@ -269,21 +274,20 @@ def broadcast_(input: Tensor, src: int, group_name: str) -> Tensor:
     (x,) = arrays("broadcast", input)
     agree("broadcast", group, input, f"src={src}")
     started(start("broadcast", group, input, transport.broadcast, x, src), input)
+    straight.broadcast(table, broadcast_, input, group, src)
     return input
 
 
-def broadcast(input: Tensor, src: int, group_name: str) -> Tensor:
-    return broadcast_(calls.clone(input), src, group_name)
+def broadcast(key_set: int, input: Tensor, src: int, group_name: str) -> Tensor:
+    return broadcast_(key_set, calls.clone(input), src, group_name)
 
 
-def wait_tensor(tensor: Tensor) -> Tensor:
+def wait_tensor(key_set: int, tensor: Tensor) -> Tensor:
     wait_for(tensor)
     return tensor
 
 
 # --- derivatives ----------------------------------------------------------------------------------
-
-_op: dict[str, Any] = {}
 
 
 def _waited(name: str, *args: Any) -> Any:
@@ -374,10 +378,12 @@ def _define() -> None:
         kernel = globals()[name]
         operator = _op[name] = dispatcher.find(f"{NAMESPACE}::{name}")
         if name == "wait_tensor":  # gives what it was given: nothing to be differentiated
-            _library.impl(name, kernel)
+            dispatcher.register_kernel(
+                operator, keys.key("CompositeImplicitAutograd"), kernel, "native"
+            )
             continue
-        _library.impl(name, kernel, "CPU")
-        _library.impl(name, kernel, "CUDA")
+        dispatcher.register_kernel(operator, keys.key("CPU"), kernel, "native")
+        dispatcher.register_kernel(operator, keys.key("CUDA"), kernel, "native")
         _library.impl(name, shapes.KERNELS[name], "Meta")
         if name in BACKWARD:
             register_autograd(operator, BACKWARD[name], setup_context=_keep, lib=_library)

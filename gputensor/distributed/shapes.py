@@ -15,6 +15,13 @@ def empty(like: Tensor, sizes: Sequence[int]) -> Tensor:
     return made
 
 
+def check_size(op: str, group_size: int, size: int | None = None) -> None:
+    """size: the group's, where that is known; Meta is in none."""
+    if group_size != size if size else group_size < 1:
+        rule = f"be the group's size, {size}" if size else "be the size of a group"
+        raise errors.wrong_value(op, "group_size", rule, group_size)
+
+
 def gathered_sizes(x: Tensor, group_size: int) -> tuple[int, ...]:
     first, *rest = x._geometry.sizes or (1,)
     return (first * group_size, *rest)
@@ -38,10 +45,12 @@ def _all_to_all(input: Tensor, output_split_sizes: Any, *rest: Any) -> Tensor:
 
 
 def _gathered(input: Tensor, group_size: int, group_name: str) -> Tensor:
+    check_size("all_gather_into_tensor", group_size)
     return empty(input, gathered_sizes(input, group_size))
 
 
 def _scattered(input: Tensor, reduce_op: str, group_size: int, group_name: str) -> Tensor:
+    check_size("reduce_scatter_tensor", group_size)
     return empty(input, scattered_sizes("reduce_scatter_tensor", input, group_size))
 
 

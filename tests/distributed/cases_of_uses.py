@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,50 @@ def redistributed_arrays(device: str) -> None:
     weight = np.array_split(data((5, 6), gt.float32, 5, 0), n, 1)[rank]
     (dist.redistribute(x, 0, 1) * laid(weight, device, "dense")).sum().backward()
     same(x.grad, np.array_split(data((5, 6), gt.float32, 5, 0), n, 0)[rank])
+
+
+@case
+def short_cuts_tell_what_the_long_way_tells(device: str) -> None:
+    """Ranks go different ways in one collective: some ask for a Work, or give strided memory."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    group = dist.new_group()
+    for turn in range(6):
+        for dtype, op in ((gt.float32, "sum"), (gt.bool, "max"), (gt.float64, "min")):
+            given = [data((5,), dtype, turn, r) for r in range(n)]
+            is_late = (turn + rank) % 3 == 0
+            x = laid(given[rank], device, LAYOUTS[(turn + rank) % 3])
+            before = x._version
+            work = dist.all_reduce(x, op, group, is_late)
+            assert (work is not None and work.wait()) is is_late and x._version == before + 1
+            same(x, reduced(given, op))
+            x = laid(given[rank], device, LAYOUTS[(turn + rank) % 3])
+            work = dist.broadcast(x, turn % n, group, is_late)
+            assert (work is not None and work.wait()) is is_late
+            same(x, given[turn % n])
+            out = gt.zeros(n * 5, dtype=dtype, device=device)
+            dist.all_gather_into_tensor(out, laid(given[rank], device, "dense"), group)
+            same(out, np.concatenate(given))
+    table = gt.ops._c10d_functional.all_reduce_.default.table
+    if device == "cpu" and gt.dispatch.shortcuts.is_on:
+        assert any(key[2] is group for key in table.short)
+    x = gt.ones(5, device=device)
+    with gt.library.Library("_c10d_functional", "IMPL") as lib:
+        seen = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lib.impl("all_reduce_", lambda x, *rest: seen.append(rest) or x, "CPU")
+        if device == "cpu":
+            gt.ops._c10d_functional.all_reduce_(x, "sum", group.name)
+            assert len(seen) == 1 and x.tolist() == [1.0] * 5
+    dist.all_reduce(x, group=group)
+    same(x, np.full(5, n, np.float32))
+    dist.barrier()
+    dist.destroy_process_group(group)
+    for call in (dist.all_reduce, lambda x, group: dist.broadcast(x, 0, group)):
+        try:
+            call(x, group=group)
+        except dist.DistributedError as error:
+            assert "must be one of" in str(error)
+        else:
+            raise AssertionError("the group was destroyed")
+    same(x, np.full(5, n, np.float32))
