@@ -57,8 +57,20 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
         "broadcast" if case.kind == "broadcast" else kind,
     ) | {
         "number": number, "name": case.title, "kind": case.kind, "source": list(shape),
-        "sizes": list(view.shape), "kernel": layout_sides.kernel(pairs[0]),
+        "sizes": list(view.shape), "kernel": _kernel(pairs[0], session),
     }  # fmt: skip
+
+
+def _kernel(pair: Pair, session: copies.Session) -> dict[str, Any]:
+    """Of either way to copy on the CPU: `compiled` is the loop of the other one."""
+    if session.kind != "cpu":
+        return layout_sides.kernel(pair)
+    with session.loops(False):
+        found = layout_sides.kernel(pair)
+    if session.has_compiled:
+        with session.loops(True):
+            found |= {copies.COMPILED: layout_sides.kernel(pair)["name"]}
+    return found
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:

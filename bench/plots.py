@@ -128,11 +128,16 @@ def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     ours = [c["gb_per_s"]["gputensor"] for _, c in cases]
     # A copy that fits into a cache has a roof far above the others; the axis ends before it.
     usual = sorted(memcpy)[int(0.9 * (len(memcpy) - 1))]
-    end = 1.16 * max([usual, *ours])
+    built = [c["gb_per_s"]["compiled"] for _, c in cases if "compiled" in c["gb_per_s"]]
+    end = 1.16 * max([usual, *ours, *built])
     axes.barh(
         lines, [min(m, end) for m in memcpy], height=0.72, color=ROOF, label="memcpy, same rounds"
     )
     axes.barh(lines, ours, height=0.72, color=OURS, label="gputensor")
+    if built:
+        axes.scatter(
+            built, lines, s=60, color=LIMIT, marker="|", label="with compiled loops", zorder=3
+        )
     limits = [
         (m * c["bytes"] / c["sector_bytes"], y)
         for m, ((y, _), c) in zip(memcpy, cases)

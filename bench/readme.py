@@ -87,11 +87,7 @@ def origin(data: dict[str, Any], path: str) -> str:
 
 
 def _setting(data: dict[str, Any]) -> str:
-    if not data.get("compiled_loops"):
-        return ""
-    return (
-        "GPUTENSOR_FUSE=native " if data["benchmark"] == "fuse" else "GPUTENSOR_COMPILED_LOOPS=1 "
-    )
+    return "GPUTENSOR_FUSE=native " if data.get("compiled_loops") else ""
 
 
 def _command(benchmark: str, device: str) -> str:

@@ -25,8 +25,9 @@ class NotARecord(ValueError):
 def build(data: dict[str, Any], environment: dict[str, Any]) -> dict[str, Any]:
     """The record of a benchmark's data."""
     device = None if data["device"] == "cpu" else 0
-    libraries = ["gputensor", *data.get("peers", ())]
     timed = [case for case in data["cases"] if "ns" in case]
+    compiled = ["compiled"] if any("compiled" in case["ns"] for case in timed) else []
+    libraries = ["gputensor", *compiled, *data.get("peers", ())]
     states = [_state(case, library, device) for case in timed for library in libraries]
     return {
         "meta": {"argv": environment["argv"], "version": {"json": JSON_VERSION}},
@@ -89,7 +90,7 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
 
 
 def stem(data: dict[str, Any]) -> str:
-    """The name of a record's files, `layout-cpu`; `layout-cpu-compiled` with compiled loops."""
+    """The name of a record's files, `layout-cpu`; `fuse-cpu-compiled` of compiled chains."""
     variant = "-compiled" if data.get("compiled_loops") else ""
     return f"{data['benchmark']}-{data['device'].partition(':')[0]}{variant}"
 

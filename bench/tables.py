@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from . import copies, timing
@@ -16,22 +18,25 @@ KINDS = {
 }  # fmt: skip
 NAMES = {
     "torch": "PyTorch", "torch.compile": "torch.compile", "cupy": "CuPy", "numpy": "NumPy",
-    "opencv": "OpenCV", "cutensor": "cuTENSOR",
+    "opencv": "OpenCV", "cutensor": "cuTENSOR", "compiled": "compiled loops",
 }  # fmt: skip
 NO_FIGURE = "–"
-_PLAIN, _SECTORS = "share_of_memcpy", "share_of_sectors"
+_PLAIN = "share_of_memcpy"
+# The peers that compiled loops are shown beside: those whose loops are compiled, too.
+COMPILERS = ("torch", "torch.compile")
 
 
 def report(data: dict[str, Any]) -> str:
     """Every case, what they add up to, and who was skipped and why."""
-    shown, on_gpu = data["peers"], is_gpu(data)
+    shown = data["peers"]
     named = [[c["kernel"]["name"]] if "kernel" in c else [] for c in data["cases"]]
     head = [
-        data["device"], *(["kernel"] if named[0] else []), "GB/s", "memcpy", "share of memcpy",
-        *(["of sectors"] if on_gpu else []), *[f"× {NAMES[p]}" for p in shown],
+        data["device"], *(["kernel"] if named[0] else []), "GB/s", "memcpy",
+        *[title for title, _ in _columns(data, shown)],
     ]  # fmt: skip
     rows = [
-        [label(c), *kernel, *_figures(c, shown, on_gpu)] for c, kernel in zip(data["cases"], named)
+        [label(c), *kernel, *_figures(c, _columns(data, shown))]
+        for c, kernel in zip(data["cases"], named)
     ]
     left = 1 + len(named[0])
     rows += [
@@ -45,10 +50,7 @@ def report(data: dict[str, Any]) -> str:
 def brief(data: dict[str, Any]) -> str:
     """A line for each kind of copy, and which cases are the worst."""
     shown = [p for p in data["peers"] if f"geomean_vs_{p}" in data["summary"]]
-    head = [
-        "kind of copy", "cases", "share of memcpy", *(["of sectors"] if is_gpu(data) else []),
-        *[f"× {NAMES[p]}" for p in shown],
-    ]  # fmt: skip
+    head = ["kind of copy", "cases", *[title for title, _ in _columns(data, shown)]]
     rows = [
         [heading(data, kind), str(len(cases)), *_means(data, cases, shown)]
         for kind, cases in copies.groups(data).items()
@@ -100,25 +102,52 @@ def table(head: list[str], rows: list[list[str]], left: int) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rules, *rows))
 
 
-def _figures(case: dict[str, Any], shown: list[str], on_gpu: bool) -> list[str]:
+Column = tuple[str, Callable[[dict[str, Any]], float | None]]  # its title, its figure of a case
+
+
+def _columns(data: dict[str, Any], shown: list[str]) -> list[Column]:
+    """Shares and ratios; then, where a record has them, those with compiled loops."""
+
+    def of(peer: str) -> Column:
+        return f"× {NAMES[peer]}", lambda case: case["ratio"].get(peer)
+
+    def compiled(peer: str) -> Column:
+        title = f"{copies.COMPILED} × {NAMES[peer]}"
+        return title, lambda case: case[copies.COMPILED]["ratio"].get(peer)
+
+    found: list[Column] = [("share of memcpy", lambda case: case[_PLAIN])]
+    if is_gpu(data):
+        found.append(("of sectors", copies.of_sectors))
+    found += map(of, shown)
+    if all(copies.COMPILED in case for case in data["cases"]):
+        title = f"{copies.COMPILED}: share of memcpy"
+        found.append((title, lambda case: case[copies.COMPILED][_PLAIN]))
+        found += [compiled(peer) for peer in shown if peer in COMPILERS]
+    return found
+
+
+def _figures(case: dict[str, Any], columns: list[Column]) -> list[str]:
     return [
         f"{case['gb_per_s']['gputensor']:.1f}", f"{case['memcpy_gb_per_s']:.1f}",
-        f"{case[_PLAIN]:.2f}", *([f"{case[_SECTORS]:.2f}"] if on_gpu else []),
-        *[f"{case['ratio'][p]:.2f}" if p in case["ratio"] else NO_FIGURE for p in shown],
+        *[_cell([x] if x is not None else []) for x in (figure(case) for _, figure in columns)],
     ]  # fmt: skip
 
 
-def _columns(data: dict[str, Any], cases: list[Any], shown: list[str]) -> list[list[float]]:
-    """What each column of figures has in these cases."""
+def _cell(figures: list[float], total: Callable[[list[float]], float] = min) -> str:
+    return f"{total(figures):.2f}" if figures else NO_FIGURE
+
+
+def _cells(
+    data: dict[str, Any], cases: list[Any], shown: list[str], total: Callable[[list[float]], float]
+) -> list[str]:
     return [
-        [c[_PLAIN] for c in cases],
-        *([[copies.of_sectors(c) for c in cases]] if is_gpu(data) else []),
-        *[[c["ratio"][p] for c in cases if p in c["ratio"]] for p in shown],
+        _cell([x for x in map(figure, cases) if x is not None], total)
+        for _, figure in _columns(data, shown)
     ]
 
 
 def _means(data: dict[str, Any], cases: list[Any], shown: list[str]) -> list[str]:
-    return [f"{timing.geomean(of):.2f}" if of else NO_FIGURE for of in _columns(data, cases, shown)]
+    return _cells(data, cases, shown, timing.geomean)
 
 
 def _mean_row(data: dict[str, Any], shown: list[str]) -> list[str]:
@@ -128,8 +157,7 @@ def _mean_row(data: dict[str, Any], shown: list[str]) -> list[str]:
 
 def _worst_row(data: dict[str, Any], shown: list[str]) -> list[str]:
     cases = data["cases"]
-    cells = [f"{min(of):.2f}" if of else NO_FIGURE for of in _columns(data, cases, shown)]
-    return ["the worst", str(len(cases)), *cells]
+    return ["the worst", str(len(cases)), *_cells(data, cases, shown, min)]
 
 
 def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
@@ -145,6 +173,10 @@ def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
         if beside:
             worst = min(beside, key=lambda c: c["ratio"][peer])
             found.setdefault(label(worst), []).append(f"× {NAMES[peer]} {worst['ratio'][peer]:.2f}")
+    for title, figure in _columns(data, shown):
+        if title.startswith(copies.COMPILED):
+            worst = min(data["cases"], key=lambda c: figure(c) or math.inf)
+            found.setdefault(label(worst), []).append(f"{title} {figure(worst):.2f}")
     named = "; ".join(f"`{name}`: {', '.join(what)}" for name, what in found.items())
     counts = f" Of the {len(data['cases'])} cases, by peer: {', '.join(fewer)}." if fewer else ""
     return f"The worst figures: {named}.{counts}"
@@ -158,8 +190,11 @@ def _notes(data: dict[str, Any]) -> str:
         f"gputensor gives {total['again']:.3f}; the median spread of a case's rounds is "
         f"{100 * total['noise']:.0f} %.",
     ]  # fmt: skip
-    if data.get("compiled_loops"):
-        lines.append("With compiled loops (GPUTENSOR_COMPILED_LOOPS=1): g++ has built ours.")
+    if copies.COMPILED in total:
+        lines.append(
+            "The figures without a word are of NumPy's loops, those under `compiled` of ours with "
+            "loops that g++ has built (GPUTENSOR_COMPILED_LOOPS=1), in the same rounds."
+        )
     if is_gpu(data):
         lines.append(
             "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not "

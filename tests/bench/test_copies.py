@@ -11,10 +11,13 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import compare, copies, gpu_state, layout, layout_sides, nvml, peers, timing
+from bench import compare, copies, gpu_state, layout, layout_sides, nvml, pack, peers, timing
+from bench import record as records
+from bench.environment import environment
 from bench.layout_cases import CASES
 from bench.layout_sides import Pair
 from bench.places import Host, numbers
+from gputensor.runtime.emulator import toolchain
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +79,57 @@ def test_measuring_ends_when_all_ratios_are_known():
         [sample(*noisy), sample(*[n / 2 for n in noisy])]
     )  # both drift: the ratio does not
     assert timing.steady(0.005, limit_s=0.0)([sample(*[100.0] * 10), sample(*noisy)])
+
+
+def test_what_is_switched_for_a_callable_is_switched_before_each_of_its_rounds():
+    calls, mode = [], []
+    sides = [lambda: calls.append((0, mode[-1])), lambda: calls.append((1, mode[-1]))]
+    timing.alternate(sides, rounds=3, round_ms=0.0, before=mode.append)
+    assert len(calls) == 2 * (2 + 3) and all(sides[n] is before for n, before in calls)
+
+
+# --- compiled loops beside NumPy's ----------------------------------------------------------------
+
+
+def test_a_record_has_ours_with_numpys_loops_and_with_compiled_ones(tmp_path):
+    if toolchain.unavailable_reason() is not None:
+        pytest.skip("there is no g++")
+    gt.set_compiled_loops(True)  # which is not asked: both are measured
+    try:
+        found = layout.run("cpu", rounds=2, only=(1, 18), libraries=("numpy",), scale=2)
+        assert gt.get_compiled_loops()
+    finally:
+        gt.set_compiled_loops(False)
+    turned, cast = found["cases"]
+    assert turned["kernel"] == {"name": "tiles", "compiled": "tiles, compiled"}
+    for case in (turned, cast):
+        assert set(case["ns"]) >= {"gputensor", "compiled", "numpy"}
+        assert set(case["ratio"]) == set(case["compiled"]["ratio"]) == {"numpy"}
+    assert found["summary"]["compiled"]["worst_vs_numpy"] > 0
+    assert "| compiled: share of memcpy |" in layout.report(found)
+    path = tmp_path / "layout-cpu.json"
+    records.write(records.build(found, environment("cpu")), path)
+    assert layout.report(records.read(path)) == layout.report(found)
+
+
+def test_without_gpp_there_is_one_column_and_the_reason(monkeypatch):
+    why = "compiled loops need g++, and it is not on PATH"
+    monkeypatch.setattr(toolchain, "unavailable_reason", lambda *needed: why)
+    found = run()
+    assert "compiled" not in found["cases"][0] and "compiled" not in found["summary"]
+    assert "compiled" not in found["cases"][0]["ns"]
+    assert f"Skipped: compiled loops (set_compiled_loops: {why}" in layout.report(found)
+
+
+def test_compiled_loops_have_budgets_of_their_own():
+    summary = {"geomean_vs_torch": 1.2, "compiled": {"geomean_vs_torch": 2, "worst_vs_torch": 0.8}}
+    record = {"device": "cpu", "is_emulated": False, "summary": summary}
+    assert copies.failures(record) == ["compiled: worst vs torch 0.80 is below 0.9"]
+    case = {"name": "224² u8 NHWC → f32 NCHW", "compiled": {"share_of_memcpy": 0.3}}
+    record = {"device": "cpu", "is_emulated": False, "summary": {}, "peers": [], "cases": [case]}
+    assert pack.failures(record) == [
+        "compiled: 224² u8 NHWC → f32 NCHW: share of memcpy 0.30 is below 0.35"
+    ]
 
 
 # --- peers ----------------------------------------------------------------------------------------
