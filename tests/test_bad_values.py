@@ -23,7 +23,7 @@ from .harness.entrances import ENTRANCES
 from .rows import Row
 
 # Of so many calls one is made; which one goes through all values in turn.
-STRIDE = tier.pick({"cpu": 23, "meta": 53, "cuda:0": 83}, {"cpu": 5, "meta": 11, "cuda:0": 17})
+STRIDE = tier.pick({"cpu": 41, "meta": 97, "cuda:0": 181}, {"cpu": 5, "meta": 11, "cuda:0": 17})
 if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
     STRIDE = dict.fromkeys(STRIDE, 1)
 

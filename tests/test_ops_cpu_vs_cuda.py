@@ -70,7 +70,7 @@ def test_as_on_the_cpu(row: Row, device: str) -> None:
     assert checked
 
 
-@pytest.mark.parametrize("row", some(COMPUTING, 4), ids=str)
+@pytest.mark.parametrize("row", some(COMPUTING, 2), ids=str)
 def test_long_operands_as_on_the_cpu(row: Row, device: str) -> None:
     for case in on(device, long_cases(row)):
         if case.expected() is not None:

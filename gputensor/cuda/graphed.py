@@ -32,7 +32,9 @@ class _Graphed:
     """
 
     def __init__(self, function: Callable[..., Any], args: Tensors, *, unused: bool) -> None:
-        own = tuple(function.parameters()) if _is_module(function) else ()  # type: ignore[attr-defined]
+        own: Tensors = ()
+        if _is_module(function):
+            own = tuple(function.parameters())  # type: ignore[attr-defined]
         self.function, self.args, self.unused = function, args, unused
         self.inputs, self.count, self.parameters = (*args, *own), len(args), own
         self.wanted = [x for x in self.inputs if x.requires_grad]

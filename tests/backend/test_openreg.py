@@ -58,6 +58,7 @@ def test_it_is_small() -> None:
     assert 100 < len(lines) < 200
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::gputensor.core.errors.FallbackWarning")
 def test_the_op_tests_pass_on_it(openreg: Any) -> None:
     outcomes = list(check.check(samples.load(), gt.device("openreg:1")))

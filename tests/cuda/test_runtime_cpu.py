@@ -10,6 +10,7 @@ import pytest
 
 from gputensor.core import errors
 from gputensor.runtime import cpu
+from tests.harness import helper_threads
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def test_parts_cover_the_range_once(threads, length, grain):
 
 
 def test_parts_run_in_several_threads():
-    cpu.set_num_threads(2)
+    helper_threads.anew(2)
     barrier = threading.Barrier(2)
     cpu.parallel_for(0, 2, 1, lambda first, last: barrier.wait())
 
@@ -93,7 +94,7 @@ def test_shared_pieces_are_done_once_each(count, threads):
 
 
 def test_shared_pieces_run_in_several_threads_and_nobody_waits_for_one_that_does_not_come():
-    cpu.set_num_threads(2)
+    helper_threads.anew(2)
     barrier = threading.Barrier(2)
     cpu.share(2, 2, lambda: lambda index: barrier.wait())
     begun, release = threading.Barrier(3), threading.Event()

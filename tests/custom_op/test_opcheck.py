@@ -571,7 +571,8 @@ def _tests(op: Any, row: Any) -> list[str]:
     return [test for test in ALL if test not in left_out]
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_our_own_operators_are_not_accused(device: str) -> None:
     if device == "cuda" and not gt.cuda.is_available():
         pytest.skip(str(gt.cuda.unavailable_reason()))

@@ -12,6 +12,7 @@ from gputensor.core import errors
 from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, float64, int64, uint8
 from gputensor.dispatch import dispatcher
 from gputensor.structured.pointwise import CpuEntry
+from tests.harness import tier
 
 DTYPES = (bfloat16, bool_, complex32, float16, float32, float64, int64, uint8)
 # Single, few, more than the loops of 16-bit elements and of several threads begin at; a size 1.
@@ -80,7 +81,7 @@ def made(call, sizes, first, second):
     return shown, entries()
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", tier.pick(list(CALLS)[::2], list(CALLS)))
 def test_a_plan_over_other_sizes_is_the_plan_that_is_built(name, monkeypatch):
     call = CALLS[name]
     relaid = []

@@ -17,6 +17,7 @@ from gputensor.iterator import split
 from gputensor.structured.tensor_iterator import TensorIteratorConfig
 from gputensor.runtime import cpu
 from gputensor.tensor.make import allocate, view_of
+from tests.harness import helper_threads
 from tests.iterator import layouts
 
 F32 = dt.float32
@@ -93,7 +94,7 @@ def test_for_each_equals_numpy_on_random_layouts(n_threads):
 
 def test_for_each_uses_threads_from_its_grain_on():
     before = cpu.get_num_threads()
-    cpu.set_num_threads(2)
+    helper_threads.anew(2)
     try:
         seen = set()
         barrier = threading.Barrier(2, timeout=60)

@@ -16,6 +16,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.runtime import cpu
+from tests.harness import helper_threads
 
 NAME = "gputensor-cpu-"
 
@@ -23,7 +24,7 @@ NAME = "gputensor-cpu-"
 @pytest.fixture(autouse=True)
 def two_threads():
     before = cpu.get_num_threads()
-    cpu.set_num_threads(2)
+    helper_threads.anew(2)
     yield
     cpu.set_num_threads(before)
 
