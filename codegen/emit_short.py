@@ -40,7 +40,7 @@ CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
 _new = object.__new__
-_empty = np.empty
+_empty, _array = np.empty, np.array
 
 
 def _is_same(given, kept):
@@ -63,13 +63,16 @@ def short_forms() -> str:
         short_cpu.functional("unary", 1),
         short_cpu.functional("binary", 2),
         short_cpu.functional("with_number", 1, has_number=True),
+        short_cpu.functional("with_element", 1, has_number=True, is_element=True),
         short_cpu.functional("one", 1, n_params=3),
         short_cpu.functional("two", 2, n_params=2),
         short_cpu.functional("three", 3, n_params=2),
         short_cpu.reduction(),
+        short_cpu.summed(),
         short_cpu.inplace("unary_inplace", 1),
         short_cpu.inplace("inplace", 2),
         short_cpu.inplace("inplace_number", 1, has_number=True),
+        short_cpu.inplace("inplace_element", 1, has_number=True, is_element=True),
         short_cpu.scaled_inplace(),
         short_cpu.into(1),
         short_cpu.into(2),

@@ -5,32 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .short_parts import (
-    ARRAYS, ELEMENT, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, each, form, ints, is_plain, kept,
-    others, params, records, run, storage, tensor, unless,
+    ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, each, element_of,
+    form, ints, is_plain, kept, others, params, records, run, storage, tensor, unless,
 )  # fmt: skip
 from .text import indent
 
 
-def functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """loop(*arrays) gives the result's array; with params, loop(*arrays, *behind)."""
+def functional(
+    name: str, n: int, has_number: bool = False, n_params: int = 0, is_element: bool = False
+) -> list[str]:
+    """loop(*arrays) gives the result's array; with params, loop(*arrays, *behind). is_element: a
+    number is passed as an element, see `element_of`."""
     operands = OPERANDS[:n]
     given = [*operands, *(["other"] if has_number else [])]
     passed = ", ".join([*given, *PARAMS[:n_params]])
     closed = ["loop", *(["behind"] if n_params else []), "geometry"]
     closed += [*(["params", "otherwise"] if n_params else []), "around"]
-    setup = ["begin, finish = around", *kept(n_params)]
+    closed += ["element"] if is_element else []
+    setup = ["begin, finish = around", *kept(n_params), *(LAST if is_element else ())]
     cast = []
     if n_params:
         setup.append("element = geometry.dtype.np")
         cast = ["if array.dtype is not element:", "    array = array.astype(element, copy=False)"]
-    values = [*ARRAYS[:n], *given[n:], *(["*behind"] if n_params else [])]
+    numbers = [NUMBER] if is_element else given[n:]
+    values = [*ARRAYS[:n], *numbers, *(["*behind"] if n_params else [])]
     overflow = "the way that is not short says which number is too large" if has_number else ""
     doc = f"({passed}) -> what the loop gives."
     return form(name, closed, doc, setup, [*given, *params(n_params)], [
+        *(["nonlocal last"] if is_element else []),
         *others(n_params, f"otherwise({passed})"),
         *records(operands, given),
         *arrays(operands),
-        *run(values, "array", overflow),
+        *run(values, "array", overflow, element_of("other") if is_element else ()),
         *cast,
         *tensor("array"),
         RECORDED,
@@ -52,16 +58,46 @@ def reduction() -> list[str]:
     ])  # fmt: skip
 
 
-def inplace(name: str, n: int, has_number: bool = False) -> list[str]:
+def summed() -> list[str]:
+    """The sum of a few elements as kernels/cpu/reduce.py has it, which `loop` does where it is 0:
+    the sign of that is not the product's."""
+    doc = "The product of x with ones; loop(x, None, None, out, False) where that is 0."
+    closed = ["loop", "geometry", "params", "otherwise", "around"]
+    setup = ["begin, finish = around", *kept(1), ELEMENT, "ones = loop.ones"]
+    return form("summed", closed, doc, setup, ["self", *params(1)], [
+        *others(1, "otherwise(self, a)"),
+        *records(("self",), ("self",)),
+        *arrays(("self",)),
+        "array = _empty(sizes, element)",
+        "try:",
+        "    enter(x.ravel().dot, ones, array)",
+        "    if not array:",
+        "        enter(loop, x, None, None, array, False)",
+        "except RuntimeError as error:",
+        "    again(error, loop, x, None, None, array, False)",
+        *tensor("array"),
+        RECORDED,
+    ])  # fmt: skip
+
+
+def inplace(
+    name: str, n: int, has_number: bool = False, is_element: bool = False
+) -> list[str]:
     operands = OPERANDS[:n]
     number = ["other"] if has_number else []
     overflow = "before anything was written: NumPy converts it first" if has_number else ""
-    signature = [*operands, *number]
-    return form(name, ["loop"], f"({', '.join(signature)}) -> self.", (), signature, [
+    signature, values = [*operands, *number], [NUMBER] if is_element else number
+    closed = ["loop", "element"] if is_element else ["loop"]
+    setup = LAST if is_element else ()
+    return form(name, closed, f"({', '.join(signature)}) -> self.", setup, signature, [
+        *(["nonlocal last"] if is_element else []),
         *is_plain(operands, "CPU_KEYS", is_written=True),
         *storage(operands),
         *arrays(operands),
-        *run([*ARRAYS[:n], *number, "x"], overflow=overflow),
+        *run(
+            [*ARRAYS[:n], *values, "x"], overflow=overflow,
+            before=element_of("other") if is_element else (),
+        ),
         *WRITTEN,
     ])  # fmt: skip
 

@@ -51,8 +51,8 @@ def params(n: int) -> list[str]:
 
 def kept(n: int) -> list[str]:
     """The params of a short cut, in its cells."""
-    nones = ", ".join(["None"] * n)
-    return [f"{', '.join(each('{}0', PARAMS[:n]))} = (*params, {nones})[:{n}]"] if n else []
+    nones, names = ", ".join(["None"] * n), each("{}0", PARAMS[:n])
+    return [f"{', '.join(names)}{',' * (n == 1)} = (*params, {nones})[:{n}]"] if n else []
 
 
 def ints(n: int | None = None, known: str = "") -> list[str]:
@@ -132,14 +132,35 @@ def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
     return lines
 
 
-def run(given: Sequence[str], result: str = "", overflow: str = "") -> list[str]:
-    """The loop, without NumPy's warnings. overflow: why the long way is free to refuse a number."""
+# A number as an element, and the number before with what it was as one: one assignment, so that
+# threads which share a short cut do not take one for the other.
+NUMBER, LAST = "number", ("last = (None, None)",)
+
+
+def element_of(name: str) -> list[str]:
+    """NumPy takes twice as long for a Python number as for an array of one element. Programs mostly
+    come with the very number of before."""
+    return [
+        f"known, {NUMBER} = last",
+        f"if {name} is not known:",
+        f"    {NUMBER} = enter(_array, {name}, element)",
+        f"    last = {name}, {NUMBER}",
+    ]
+
+
+def run(
+    given: Sequence[str], result: str = "", overflow: str = "", before: Sequence[str] = ()
+) -> list[str]:
+    """The loop, without NumPy's warnings. overflow: why the long way is free to refuse a number.
+    before: lines that come first, and fail as the loop does."""
     args, to = ", ".join(["loop", *given]), f"{result} = " if result else ""
+    later = ", ".join(["loop", *("other" if x is NUMBER else x for x in given)])
     return [
         "try:",
+        *indent(before),
         f"    {to}enter({args})",
         "except RuntimeError as error:",
-        f"    {to}again(error, {args})",
+        f"    {to}again(error, {later})",
         *(["except OverflowError:", f"{LONG_WAY}  # {overflow}"] if overflow else ()),
     ]
 

@@ -27,7 +27,7 @@ CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
 _new = object.__new__
-_empty = np.empty
+_empty, _array = np.empty, np.array
 
 
 def _is_same(given, kept):
@@ -128,6 +128,44 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
             x = self._get_array()
         try:
             array = enter(loop, x, other)
+        except RuntimeError as error:
+            array = again(error, loop, x, other)
+        except OverflowError:
+            return None  # the way that is not short says which number is too large
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor if node is None else finish(tensor, node)
+
+    return short
+
+
+def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCut:
+    """(self, other) -> what the loop gives."""
+    begin, finish = around
+    last = (None, None)
+
+    def short(self, other):
+        nonlocal last
+        now, node = _now(), None
+        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+            return None
+        if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        try:
+            known, number = last
+            if other is not known:
+                number = enter(_array, other, element)
+                last = other, number
+            array = enter(loop, x, number)
         except RuntimeError as error:
             array = again(error, loop, x, other)
         except OverflowError:
@@ -317,6 +355,44 @@ def reduction(
     return short
 
 
+def summed(loop: Any, geometry: Any, params: Any, otherwise: Any, around: Any) -> ShortCut:
+    """The product of x with ones; loop(x, None, None, out, False) where that is 0."""
+    begin, finish = around
+    a0, = (*params, None)[:1]
+    sizes, element = geometry.sizes, geometry.dtype.np
+    ones = loop.ones
+
+    def short(self, a=None):
+        if a is not a0:
+            return otherwise(self, a)
+        now, node = _now(), None
+        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+            return None
+        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        array = _empty(sizes, element)
+        try:
+            enter(x.ravel().dot, ones, array)
+            if not array:
+                enter(loop, x, None, None, array, False)
+        except RuntimeError as error:
+            again(error, loop, x, None, None, array, False)
+        tensor = _new(Tensor)
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor if node is None else finish(tensor, node)
+
+    return short
+
+
 def unary_inplace(loop: Any) -> ShortCut:
     """(self) -> self."""
 
@@ -394,6 +470,40 @@ def inplace_number(loop: Any) -> ShortCut:
             x = self._get_array()
         try:
             enter(loop, x, other, x)
+        except RuntimeError as error:
+            again(error, loop, x, other, x)
+        except OverflowError:
+            return None  # before anything was written: NumPy converts it first
+        storage.version += 1
+        return self
+
+    return short
+
+
+def inplace_element(loop: Any, element: Any) -> ShortCut:
+    """(self, other) -> self."""
+    last = (None, None)
+
+    def short(self, other):
+        nonlocal last
+        if (
+            self._keys is not CPU_KEYS
+            or self._autograd is not None and not may_write(self)
+            or _now() is not PLAIN
+        ):
+            return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        try:
+            known, number = last
+            if other is not known:
+                number = enter(_array, other, element)
+                last = other, number
+            enter(loop, x, number, x)
         except RuntimeError as error:
             again(error, loop, x, other, x)
         except OverflowError:

@@ -68,7 +68,7 @@ class _Reduction:
         )
         self.is_pairwise: bool = (
             what.loop in ("sum", "mean") and is_one_run and given in (float32, float64)
-            and given is compute is result
+            and given is compute is result and not hasattr(self.loop, "ones")
         )  # fmt: skip
         self.divide_by: int = walk.numel if what.loop == "mean" else 1
         if what.loop in LOOPS:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
-from numpy import empty
+from numpy import empty, floating, ufunc
 
 from .._generated import short_forms as forms
 from ..dispatch import shortcuts
@@ -45,7 +45,24 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     if not entry.numpy_allocates:
         loop = (forms.into_1, forms.into_2)[values - 1](loop, geometry)
     behind = (ONE,) * (len(table.operator.schema.arguments) - values)
-    shortcuts.learn(table, kernel, key, make(loop, geometry, _around(table, behind)))
+    around = _around(table, behind)
+    if make is forms.with_number and (element := _element(entry.loop, key)) is not None:
+        found = forms.with_element(loop, geometry, around, element)
+    else:
+        found = make(loop, geometry, around)
+    shortcuts.learn(table, kernel, key, found)
+
+
+def _element(loop: Any, key: tuple[Any, type]) -> Any:
+    """NumPy's dtype that a loop takes a number of this type in; None if that depends on more.
+
+    key: the geometry of the first operand, and the type of the number.
+    """
+    element = key[0].dtype.np
+    if type(loop) is not ufunc or key[1] is bool or not issubclass(element.type, floating):
+        return None
+    found = loop.resolve_dtypes((element, key[1], None))
+    return element if found[:2] == (element, element) else None
 
 
 def fits(entry: Any) -> bool:
@@ -62,10 +79,14 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
     if entry.block or not entry.geometry.numel:
         return
     if type(key) is not tuple:
-        make = forms.unary_inplace
+        found = forms.unary_inplace(entry.loop)
+    elif not isinstance(key[1], type):
+        found = forms.inplace(entry.loop)
+    elif (element := _element(entry.loop, key)) is not None:
+        found = forms.inplace_element(entry.loop, element)
     else:
-        make = forms.inplace_number if isinstance(key[1], type) else forms.inplace
-    shortcuts.learn(table, kernel, key, make(entry.loop))
+        found = forms.inplace_number(entry.loop)
+    shortcuts.learn(table, kernel, key, found)
 
 
 def learn_scaled(
@@ -234,6 +255,8 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
     """make(...) for `learn_beside`: loop(x, *behind[:2], out, *behind[2:]) over a new array."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
+        if hasattr(loop, "ones") and behind == (None, None, False) and len(params) <= 1:
+            return forms.summed(loop, geometry, params, otherwise, around)
         return forms.reduction(loop, behind, geometry, params, otherwise, around)
 
     return make

@@ -155,6 +155,35 @@ def test_one_that_was_left_for_1_does_not_serve_True(turned_on: None) -> None:
     assert found(a, tuple(range(2)), False, None) is not None
 
 
+_NUMBERS = [1, 1.0, True, 0.0, -0.0, 0, 1e300, float("inf"), float("nan"), 2**60 + 1, 0.1, 0.1, 7]
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.int32])
+def test_whatever_number_comes_next_counts_as_it_did(turned_on: None, dtype: Any) -> None:
+    """A short cut keeps the last number as an element: equal ones are not the same."""
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda a, n: a + n, lambda a, n: a * n, lambda a, n: a / n, lambda a, n: a > n,
+        lambda a, n: a == n, lambda a, n: a.sub(n), lambda a, n: a[0] * n,
+        lambda a, n: a.clone().mul_(n), lambda a, n: a.clone().add_(n),
+    ]  # fmt: skip
+
+    def results() -> list[Any]:
+        a, found = gt.tensor([-1, 0, 3], dtype=dtype), list[Any]()
+        numbers = [n for n in _NUMBERS for _ in range(3)] + random.Random(0).choices(_NUMBERS, k=99)
+        for call in calls:
+            for n in numbers:
+                try:
+                    made = call(a, n)
+                    found.append((made.dtype, made.shape, made.cpu().numpy().tobytes()))
+                except (errors.GpuTensorError, TypeError, OverflowError) as error:
+                    found.append(str(error))
+        return found
+
+    fast = results()
+    with turned(False):
+        assert results() == fast
+
+
 @pytest.mark.parametrize("of", [gt.add, gt.mul, gt.lt])
 def test_a_number_that_nothing_holds_is_refused_as_ever(turned_on: None, of: Any) -> None:
     a = gt.ones(3, dtype=gt.int64)

@@ -89,9 +89,51 @@ def test_zero_dim_and_no_axes():
     )
 
 
-def test_a_small_sum_is_the_bare_ufunc():
-    assert reduce.bind("sum", float32, float32, float32, 12) == np.add.reduce
+def test_a_small_sum_of_what_no_product_adds_up_is_the_bare_ufunc():
+    assert reduce.bind("sum", int64, int64, int64, 12) == np.add.reduce
     assert reduce.bind("sum", float16, float32, float16, 12) != np.add.reduce
+
+
+@pytest.mark.parametrize("given", [float32, float64])
+def test_the_order_of_a_small_sum_is_that_of_its_elements_alone(given):
+    """Whatever their layout, wherever they lie, in the cache of a short cut or not."""
+    random = np.random.default_rng(0)
+    for numel in (1, 2, 3, 4, 7, 12, 31, 32, 33, 63, 64, 100, 128, 200, 255, 256):
+        loop = reduce.bind("sum", given, given, given, numel)
+        values = (random.standard_normal(numel) * 1e3).astype(given.np)
+        results = set()
+        for begin in range(9):
+            memory = np.empty(2 * numel + 16, given.np)
+            for array in (memory[begin:][:numel], memory[begin:][: 2 * numel : 2]):
+                array[...] = values
+                results.add(float(_summed(loop, array)))
+        assert len(results) == 1, numel
+        error = abs(results.pop() - math.fsum(values.tolist()))
+        assert error <= numel * np.finfo(given.np).eps / 2 * np.abs(values).sum()
+        rows = values.reshape(-1, 2) if numel % 2 == 0 else values[:, None]
+        turned = rows.T.copy().T
+        same_bits(_summed(loop, turned), _summed(loop, rows.copy()))
+        kept = np.empty((1, 1), given.np)
+        assert quiet.run(loop, rows, None, None, kept, True) is kept
+
+
+@pytest.mark.parametrize("given", [float32, float64])
+@pytest.mark.parametrize(
+    "values", [[-0.0] * 5, [0.0, -0.0], [1, -1, -0.0], [math.inf, 1], [math.inf, -math.inf],
+               [math.nan, 1], [1e308, 1e308], [], [5e-324], [-1e-45, 1e-45]],
+)  # fmt: skip
+def test_a_small_sum_of_what_is_special_is_numpys(given, values):
+    with np.errstate(all="ignore"):
+        array = np.array(values, given.np)
+        wanted = np.add.reduce(array, None, None, np.empty((), given.np))
+    loop = reduce.bind("sum", given, given, given, array.size)
+    same_bits(_summed(loop, array), wanted)
+
+
+def _summed(loop, array):
+    out = np.empty((), array.dtype)
+    quiet.run(loop, array, None, None, out, False)
+    return out
 
 
 @pytest.mark.parametrize("given", INTEGERS, ids=lambda d: d.short)

@@ -3,7 +3,8 @@
 Types    sum and mean accumulate in the compute dtype, f32 for f16 and bf16; amax, amin, any and
          all in the dtype of x. NaN propagates through amax and amin, and counts as true.
 Order    fixed by the layout of x, so the same bits on every run: NumPy's pairwise sum along the
-         axis that is contiguous, and blocks of rows summed apart along any other.
+         axis that is contiguous, and blocks of rows summed apart along any other. All of a few
+         floats are added up in row-major order, as OpenBLAS does for their product with ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype, float16, float32,
+    BOOL, COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype, float16, float32, float64,
 )  # fmt: skip
 from ...runtime import cpu
 from . import cast, quiet
@@ -184,8 +185,38 @@ def bind_whole(op: str, given: dtype, compute: dtype, out: dtype, numel: int | N
     if given.category == BOOL and compute.category == INTEGER:
         return _count
     if numel is not None and numel <= _CHAIN and given is compute is out:
-        return np.add.reduce
+        return _small_sum(given.np, numel) if given in _BY_PRODUCT else np.add.reduce
     return _sum(compute.np)
+
+
+# What OpenBLAS adds up faster: its products of vectors this short are the same on every run,
+# wherever the operands lie. Other libraries say nothing of the kind.
+_blas: Any = np.show_config(mode="dicts")
+_BY_PRODUCT = frozenset(
+    (float32, float64) if "openblas" in _blas["Build Dependencies"]["blas"]["name"] else ()
+)
+
+
+def _small_sum(element: np.dtype, numel: int) -> Loop:
+    """np.add.reduce; of all elements, their product with ones, which takes half the time.
+
+    ones: of the loop, for who writes it out. A product begins with 0.0, which is not what the sum
+    of nothing but -0.0 is.
+    """
+    ones = np.ones(numel, element)
+
+    def loop(
+        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        if axes is None and out is not None and not keepdims and out.flags.carray:
+            array.ravel().dot(ones, out)
+            if out:
+                return out
+        return _add(array, axes, element, out, keepdims)
+
+    found: Any = loop
+    found.ones = ones
+    return loop
 
 
 def _count(
