@@ -34,12 +34,11 @@ from ..kernels.cuda.launch import straight
 from ..tensor import differentiable
 from ..tensor.make import CPU_KEYS, is_plain
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
-_new = object.__new__
 _empty, _array = np.empty, np.array
 
 

@@ -80,9 +80,7 @@ def summed() -> list[str]:
     ])  # fmt: skip
 
 
-def inplace(
-    name: str, n: int, has_number: bool = False, is_element: bool = False
-) -> list[str]:
+def inplace(name: str, n: int, has_number: bool = False, is_element: bool = False) -> list[str]:
     operands = OPERANDS[:n]
     number = ["other"] if has_number else []
     overflow = "before anything was written: NumPy converts it first" if has_number else ""

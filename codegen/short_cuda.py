@@ -15,7 +15,7 @@ CUDA_MEMORY = [
 ]
 # Memory of the allocator's, and the storage and tensor over it.
 ALLOCATED = [
-    "storage = _new(Storage)",
+    "storage = Storage()",
     "storage._data = memory",
     "storage._array = None",
     "storage.nbytes = nbytes",

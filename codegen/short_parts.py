@@ -170,7 +170,7 @@ def tensor(
     geometry: str = "geometry",
 ) -> list[str]:  # fmt: skip
     return [
-        "tensor = _new(Tensor)",
+        "tensor = blank()",
         f"tensor._geometry = {geometry}",
         f"tensor._keys = {keys}",
         f"tensor._device = {device}",

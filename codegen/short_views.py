@@ -11,7 +11,7 @@ def made(geometry: str, offset: str) -> list[str]:
         "storage = self._storage",
         "if storage is None:",
         "    storage = self._get_storage()",
-        "tensor = _new(Tensor)",
+        "tensor = blank()",
         f"tensor._geometry = {geometry}",
         "tensor._keys = keys",
         "tensor._device = self._device",

@@ -21,12 +21,11 @@ from ..kernels.cuda.launch import straight
 from ..tensor import differentiable
 from ..tensor.make import CPU_KEYS, is_plain
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
-_new = object.__new__
 _empty, _array = np.empty, np.array
 
 
@@ -62,7 +61,7 @@ def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
             array = enter(loop, x)
         except RuntimeError as error:
             array = again(error, loop, x)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -100,7 +99,7 @@ def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
             array = enter(loop, x, y)
         except RuntimeError as error:
             array = again(error, loop, x, y)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -132,7 +131,7 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
             array = again(error, loop, x, other)
         except OverflowError:
             return None  # the way that is not short says which number is too large
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -170,7 +169,7 @@ def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCu
             array = again(error, loop, x, other)
         except OverflowError:
             return None  # the way that is not short says which number is too large
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -208,7 +207,7 @@ def one(
             array = again(error, loop, x, *behind)
         if array.dtype is not element:
             array = array.astype(element, copy=False)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -254,7 +253,7 @@ def two(
             array = again(error, loop, x, y, *behind)
         if array.dtype is not element:
             array = array.astype(element, copy=False)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -304,7 +303,7 @@ def three(
             array = again(error, loop, x, y, z, *behind)
         if array.dtype is not element:
             array = array.astype(element, copy=False)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -342,7 +341,7 @@ def reduction(
             enter(loop, x, first, second, array, last)
         except RuntimeError as error:
             again(error, loop, x, first, second, array, last)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -380,7 +379,7 @@ def summed(loop: Any, geometry: Any, params: Any, otherwise: Any, around: Any) -
                 enter(loop, x, None, None, array, False)
         except RuntimeError as error:
             again(error, loop, x, None, None, array, False)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -582,7 +581,7 @@ def made_of_nothing(geometry: Any, array: Any, asks: Any) -> ShortCut:
                 return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -606,7 +605,7 @@ def empty(geometry: Any, asks: Any, given: Any) -> ShortCut:
                     return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -625,7 +624,7 @@ def like(geometry: Any, array: Any) -> ShortCut:
     def short(self):
         if self._keys is not CPU_KEYS or _now() is not PLAIN:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -645,7 +644,7 @@ def empty_like(geometry: Any) -> ShortCut:
     def short(self):
         if self._keys is not CPU_KEYS or _now() is not PLAIN:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -670,7 +669,7 @@ def filled(geometry: Any, array: Any, asks: Any, value: Any) -> ShortCut:
                 return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -691,7 +690,7 @@ def counted_1(geometry: Any, array: Any, asks: Any) -> ShortCut:
             return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -712,7 +711,7 @@ def counted_2(geometry: Any, array: Any, asks: Any) -> ShortCut:
             return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -745,7 +744,7 @@ def copied(geometry: Any, order: Any, turns: Any) -> ShortCut:
                 x = self._get_array()
             else:
                 x = self._array = x.transpose(dims)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
         tensor._device = CPU
@@ -808,13 +807,13 @@ def cuda_unary(
             return None
         memory = cuda.allocate(nbytes, index)
         run(head(memory.ptr, x) + tail)
-        storage = _new(Storage)
+        storage = Storage()
         storage._data = memory
         storage._array = None
         storage.nbytes = nbytes
         storage.device = device
         storage.version = 0
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CUDA_KEYS
         tensor._device = device
@@ -850,13 +849,13 @@ def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: An
             return None
         memory = cuda.allocate(nbytes, index)
         run(head(memory.ptr, x, y) + tail)
-        storage = _new(Storage)
+        storage = Storage()
         storage._data = memory
         storage._array = None
         storage.nbytes = nbytes
         storage.device = device
         storage.version = 0
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CUDA_KEYS
         tensor._device = device
@@ -888,13 +887,13 @@ def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> Sh
             return None
         memory = cuda.allocate(nbytes, index)
         run(head(memory.ptr, x, other) + tail)
-        storage = _new(Storage)
+        storage = Storage()
         storage._data = memory
         storage._array = None
         storage.nbytes = nbytes
         storage.device = device
         storage.version = 0
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CUDA_KEYS
         tensor._device = device
@@ -971,13 +970,13 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
         if _now() is not PLAIN or asks and cuda.current_device() != index:
             return None
         memory = cuda.allocate(nbytes, index)
-        storage = _new(Storage)
+        storage = Storage()
         storage._data = memory
         storage._array = None
         storage.nbytes = nbytes
         storage.device = device
         storage.version = 0
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CUDA_KEYS
         tensor._device = device
@@ -1001,7 +1000,7 @@ def recorded(geometry: Any, keys: Any, around: Any, by: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1035,7 +1034,7 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1076,7 +1075,7 @@ def view_1(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1117,7 +1116,7 @@ def view_2(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1158,7 +1157,7 @@ def view_3(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1199,7 +1198,7 @@ def view_4(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1238,7 +1237,7 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1274,7 +1273,7 @@ def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any, known: Any
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys
         tensor._device = self._device
@@ -1328,7 +1327,7 @@ def stretch(shape: Any, dim: Any, step: Any, keys: Any, record: Any) -> ShortCut
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = seen.value
         tensor._keys = keys
         tensor._device = self._device

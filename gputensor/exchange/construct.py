@@ -141,5 +141,5 @@ def _pinned(made: Tensor) -> Tensor:
         raise errors.must("tensor", "pin_memory", "be given for CPU tensors only", made)
     shape = made._geometry
     memory = runtime.cuda().pinned_allocate(shape.nbytes)
-    result = from_storage(Storage(memory.array, shape.nbytes, CPU), 0, shape, CPU_KEYS)
+    result = from_storage(Storage.over(memory.array, shape.nbytes, CPU), 0, shape, CPU_KEYS)
     return calls.copy_(result, made, False)

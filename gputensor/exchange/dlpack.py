@@ -154,7 +154,7 @@ def _take(capsule: Any) -> Tensor:
         # Work on it may still be queued when the last tensor goes; the producer knows nothing of
         # it.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
-        storage: Storage = SharedStorage(memory, nbytes, place)
+        storage: Storage = SharedStorage.over(memory, nbytes, place)
     else:
         is_readonly = is_versioned and bool(managed.flags & READ_ONLY)
         storage, keys = storage_over(pointer, nbytes, owner, is_readonly), CPU_KEYS

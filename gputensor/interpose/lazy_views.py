@@ -250,7 +250,7 @@ def _on_meta(operand: Any) -> Any:
     if not hasattr(operand, "_keys"):
         return operand
     shape = operand._geometry
-    storage = Storage(None, shape.extent * shape.dtype.itemsize, META)
+    storage = Storage.over(None, shape.extent * shape.dtype.itemsize, META)
     return from_storage(storage, 0, shape, TENSOR_KEYS["meta"])
 
 

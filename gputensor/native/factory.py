@@ -25,12 +25,11 @@ from ..dispatch.shortcuts import Seen
 from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, numpy_allocates, zero_tensor
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 from ..structured import arguments, short_cuda, short_make
 from ..structured.view_kernel import seen
 
 
-_new = object.__new__
 _np_empty = np.empty
 
 
@@ -75,7 +74,7 @@ def empty(
         if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
             # `numpy_allocates` and `from_array` written out: half of all operators come by here
             # (bench/overhead.py).
-            tensor = _new(Tensor)
+            tensor = blank()
             tensor._geometry = wanted
             tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
             tensor._device = CPU

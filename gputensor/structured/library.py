@@ -209,4 +209,4 @@ def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
 
 def _over(memory: Any, geometry: Geometry, place: device) -> Tensor:
     nbytes = geometry.extent * geometry.dtype.itemsize
-    return from_storage(Storage(memory, nbytes, place), 0, geometry, TENSOR_KEYS[place.type])
+    return from_storage(Storage.over(memory, nbytes, place), 0, geometry, TENSOR_KEYS[place.type])

@@ -35,7 +35,7 @@ from ..kernels import stub
 from ..kernels.cpu.pointwise import of_many, through_complex64
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import CPU_KEYS, allocate, from_array
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 from . import short
 from .resizing import resize_output
 
@@ -505,7 +505,7 @@ def binary_cpu(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> K
             if isinstance(error, OverflowError):
                 raise too_large(error, loop, entry.plan.common_dtype, (self, other)) from None
             array = again(error, entry.loop, self, other)
-        tensor = _new(Tensor)
+        tensor = blank()
         tensor._geometry = entry.geometry
         tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
         tensor._device = CPU

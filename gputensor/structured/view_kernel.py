@@ -15,13 +15,11 @@ from ..core.arguments import exact
 from ..core.errors import plainly
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.shortcuts import Seen
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 from . import short_view
 
 Kernel = Callable[..., Any]
 MEMO_BOUND = 1 << 12
-
-_new = object.__new__
 
 
 def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> Kernel:
@@ -46,7 +44,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        view = _new(Tensor)
+        view = blank()
         view._geometry = wanted
         view._keys = self._keys
         view._device = self._device

@@ -13,13 +13,11 @@ from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import ZERO
 from ..dispatch.tls import inference_blocks, keys_now
 from .storage import Storage, allocate_storage
-from .tensor import Tensor
+from .tensor import Tensor, blank
 
 CPU_KEYS = TENSOR_KEYS["cpu"]
 # From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
 ALIGNED_FROM_BYTES = 1 << 16
-
-_new = object.__new__
 
 
 def numpy_allocates(geometry: Geometry) -> bool:
@@ -36,7 +34,7 @@ def is_plain(x: Tensor) -> bool:
 
 def from_array(array: Any, geometry: Geometry) -> Tensor:
     """A CPU tensor over an ndarray that nothing else holds; geometry describes its layout."""
-    tensor = _new(Tensor)
+    tensor = blank()
     tensor._geometry = geometry
     tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
     tensor._device = CPU
@@ -54,7 +52,7 @@ def over_array(array: np.ndarray[Any, Any]) -> Tensor:
 
 def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -> Tensor:
     """A tensor that looks at a storage; offset counts elements."""
-    tensor = _new(Tensor)
+    tensor = blank()
     tensor._geometry = geometry
     tensor._keys = keys if not inference_blocks else keys_now(keys)
     tensor._device = storage.device
@@ -70,7 +68,7 @@ def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
     storage = base._storage
     if storage is None:
         storage = base._get_storage()
-    tensor = _new(Tensor)
+    tensor = blank()
     tensor._geometry = geometry
     tensor._keys = base._keys
     tensor._device = base._device
@@ -87,7 +85,7 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
     if place is CPU and geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     # `from_storage` written out: every result on a device comes by here (bench/overhead.py).
-    tensor = _new(Tensor)
+    tensor = blank()
     tensor._geometry = geometry
     keys = TENSOR_KEYS[place.type]
     tensor._keys = keys if not inference_blocks else keys_now(keys)
@@ -101,5 +99,5 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
 
 def zero_tensor(geometry: Geometry, place: device) -> Tensor:
     """Zeros of this geometry that have no memory."""
-    storage = Storage(None, geometry.extent * geometry.dtype.itemsize, place)
+    storage = Storage.over(None, geometry.extent * geometry.dtype.itemsize, place)
     return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type] | ZERO)

@@ -48,7 +48,7 @@ def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
 
 def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
     """A storage with these bytes on a device; on the CPU it takes the array itself."""
-    storage = Storage(data, data.size, CPU)
+    storage = Storage.over(data, data.size, CPU)
     return storage if place is CPU else calls.to_device(flat(storage), place, uint8)._get_storage()
 
 
@@ -137,7 +137,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     twin = memo.get(id(storage))
     if twin is None:
         if tensor._keys & ZERO:  # has no memory to copy
-            twin = Storage(None, storage.nbytes, storage.device)
+            twin = Storage.over(None, storage.nbytes, storage.device)
         else:
             twin = allocate_storage(storage.nbytes, storage.device)
             if storage.device is not META:

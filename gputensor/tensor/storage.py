@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 from weakref import ref
 
 import numpy as np
@@ -21,6 +21,9 @@ from ..dispatch.backend_select import register_current_index
 from ..runtime import cpu
 
 
+_device = device
+
+
 class Storage:
     """Bytes on one device.
 
@@ -29,15 +32,21 @@ class Storage:
 
     # _twins: of a SharedStorage alone, see there.
     __slots__ = ("_data", "_array", "nbytes", "device", "version", "_twins", "__weakref__")
-    nbytes: int
+    _data: Any
     _array: Any
+    nbytes: int
+    device: _device
+    version: int
     is_shared = False  # whether another storage may look at these bytes
     is_exposed = False  # whether somebody else, NumPy or an address, may
 
-    def __init__(self, data: Any, nbytes: int, place: device) -> None:
-        self._data, self._array, self.nbytes = data, None, nbytes
-        self.device: device = place
-        self.version: int = 0
+    # No __init__, as Python then makes one in half the time; each result on a device has one.
+    @classmethod
+    def over(cls, data: Any, nbytes: int, place: _device) -> Self:
+        made = cls()
+        made._data, made._array, made.nbytes, made.device = data, None, nbytes, place
+        made.version = 0
+        return made
 
     @property
     def data(self) -> Any:
@@ -76,7 +85,7 @@ class Storage:
 
     def twin(self) -> Storage:
         """Another storage over the same bytes, also after a resize, with versions of its own."""
-        made = SharedStorage(self.data, self.nbytes, self.device)
+        made = SharedStorage.over(self.data, self.nbytes, self.device)
         if not hasattr(self, "_twins"):
             self.__class__ = SharedStorage
             self._twins = [ref(self)]
@@ -168,13 +177,11 @@ _REFERENCES_OF_ONE = _references_of_one()
 
 def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
     """A Storage over a dense ndarray; its bytes are looked at when someone needs them."""
-    storage = _new(kind)
+    storage = kind()
     storage._data, storage._array, storage.nbytes, storage.device = None, array, array.nbytes, CPU
     storage.version = 0
     return storage
 
-
-_new = object.__new__
 
 # --- allocators by device type --------------------------------------------------------------------
 
@@ -201,7 +208,7 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
-    storage = _new(Storage)
+    storage = Storage()  # `over` written out (bench/host_cuda.py)
     storage._data, storage._array, storage.nbytes, storage.device = (
         allocate(nbytes, place), None, nbytes, place,
     )  # fmt: skip
@@ -226,7 +233,7 @@ def storage_over(address: int, nbytes: int, owner: object, readonly: bool = Fals
     data = (
         np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     )
-    return SharedStorage(data, nbytes, CPU)
+    return SharedStorage.over(data, nbytes, CPU)
 
 
 register_current_index("cuda", lambda: int(runtime.cuda().current_device()))

@@ -86,16 +86,26 @@ class Lacking:
         return [name for name in listed if name not in Lacking._lacks or hasattr(self, name)]
 
 
-class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking):
+class TensorType(type):
+    """The type of Tensor: a call of it is refused here, and not by a `__new__` or an `__init__`,
+    with which Python would take half as long again to make a tensor (`blank`)."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        own: Any = cls.__new__
+        if own is not object.__new__:  # a subclass that knows how its tensors are made
+            made = super().__call__(*args, **kwargs)
+            if not isinstance(made, Tensor) or hasattr(made, "_geometry"):
+                return made
+        rule = "be given to gputensor.tensor(...)"
+        raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
+
+
+class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking, metaclass=TensorType):
     """A strided array on one device, whose operators go through the dispatcher."""
 
     __slots__ = ()
 
     __array_priority__ = 1000
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        rule = "be given to gputensor.tensor(...)"
-        raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
 
     @classmethod
     def _over(cls, storage: Storage, offset: int, geometry: Geometry, keys: int) -> Self:
@@ -153,7 +163,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking):
         strides = formats.contiguous_strides(sizes) if strides is None else tuple(strides)
         shape = geometry(sizes, strides, element)
         nbytes = (storage_offset + shape.extent) * element.itemsize
-        storage = Storage(None, nbytes, place)
+        storage = Storage.over(None, nbytes, place)
         return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
 
     def as_subclass(self, cls: type) -> Any:
@@ -426,3 +436,6 @@ def _plain(result: Any) -> Any:
 
 
 TensorBase._kind = Tensor
+
+# A tensor whose slots are still to be filled: what `type` itself makes of a call.
+blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)

@@ -53,6 +53,30 @@ def _log() -> None:
     Wrapper.log = []
 
 
+class _Bare(gt.Tensor):
+    pass
+
+
+class _Unmade(gt.Tensor):
+    def __new__(cls) -> Any:
+        return super().__new__(cls)
+
+
+class _Other(gt.Tensor):
+    def __new__(cls, value: int) -> Any:
+        return value
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: gt.Tensor(), lambda: gt.Tensor([1.0]), lambda: _Bare(2), lambda: _Bare(), _Unmade],
+)
+def test_a_call_of_a_class_that_makes_none_is_refused(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Tensor: 'data' must be given to gputensor.tensor"):
+        call()
+    assert _Other(3) == 3
+
+
 def test_a_wrapper_stands_for_its_data() -> None:
     x = Wrapper(gt.ones(2, 3).t())
     assert (x.shape, x.stride(), x.dtype, x.device) == (

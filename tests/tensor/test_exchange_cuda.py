@@ -76,7 +76,7 @@ def cuda(monkeypatch):
 
 
 def tensor(element=dt.float32, sizes=(2, 3), strides=(4, 1), offset=5):
-    storage = Storage(Memory(), 1024, gt.device("cuda:1"))
+    storage = Storage.over(Memory(), 1024, gt.device("cuda:1"))
     return from_storage(storage, offset, geometry(sizes, strides, element), TENSOR_KEYS["cuda"])
 
 
