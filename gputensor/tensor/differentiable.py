@@ -118,7 +118,7 @@ class Differentiable(TensorBase):
         """The same elements without history, and with a version of their own."""
         x: Any = self
         detached = calls.detach(x)
-        detached._storage = detached._storage.twin()
+        detached._storage = detached._get_storage().twin()
         return detached
 
     @data.setter

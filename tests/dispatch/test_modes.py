@@ -288,15 +288,15 @@ def test_only_who_is_in_a_mode_pays(lib: Library) -> None:
 
 
 class Answer(gt.DispatchMode):
-    """Answers t() with what `make` says."""
+    """Answers one operator with what `make` says."""
 
-    def __init__(self, make: Any) -> None:
-        self.make = make
+    def __init__(self, make: Any, name: str = "aten::t") -> None:
+        self.make, self.name = make, name
 
     def __gputensor_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        return self.make(args[0]) if op.name == "aten::t" else op(*args, **(kwargs or {}))
+        return self.make(args[0]) if op.name == self.name else op(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
@@ -311,6 +311,14 @@ def test_a_view_operator_answered_with_other_memory_is_no_view(requires_grad: bo
     if requires_grad:
         x.sum().backward()
         assert leaf.grad.tolist() == [[1] * 3] * 2  # the write to y was none to x
+
+
+def test_data_answered_with_other_memory_is_that() -> None:
+    x = gt.ones(3)
+    with Answer(lambda x: x + 1, "aten::detach"):
+        y = x.data
+    y.mul_(5)
+    assert x.tolist() == [1] * 3 and y.tolist() == [10] * 3 and (x._version, y._version) == (0, 1)
 
 
 def test_a_view_operator_answered_with_the_operand_itself() -> None:
