@@ -70,7 +70,7 @@ class dtype:
         __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_by_name, (self.name,))
+        return (by_name, (self.name,))
 
     def __copy__(self) -> dtype:
         return self
@@ -148,8 +148,11 @@ _OF_OURS = {d.np: d for d in STORED}
 _NAMES = {d.name: d for d in STORED}
 
 
-def _by_name(name: str) -> dtype:
+def by_name(name: str) -> dtype:
     return _NAMES[name]
+
+
+_by_name = by_name  # as pickles of older versions call it
 
 
 def of_ours(array_type: np.dtype) -> dtype:

@@ -39,11 +39,17 @@ _FACTS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 # Functions that write to their first argument.
 _WRITERS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
-# What they make is like the tensor, and so a tensor.
-_LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
+# What they make is like the tensor, and so a tensor: NumPy's parameters in order.
+_LIKE = {
+    "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
+    "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
+    "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
+    "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
+}
 # Those of one kind of answer that are no ufuncs.
 _BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
+_MISSING = object()
 
 _VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
 _on_devices: bool | None = None  # None until somebody asks
@@ -83,7 +89,8 @@ def array_ufunc(
         return _beside_cupy(ufunc, inputs)  # where CuPy has left `cupy_array + tensor` to us
     results = {kind[-1] for kind in ufunc.types}
     is_boolean = results in ({"?"}, {"?", "O"})
-    _check(name, (inputs, options), is_boolean, get_numpy_on_devices())
+    anywhere = get_numpy_on_devices()
+    _check(name, (inputs, options), is_boolean, anywhere)
     if any([_is_foreign(x) for x in (*inputs, *(out or ()))]):
         return NotImplemented
     found = _MISSING
@@ -92,7 +99,8 @@ def array_ufunc(
     elif method in ("reduce", "accumulate") and getattr(np, name, None) is ufunc:
         found = _tried(_over_axis, name, method, inputs, options)
     if found is _MISSING:
-        _check(name, (inputs, options), is_boolean)
+        if anywhere:
+            _check(name, (inputs, options), is_boolean)
         return _by_numpy(getattr(ufunc, method), inputs, options, method == "at")
     if out is None:
         return found
@@ -111,45 +119,42 @@ def array_function(
     kwargs = {key: x for key, x in kwargs.items() if x is not np._NoValue}
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
         return _FACTS[name](args[0])
-    _check(name, (args, kwargs), name in _BOOLEAN, get_numpy_on_devices())
+    anywhere = get_numpy_on_devices()
+    _check(name, (args, kwargs), name in _BOOLEAN, anywhere)
     if name in table.FUNCTIONS:
         found = _tried(_row_of, name, args, kwargs)
         if found is not _MISSING:
             return found
     if name in _LIKE:
-        return _like(name, *args, **kwargs)
-    _check(name, (args, kwargs), name in _BOOLEAN)
+        return _like(name, dict(zip(_LIKE[name], args)) | kwargs)
+    if anywhere:
+        _check(name, (args, kwargs), name in _BOOLEAN)
     return _by_numpy(function, args, kwargs, name in _WRITERS)
 
 
-def _like(
-    name: str, like: Any = None, *args: Any, prototype: Any = None, a: Any = None,
-    dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, device: Any = None,
-    **fill: Any,
-) -> Tensor:  # fmt: skip
+def _like(name: str, given: dict[str, Any]) -> Tensor:
     """A new tensor of the tensor's sizes, dtype and device, or of those that are given."""
-    x = next(y for y in (like, prototype, a) if y is not None)
-    if name == "full_like" and not fill:
-        fill, args = {"fill_value": args[0]}, args[1:]
-    names = ("dtype", "order", "subok", "shape")
-    given = {"dtype": dtype, "order": order, "shape": shape, **dict(zip(names, args))}
-    element = None
-    if given["dtype"] is not None:
-        element = element_type(name, given["dtype"], by_name=True)
+    x = given[_LIKE[name][0]]
     if not isinstance(x, Tensor):  # the fill value is
         x = from_numpy(np.asarray(x))
     gt = import_module("gputensor")
-    if given["shape"] is None and given["order"] in ("K", "A"):
-        made: Tensor = getattr(gt, name)(x, **fill, dtype=element)
+    named: dict[str, Any] = {"dtype": x.dtype, "device": given.get("device") or x.device}
+    if given.get("dtype") is not None:
+        named["dtype"] = element_type(name, given["dtype"], by_name=True)
+    fill = [given["fill_value"]] if "fill_value" in given else []
+    sizes, order = given.get("shape"), given.get("order", "K")
+    made: Tensor
+    if sizes is None and order in ("K", "A"):
+        made = getattr(gt, name)(x, *fill, **named)
         return made
-    sizes = x.shape if given["shape"] is None else given["shape"]
+    sizes = x.shape if sizes is None else sizes
     sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (int(sizes),)
-    fill.setdefault("fill_value", name == "ones_like")
-    made = gt.full(sizes, **fill, dtype=element or x.dtype, device=x.device)
-    return made if given["order"] != "F" else made.mT.contiguous().mT
-
-
-_MISSING = object()
+    make = getattr(gt, name.removesuffix("_like"))
+    if order == "F":
+        made = make(sizes[::-1], *fill, **named).permute(*range(len(sizes))[::-1])
+    else:
+        made = make(sizes, *fill, **named)
+    return made
 
 
 def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
@@ -160,8 +165,7 @@ def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
 
 def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """Arrays of CuPy's and tensors: ours computes, over their memory."""
-    for x in _tensors(inputs):
-        export.check_without_grad(ufunc.__name__, x, False)
+    _check(ufunc.__name__, inputs, False, any_device=True)
     ours = tuple([export.of_cupy(x) if export.is_of_cupy(x) else x for x in inputs])
     found = _tried(_operator_of, ufunc, ours)
     return NotImplemented if found is _MISSING else found
@@ -184,16 +188,6 @@ def _check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = F
             _check(op, x, is_boolean, any_device)
         elif isinstance(x, dict):
             _check(op, x.values(), is_boolean, any_device)
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, (list, tuple)):
-        return []
-    return [x for item in value for x in _tensors(item)]
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:

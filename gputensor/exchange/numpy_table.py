@@ -85,7 +85,6 @@ moveaxis          moveaxis         a source destination /
 nan_to_num        nan_to_num       x / - nan posinf neginf
 nansum            nansum           a / axis=dim dtype - keepdims=keepdim
 nonzero           nonzero          a /
-ones_like         ones_like        a / dtype
 outer             outer            a b /
 prod              prod             a / axis dtype - keepdims
 ravel             ravel            a /
@@ -110,7 +109,6 @@ unstack           unstack          x / axis
 var               var             a / axis - - ddof=correction keepdims
 vstack            vstack           tup /
 where             where            condition x y /
-zeros_like        zeros_like       a / dtype
 """
 
 

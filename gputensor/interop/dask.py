@@ -3,7 +3,8 @@
 Most of what Dask asks of a chunk is NumPy's functions, which tensors answer (exchange/
 numpy_protocol.py). Here is the rest: joining, taking, products, counts and percentiles, which it
 looks up by type; the size of a chunk, by which it balances and spills; and a token, by which equal
-tensors are one task. `backend.py` has what `dask.config.set({"array.backend": "gputensor"})` names.
+tensors are one task. dask_backend.py has what `dask.config.set({"array.backend": "gputensor"})`
+names.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ def _dtype_type() -> type:
 def token(x: Tensor) -> tuple[Any, ...]:
     """The same for equal elements of one dtype, sizes and device, in any process."""
     from ..core.device import META
+    from ..tensor.base import materialised
 
     place = repr(x.device)
     if x.device == META:
         return ("gputensor.Tensor", place, repr(x.dtype), tuple(x.shape), tuple(x.stride()))
     hashed = sys.modules["dask.tokenize"].hash_buffer_hex(
-        np.ascontiguousarray(_on_cpu(x)._get_array()).reshape(-1).view(np.uint8)
+        np.ascontiguousarray(materialised(x.detach().cpu())._get_array()).reshape(-1).view(np.uint8)
     )
     return ("gputensor.Tensor", place, repr(x.dtype), tuple(x.shape), x.requires_grad, hashed)
 
@@ -120,9 +122,7 @@ def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
 
 def to_numpy(x: Tensor, **options: Any) -> np.ndarray[Any, Any]:
     """The chunk as an array, over its memory where it is on the CPU."""
-    return _on_cpu(x).numpy()
+    from ..tensor.base import materialised
 
-
-def _on_cpu(x: Tensor) -> Tensor:
-    """What is asked for by name: Dask's tokens and `to_backend("numpy")` are on the host."""
-    return x.detach().cpu().resolve_conj().resolve_neg()
+    made: np.ndarray[Any, Any] = materialised(x.detach().cpu()).numpy()
+    return made

@@ -30,13 +30,14 @@ def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
 
     Raises: NotImplementedError for a tensor that pickle has to take, as Dask's protocol has it.
     """
+    from ..tensor.base import materialised
     from ..tensor.tensor import Tensor
 
     if type(x) is not Tensor or x.requires_grad or x.grad_fn is not None:
         raise NotImplementedError("tensors that require grad, and subclasses, are pickled")
     if x.device.type == "meta":
         raise NotImplementedError("tensors without memory are pickled")
-    here = x.detach().cpu().resolve_conj().resolve_neg()
+    here = materialised(x.detach().cpu())
     order = sorted(range(here.ndim), key=lambda dim: -here.stride(dim))
     if not here.permute(order).is_contiguous():
         here, order = here.contiguous(), list(range(here.ndim))
@@ -54,10 +55,10 @@ def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
     Raises: DeviceError where the tensor's device is not one of this process.
     """
     from .._generated.functions import empty
-    from ..core.dtype import _by_name, uint8
+    from ..core.dtype import by_name, uint8
     from ..exchange.numpy_bridge import frombuffer
 
-    element = _by_name(header["dtype"])
+    element = by_name(header["dtype"])
     if not frames or not memoryview(frames[0]).nbytes:
         made = empty(header["shape"], dtype=element)
     else:

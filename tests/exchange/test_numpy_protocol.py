@@ -260,6 +260,12 @@ def test_what_is_made_like_a_tensor() -> None:
     same(np.full_like(x, 7, shape=3), np.full_like(M, 7, shape=3))
     same(np.zeros_like(x, np.int8), np.zeros_like(M, np.int8))
     same(np.full_like(a=x, fill_value=2, dtype="f8"), np.full_like(a=M, fill_value=2, dtype="f8"))
+    made = np.zeros_like(x, shape=(2, 3, 4), order="F", device="cpu")
+    assert made.stride() == (1, 2, 6) and made.dtype == x.dtype
+    same(
+        np.full_like(x, 7.5, np.float64, "C", True, ()), np.full_like(M, 7.5, np.float64, shape=())
+    )
+    assert np.empty_like(x, shape=4).shape == (4,) and np.empty_like(x.t(), order="C").stride(0) > 1
     made = np.ones_like(x, shape=(2, 3), order="F")
     same(made, np.ones((2, 3), M.dtype))
     assert np.empty_like(x.t()).stride() == x.t().stride() and made.stride() == (1, 2)
