@@ -3,7 +3,7 @@
 Note [A chain]
 All results of a chain have the same sizes and strides, those of `walk`; they are dense. But what a
 reduction gives (reductions.py) has a layout of its own, which broadcasts to the walk where an
-instruction reads it. Values have
+instruction reads it, and what a copy gives (copies.py) may have other strides. Values have
 numbers: 0 to len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is
 what instruction k gives. An operand below 0 is not a value but a scalar: -1 is the first of
 `scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so
@@ -17,11 +17,12 @@ Note [An executor]
 
 or None for a chain that it leaves to the operators one by one. inputs: tensors, of the geometries
 in `chain.inputs`, at any address; a zero-dim one may be the CPU's. outputs: one tensor for each of
-`chain.stores`, which has memory: new, or an operand that is written to, which then may be the very
-memory of an input of the same layout, and overlaps no input in another way. scalars: the numbers
-(and others) in their order. It writes what `stores` names and nothing else, and what it gives is to
-the bit what the operators would give one after the other: `Instruction.loop` names the loop of
-kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they run.
+`chain.stores`, with the walk's dimensions, which has memory: new, or an operand that is written to,
+which then may be the very memory of an input of the same layout, and overlaps no input in another
+way. scalars: the numbers (and others) in their order. It writes what `stores` names and nothing
+else, and what it gives is to the bit what the operators would give one after the other:
+`Instruction.loop` names the loop of kernels/cpu/<family>.py and the functor of
+kernels/cuda/<family>.cu that they run.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ class Recorded:
     dtype or the type of a number. compute: the dtype computed in. geometry: of the result; walk:
     the same for results of any dtype. entry: the operator's own, which runs it alone. can_wait: it
     may run later, as nothing but its elements' values depends on that. reduces: the dimensions that
-    a reduction takes its operand's elements together over; None of what has the walk's layout.
-    feeds: the geometry, where later steps of the recording may read the result.
+    a reduction takes its operand's elements together over; None of what has the walk's sizes.
+    turned: which dimension of the result each of the walk's is, where they are in another order;
+    seen: the geometry with the walk's dimensions. feeds: the same, where later steps of the
+    recording may read the result. at, also: see `_places`.
     """
 
     __slots__ = (
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
-        "can_wait", "reduces", "feeds", "at", "nbytes",
+        "can_wait", "reduces", "turned", "seen", "feeds", "at", "also", "nbytes",
     )  # fmt: skip
     operator: Any
     rule: Any
@@ -61,6 +64,7 @@ class Recorded:
     kinds: tuple[Any, ...]
     can_wait: bool
     reduces: tuple[int, ...] | None
+    turned: tuple[int, ...] | None
     geometry: Any
     entry: Any
     device: Any
@@ -68,19 +72,23 @@ class Recorded:
     def __init__(
         self, operator: Any, kinds: tuple[Any, ...], entry: Any,
         reduces: tuple[int, ...] | None = None, walk: Geometry | None = None,
-        feeds: bool = True,
+        feeds: bool = True, turned: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.compute: dtype = entry.plan.common_dtype
         shape = self.geometry = entry.plan.outputs[0].geometry
-        self.reduces, walk = reduces, walk or shape
-        self.feeds: Geometry | None = shape if feeds else None
+        self.reduces, self.turned, walk = reduces, turned, walk or shape
+        self.seen: Geometry = shape
+        if turned is not None:
+            strides = tuple([shape.strides[d] for d in turned])
+            self.seen = geometry(walk.sizes, strides, shape.dtype)
+        self.feeds: Geometry | None = self.seen if feeds else None
         self.walk: Geometry = geometry(walk.sizes, walk.strides, bool_)
-        # Where it is recorded: one object for all results of a layout on a device.
-        if len(_places) >= _BOUND:
-            _places.clear()
-        self.at: Any = _places.setdefault((self.device, self.walk), object())
+        self.at: Any = _place(self.device, self.walk)
+        laid_out = geometry(self.seen.sizes, self.seen.strides, bool_)
+        is_other = laid_out is not self.walk and reduces is None
+        self.also: Any = _place(self.device, laid_out) if is_other else None
         self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = getattr(getattr(entry, "bound", None), "looks_at_values", False)
         self.can_wait = (
@@ -104,11 +112,19 @@ class Recorded:
     def shown(self) -> str:
         """What it gives, for readers."""
         if self.reduces is None:
-            return str(self.result)
+            laid_out = f", strides {list(self.geometry.strides)}" if self.family == "copy" else ""
+            return f"{self.result}{laid_out}"
         return f"{self.result}, {list(self.geometry.sizes)} over {list(self.reduces)}"
 
     def __repr__(self) -> str:
         return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
+
+
+def _place(device: Any, walk: Geometry) -> Any:
+    """Where results of a layout are recorded: one object for all of a device."""
+    if len(_places) >= _BOUND:
+        _places.clear()
+    return _places.setdefault((device, walk), object())
 
 
 class Instruction:
@@ -175,11 +191,20 @@ class Chain:
         return self.instructions[0].what.walk
 
     def geometry(self, value: int) -> Geometry:
-        """Of any value."""
+        """Of any value, with the walk's dimensions."""
         count = len(self.inputs)
-        return (
-            self.inputs[value] if value < count else self.instructions[value - count].what.geometry
-        )
+        return self.inputs[value] if value < count else self.instructions[value - count].what.seen
+
+    def made(self, value: int) -> Geometry:
+        """Of the tensor that a value is stored in."""
+        found: Geometry = self.instructions[value - len(self.inputs)].what.geometry
+        return found
+
+    @property
+    def turned(self) -> tuple[tuple[int, ...] | None, ...]:
+        """Of each that is stored, see `Recorded`."""
+        count = len(self.inputs)
+        return tuple([self.instructions[x - count].what.turned for x in self.stores])
 
     @property
     def bytes_moved(self) -> int:

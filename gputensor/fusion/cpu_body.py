@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.geometry import Geometry
 from ..iterator import parallel
 from ..kernels.cpu.reduce import in_blocks
 from ..runtime import cpu
+from . import cpu_boxes
 from .chain import Chain
 
 # Elements in a block: fewer lose to the hand-over of the interpreter's lock between the threads'
@@ -18,11 +20,14 @@ Array = Any
 
 
 class _Step:
-    """An instruction, bound. out: the place among the outputs, or ~place among the temporaries."""
+    """An instruction, bound. out: the place among the outputs, or ~place among the temporaries.
+    moves: it changes nothing but the layout."""
 
-    __slots__ = ("loop", "operands", "params", "element", "out")
+    __slots__ = ("loop", "operands", "params", "element", "out", "moves")
 
     def __init__(self, instruction: Any, out: int) -> None:
+        what = instruction.what
+        self.moves: bool = what.family == "copy" and what.kinds[0] is what.result
         self.loop = instruction.what.entry.loop
         self.operands, self.params = instruction.operands, instruction.params
         self.element, self.out = instruction.what.geometry.dtype.np, out
@@ -56,11 +61,13 @@ class Body:
     and the reductions of rows that it reads itself.
 
     stores: the values that are kept, in the order of the outputs. order: the walk's dimensions,
-    slowest first. is_flat: all operands have the walk's layout, or one element.
+    slowest first. is_flat: all operands have the walk's layout, or one element. turned: the
+    dimensions along which those run that do not run along the walk's.
     """
 
     __slots__ = (
-        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_inline",
+        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "turned",
+        "has_inline",
     )  # fmt: skip
 
     def __init__(self, chain: Chain, stores: tuple[int, ...]) -> None:
@@ -75,10 +82,18 @@ class Body:
         )
         self.has_inline: bool = any([type(x) is _Inline for x in self.steps])
         self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
-        self.is_flat: bool = all([
-            x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
-            for x in chain.inputs
-        ])  # fmt: skip
+        count = len(chain.inputs)
+        stored = [
+            chain.geometry(x) for x in stores if chain.instructions[x - count].what.reduces is None
+        ]  # fmt: skip
+        others = [
+            x for x in (*chain.inputs, *stored)
+            if x.numel > 1 and (x.sizes != walk.sizes or x.strides != walk.strides)
+        ]  # fmt: skip
+        self.is_flat: bool = not others
+        self.turned: tuple[int, ...] = tuple(dict.fromkeys([
+            d for x in others if x.sizes == walk.sizes and (d := _along(x)) != _along(walk)
+        ]))  # fmt: skip
 
     def pool(self, numel: int) -> list[Array]:
         """Temporaries for blocks of so many elements."""
@@ -101,9 +116,10 @@ class Body:
 
     def go(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...] | None = None,
+        sizes: tuple[int, ...] | None = None, scratch: Any = None,
     ) -> None:  # fmt: skip
-        """Everything, over arrays of one shape: `sizes`, or that of the first output."""
+        """Everything, over arrays of one shape: `sizes`, or that of the first output. scratch: see
+        `cpu_boxes.move`."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
         for step in self.steps:
@@ -116,7 +132,10 @@ class Body:
             else:
                 memory = None if pool is None else pool[~step.out]
                 out = self.temporary(sizes, memory, step.element)
-            step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
+            if scratch is not None and step.moves:
+                cpu_boxes.move(out, given[0], scratch)
+            else:
+                step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
             values.append(out)
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
@@ -150,6 +169,12 @@ class Body:
         ]  # fmt: skip
 
 
+def _along(shape: Geometry) -> int:
+    """The dimension of the smallest stride."""
+    strides = [s if n > 1 and s else shape.extent for n, s in zip(shape.sizes, shape.strides)]
+    return strides.index(min(strides))
+
+
 def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
     """The instructions with their places to write to, None for a reduction, and how many
     temporaries there are: one is used again after the last that reads it, or by that."""
@@ -177,7 +202,7 @@ def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
             continue
         if isinstance(instruction.what.entry.loop, np.ufunc):  # it may write where it reads
             for x in ending:
-                if is_temporary(x) and chain.geometry(x) is instruction.what.geometry:
+                if is_temporary(x) and chain.geometry(x).dtype is instruction.what.result:
                     free.append(steps[x - count].out)
                     ending.remove(x)
                     break

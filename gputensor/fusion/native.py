@@ -143,7 +143,8 @@ def _parts(chain: Chain) -> list[_Loop | int] | None:
     """Loops, and the numbers of instructions between them."""
     walk = chain.walk
     is_flat = all([
-        x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides for x in chain.inputs
+        x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
+        for x in (*chain.inputs, *map(chain.geometry, chain.stores))
     ])  # fmt: skip
     if walk.numel < _FROM or not is_flat:
         return None

@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator, Table, passing
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
-from . import casts, quick, reductions, standing
+from . import copies, quick, reductions, standing
 from .chain import Recorded
 from .pending import Pending
 from .recorder import current
@@ -41,8 +41,8 @@ def install() -> None:
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
     operator = table.operator
     below = _below(table)
-    if operator.qualified_name == casts.NAME:
-        return casts.recording(operator, below)
+    if operator.qualified_name in copies.NAMES:
+        return copies.recording(operator, below, _is_own)
     if reductions.is_one(operator):
         return reductions.recording(operator, below, lambda place: _is_own(table, place))
     if operator not in bound or "pointwise" not in operator.tags:

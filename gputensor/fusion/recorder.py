@@ -52,6 +52,8 @@ class Recorder:
             if placed is None:
                 return None
             recording = placed[0]
+            if what.also is not None:
+                self._goes_on_at(what.also, recording)
             storage = _new(Pending)
             storage._data, storage.device, storage.version = None, what.device, 0
             storage.nbytes, storage._array = what.nbytes, placed
@@ -118,6 +120,9 @@ class Recorder:
     ) -> tuple[Recording, int] | None:
         """The recording that takes a step, and the step's number."""
         recording = self.open.get(what.at)
+        if recording is not None and what.reduces is not None and recording.others:
+            recording.close()  # a sum depends on the layout of what it adds up
+            recording = None
         if recording is None:
             recording = self.opened(what)
         found = recording.found
@@ -152,6 +157,15 @@ class Recorder:
             codes.append(recording.input(key, storage, x) if code is None else code)
         beside = tuple([recording.scalar(x) for x in params]) if params else ()
         return recording, recording.add(what, tuple(codes), beside)
+
+    def _goes_on_at(self, at: Any, recording: Recording) -> None:
+        """Results of another layout go into a recording, too."""
+        other = self.open.get(at)
+        if other is not recording and recording.is_open:
+            if other is not None:
+                other.close()
+            self.open[at] = recording
+            recording.others.append(at)
 
     def opened(self, what: Recorded) -> Recording:
         """A recording for such results."""

@@ -65,7 +65,7 @@ class Recording:
 
     __slots__ = (
         "recorder", "at", "place", "inputs", "found", "scalars", "steps", "state", "results",
-        "is_open", "is_run",
+        "is_open", "is_run", "others",
     )  # fmt: skip
     recorder: Recorder
     at: Any
@@ -85,6 +85,7 @@ class Recording:
         self.state = _root
         self.results: list[ref[Pending]] = []
         self.is_open, self.is_run = True, False
+        self.others: list[Any] = []  # places where it is open as well
 
     def scalar(self, value: Any) -> int:
         """The code of a number: one for all that are equal, where equal means the same bits."""
@@ -142,7 +143,9 @@ class Recording:
     def close(self) -> None:
         if self.is_open:
             self.is_open = False
-            self.recorder.open.pop(self.at, None)
+            for at in (self.at, *self.others):
+                if self.recorder.open.get(at) is self:
+                    del self.recorder.open[at]
 
     def run(self, reason: str, into: tuple[int, Tensor] | None = None) -> None:
         """Compute what is wanted, if that is not done. into: a step, and who takes its result."""
@@ -204,6 +207,18 @@ class Recording:
             found = known[key] = self._chain(stores)
         return found
 
+    def _reads(self, number: int) -> tuple[int, ...]:
+        """The operands of a step. See Note [A chain of several layouts]."""
+        codes = []
+        for code in self.steps[number][1]:
+            while code % 3 == 1:
+                what, (source, *_), _ = self.steps[code // 3]
+                if what.family != "copy" or source % 3 != 1 or what.kinds[0] is not what.result:
+                    break
+                code = source
+            codes.append(code)
+        return tuple(codes)
+
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
         """What the stores need; the inputs and the scalars that it takes, in its order."""
         needed = [False] * len(self.steps)
@@ -211,10 +226,13 @@ class Recording:
             needed[number] = True
         for number in range(len(self.steps) - 1, -1, -1):
             if needed[number]:
-                for code in self.steps[number][1]:
+                for code in self._reads(number):
                     if code % 3 == 1:
                         needed[code // 3] = True
-        kept = [step for step, is_needed in zip(self.steps, needed) if is_needed]
+        kept = [
+            (what, self._reads(n), params) for n, (what, _, params) in enumerate(self.steps)
+            if needed[n]
+        ]  # fmt: skip
         codes = [code for step in kept for code in step[1]]
         inputs = list(dict.fromkeys([code // 3 for code in codes if code % 3 == 0]))
         number_of = {3 * n: place for place, n in enumerate(inputs)}

@@ -121,7 +121,7 @@ def _of_chain(step: Step, trace: Trace) -> Callable[[dict[int, Tensor]], list[Te
     chain = step.chain
     assert chain is not None
     run, place, takes, scalars = running.prepared(chain), chain.device, step.takes, step.scalars
-    shapes = [chain.geometry(value) for value in chain.stores]
+    shapes = [chain.made(value) for value in chain.stores]
     versions = [trace.versions[n] for n in step.makes]
 
     def call(tensors: dict[int, Tensor]) -> list[Tensor]:

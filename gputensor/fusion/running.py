@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from .._generated import calls
 from ..structured import pointwise
-from ..tensor.make import allocate
+from ..tensor.make import allocate, from_storage
 from ..tensor.tensor import Tensor
 from .chain import Chain
 
@@ -42,10 +43,23 @@ def prepared(chain: Chain) -> Run:
 
 def _prepared(chain: Chain) -> Run:
     executor = _executor(chain)
-    found: Run | None = None if executor is None else executor.prepare(chain)
-    if found is not None:
-        return found
-    return lambda inputs, outputs, scalars: one_by_one(chain, inputs, outputs, scalars)
+    run: Run | None = None if executor is None else executor.prepare(chain)
+    if run is None:
+        run = partial(one_by_one, chain)
+    if not any(chain.turned):
+        return run
+    return partial(_with_the_walks_dimensions, run, chain)
+
+
+def _with_the_walks_dimensions(
+    run: Run, chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
+) -> None:
+    seen = [
+        x if turned is None
+        else from_storage(x._get_storage(), x._offset, chain.geometry(value), x._keys)
+        for x, value, turned in zip(outputs, chain.stores, chain.turned)
+    ]  # fmt: skip
+    run(inputs, seen, scalars)
 
 
 def _executor(chain: Chain) -> Any:
@@ -73,7 +87,7 @@ def one_by_one(
         params = tuple([scalars[-1 - x] for x in step.params])
         what = step.what
         places = [n for n, x in enumerate(chain.stores) if x == number]
-        out = outputs[places[0]] if places else allocate(what.geometry, what.device)
+        out = outputs[places[0]] if places else allocate(what.seen, what.device)
         if what.reduces is not None:
             what.entry.write(out, given[0])
         elif what.family == "copy":

@@ -75,7 +75,14 @@ def _lines(
             shape = f"g{prefix}{n}"
             names[shape], names[f"d{shape}"] = what.geometry.sizes, what.geometry.dtype.np
             lines.append(f"{name} = empty({shape}, d{shape})")
-            lines.append(f"{loop}({', '.join([*given, name])})")
+            out = name
+            if what.turned is not None:  # in the order of its own dimensions
+                out, names[f"o{shape}"] = f"w{prefix}{n}", what.turned
+                lines.append(f"{out} = {name}.transpose(o{shape})")
+            lines.append(f"{loop}({', '.join([*given, out])})")
+            lines += [f"v{other} = {name}.copy()" for other in places[1:]]
+            values.append(out)
+            continue
         lines += [f"v{other} = {name}.copy()" for other in places[1:]]
         values.append(name)
     return lines

@@ -14,7 +14,8 @@ import gputensor as gt
 
 from .same import state_of
 
-SIZES = [(3, 4), (4,), (3, 1), (1, 4), (), (4, 3), (2, 3, 4), (1,), (0, 4)]
+SIZES = [(3, 4), (4,), (3, 1), (1, 4), (), (4, 3), (2, 3, 4), (1,), (0, 4), (2, 3, 2, 4)]
+FORMATS = [gt.contiguous_format, gt.preserve_format, gt.channels_last]
 DTYPES = [gt.float32] * 4 + [gt.float64, gt.float16, gt.bfloat16, gt.int64, gt.int8, gt.uint8]
 DTYPES += [gt.bool, gt.complex64]
 NUMBERS = [0, 1, 2, -1, 0.5, -2.5, 1e-3, True, 0.0, -0.0, 3]
@@ -25,6 +26,7 @@ BINARY += ["remainder", "floor_divide", "logical_and", "bitwise_xor", "fmod", "c
 INPLACE = ["add_", "mul_", "sub_", "clamp_", "exp_", "neg_", "copy_", "zero_", "fill_", "lt_"]
 REDUCTIONS = ["sum", "mean", "prod", "amax", "amin", "any", "all", "nansum", "logsumexp"]
 VIEWS = ["t", "flatten", "row", "column", "expand", "view", "detach", "squeeze", "diagonal", "imag"]
+VIEWS += ["permute", "mT"]
 
 
 def _operand(rng: random.Random, values: np.random.Generator) -> Any:
@@ -48,7 +50,29 @@ def _view(x: Any, what: str) -> Any:
         return x.expand(2, *x.shape)
     if what == "view":
         return x.view(-1)
+    if what == "permute":
+        return x.permute(*range(1, x.ndim), 0)
+    if what == "mT":
+        return x.mT
     return getattr(x, what) if what == "imag" else getattr(x, what)()
+
+
+def _copied(rng: random.Random, x: Any, z: Any) -> Any:
+    """A copy to another layout, perhaps of a view, and perhaps something beside it or of it."""
+    pick, form = rng.random(), rng.choice(FORMATS)
+    if pick < 0.3:
+        x = x * 2 + 1
+    if rng.random() < 0.6:
+        x = _view(x, rng.choice(["t", "permute", "mT", "expand", "column"]))
+    calls: list[Callable[[], Any]] = [
+        lambda: x.contiguous(), lambda: x.contiguous(memory_format=form), lambda: x.clone(),
+        lambda: x.clone(memory_format=form), lambda: x.to(z.dtype, memory_format=form),
+        lambda: x.to(memory_format=form), lambda: x.to(z.dtype, copy=True), lambda: x.reshape(-1),
+    ]  # fmt: skip
+    made = rng.choice(calls)()
+    if pick < 0.5 and made.shape == x.shape:
+        return made, made + x, made * 3
+    return made
 
 
 def _reduced(rng: random.Random, x: Any) -> Any:
@@ -93,8 +117,10 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
             else:
                 method(y)
         return None
-    if kind < 0.78:
+    if kind < 0.75:
         return _view(x, rng.choice(VIEWS))
+    if kind < 0.80:
+        return _copied(rng, x, rng.choice(alive))
     if kind < 0.86:
         return _reduced(rng, x)
     if kind < 0.89:

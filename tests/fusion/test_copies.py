@@ -1,0 +1,211 @@
+"""Copies to another layout within a chain: the strides and bits of the operators one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.fusion import cpu_body, cpu_boxes
+from gputensor.kernels.cuda import launch
+
+from ..cuda.chains import compile_together
+from ..cuda.support import requires_emulator
+from .same import state_of
+
+PLACES = ["cpu", pytest.param("cuda", marks=[requires_emulator, pytest.mark.emulator])]
+LAST = gt.channels_last
+
+
+def pixels(place: str) -> Any:
+    """(N, H, W, C), u8."""
+    return gt.randint(0, 256, (2, 9, 40, 3)).to(place, gt.uint8)
+
+
+def factors(x: Any) -> Any:
+    return gt.arange(1, 4).to(x.device, gt.float32).view(3, 1, 1)
+
+
+def packed(x: Any) -> Any:
+    return (x.permute(0, 3, 1, 2).to(gt.float32) * factors(x) + 0.5).contiguous()
+
+
+def turned_late(x: Any) -> Any:
+    return (x.to(gt.float32) * 2 + 1).permute(0, 3, 1, 2).contiguous()
+
+
+def turned_first(x: Any) -> Any:
+    return x.permute(0, 3, 1, 2).contiguous().to(gt.float32) * 2 + 1
+
+
+def there_and_back(x: Any) -> Any:
+    y = x.permute(0, 3, 1, 2).to(gt.float32).contiguous()
+    z = (y * 2).to(gt.float16, memory_format=LAST)
+    return y + 1, z, (z + 1).clone(memory_format=gt.contiguous_format)
+
+
+def turned_twice(x: Any) -> Any:
+    y = (x + 1).transpose(1, 2).contiguous()
+    return y.transpose(1, 2).contiguous() * 2, y.transpose(1, 2) + 1
+
+
+def written_to(x: Any) -> Any:
+    y = x.to(gt.float32).clone()
+    kept = y.clone()
+    y.mul_(2)
+    z = y.permute(0, 3, 1, 2).contiguous()
+    z.add_(1)
+    y.add_(3)
+    return kept, y, z, y._version, z._version
+
+
+def summed(x: Any) -> Any:
+    y = (x.to(gt.float32) * 0.1).permute(0, 3, 1, 2).contiguous()
+    return y.sum(1), y.sum(), y
+
+
+def repeated(x: Any) -> Any:
+    return (x[:, :, :1].expand(2, 9, 5, 3).clone() + 1).contiguous(memory_format=LAST)
+
+
+def with_a_gradient(x: Any) -> Any:
+    w = (x.to(gt.float32) / 255).requires_grad_()
+    (w.permute(0, 3, 1, 2).contiguous() * factors(x)).square().sum().backward()
+    return w.grad
+
+
+# Each with the number of its chains; None where it does not matter.
+PROGRAMS: list[tuple[Callable[[Any], Any], int | None]] = [
+    (packed, 1), (turned_late, 1), (turned_first, 1), (there_and_back, 1), (turned_twice, 1),
+    (written_to, None), (summed, None), (repeated, 1), (with_a_gradient, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("program, chains", PROGRAMS, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_copy_is_a_member_of_its_chain(program: Any, chains: int | None, place: str) -> None:
+    x = pixels(place)
+    expected = state_of(program(x))
+    with gt.fuse():
+        found = program(x)
+    assert state_of(found) == expected
+    fused = gt.fuse(program)
+    for _ in range(4):
+        assert state_of(fused(x)) == expected
+    seen = gt.fuse.explain(lambda: program(x))
+    if chains is not None:
+        assert len([c for c, _ in seen.chains if len(c.instructions) > 1]) == chains
+
+
+def test_one_kernel_scales_and_turns_pixels() -> None:
+    x = pixels("cpu")
+    found = gt.fuse.explain(packed, x)
+    (chain,) = [c for c, _ in found.chains if len(c.instructions) > 1]
+    assert chain.bytes_moved == x.nbytes + 4 * x.nbytes + 3 * 4
+    assert "clone(" in str(chain) and "strides [1080, 360, 40, 1]" in str(chain)
+    assert len(chain.stores) == 1
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_on_cuda_it_is_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries: list[str] = []
+    call = launch.Launch.__call__
+
+    def noted(self: launch.Launch, *args: Any) -> None:
+        entries.append(self.entry)
+        call(self, *args)
+
+    x = gt.rand(320, 400).to("cuda")
+
+    def function() -> Any:
+        return (x * 2 + 1).t().contiguous()
+
+    expected = function()
+    gt.fuse(function)()
+    monkeypatch.setattr(launch.Launch, "__call__", noted)
+    with gt.fuse():
+        y = function()
+    assert entries == ["chain_turned"]
+    assert state_of(y) == state_of(expected)
+
+
+# --- random chains --------------------------------------------------------------------------------
+
+
+def _program(seed: int, place: str) -> tuple[Callable[[Any], Any], Any]:
+    """Copies and views of a chain that has dimensions of 1 to 16."""
+    rng = random.Random(seed)
+    ndim = rng.choice([2, 3, 4, 4])
+    of = [gt.uint8, gt.float32, gt.float16, gt.float64, gt.int64, gt.bfloat16, gt.complex64]
+    sizes = [rng.choice([1, 2, 3, 5, 9, 16]) for _ in range(ndim)]
+    x = gt.randint(0, 200, sizes).to(place, rng.choice(of))
+    orders = [rng.sample(range(ndim), ndim) for _ in range(4)]
+    x = x.permute(orders[3])
+    picks = [rng.random() for _ in range(10)]
+    forms = [rng.choice([gt.contiguous_format] + [LAST] * (ndim == 4)) for _ in range(3)]
+    to = [rng.choice([gt.float32, gt.float16, gt.uint8, gt.float64]) for _ in range(2)]
+    row = gt.rand(x.shape[-1] if picks[7] < 0.5 else (x.shape[0], *[1] * (ndim - 1))).to(place)
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        if picks[0] < 0.5:
+            y = y + row
+        if picks[1] < 0.5 and not y.is_complex():
+            y = y.to(to[0])
+        z = y.permute(orders[0]) if picks[2] < 0.6 else y
+        if picks[3] < 0.6:
+            z = z.contiguous(memory_format=forms[0])
+        if picks[4] < 0.5 and not z.is_complex():
+            z = z.to(to[1], memory_format=forms[1])
+        w = z + 1
+        u = w.permute(orders[1]).clone(memory_format=forms[2]) if picks[5] < 0.7 else w
+        v = u.permute(orders[2]).contiguous()
+        made = v.sum(0) if picks[9] < 0.3 and v.dtype is not gt.uint8 else None
+        if picks[8] < 0.4:
+            u.mul_(2)
+        return (y, z, w, u, v, made) if picks[6] < 0.3 else (v, made)
+
+    return function, x
+
+
+@pytest.mark.parametrize("block", [None, 8, 64])
+def test_random_chains_are_what_they_are_eagerly(
+    monkeypatch: pytest.MonkeyPatch, block: int | None
+) -> None:
+    """On the CPU, in blocks of few elements as well."""
+    if block is not None:
+        monkeypatch.setattr(cpu_body, "BLOCK", block)
+        monkeypatch.setattr(cpu_boxes, "_RUN", 4)
+        monkeypatch.setattr(cpu_boxes, "_PADDED_FROM", 16)
+    for seed in range(150):
+        function, x = _program(seed, "cpu")
+        expected = state_of(function(x))
+        with gt.fuse():
+            found = function(x)
+        assert state_of(found) == expected, seed
+
+
+@requires_emulator
+@pytest.mark.full
+@pytest.mark.emulator
+def test_random_chains_are_what_they_are_eagerly_on_cuda() -> None:
+    programs = [_program(seed, "cuda") for seed in range(40)]
+
+    def run(is_fused: bool) -> list[Any]:
+        made = []
+        for function, x in programs:
+            if not is_fused:
+                made.append(state_of(function(x)))
+                continue
+            with gt.fuse():
+                found = function(x)
+            made.append(state_of(found))
+        return made
+
+    compile_together(lambda: run(True))
+    for seed, (found, expected) in enumerate(zip(run(True), run(False))):
+        assert found == expected, seed
