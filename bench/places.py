@@ -39,9 +39,15 @@ def in_parallel(function: Callable[[T], object], parts: Iterable[T]) -> None:
 _PART = 1 << 20
 
 
+def _aligned(size: int, dtype: Any) -> np.ndarray:
+    """Memory from the begin of a cache line, as tensors of gputensor and PyTorch have."""
+    dtype = np.dtype(dtype)
+    return runtime.cpu.allocate(size * dtype.itemsize).view(dtype)
+
+
 def _by_parts(size: int, dtype: Any, part: Callable[[int, int], np.ndarray]) -> np.ndarray:
     """An array whose elements from a to b are part(a, b)."""
-    made = np.empty(size, dtype)
+    made = _aligned(size, dtype)
 
     def fill(begin: int) -> None:
         end = min(size, begin + _PART)
@@ -89,7 +95,7 @@ class Host:
         return array
 
     def empty(self, size: int, dtype: np.dtype) -> np.ndarray:
-        return np.empty(size, dtype)
+        return _aligned(size, dtype)
 
     def poison(self, flat: np.ndarray) -> None:
         flat.view(np.uint8).fill(POISON)

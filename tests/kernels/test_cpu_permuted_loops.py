@@ -41,7 +41,6 @@ def filled(shape, dtype, offset=0):
 
 def test_pairs_of_f64_need_no_more_than_eight_bytes(monkeypatch):
     monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
-    monkeypatch.setattr(copy_permuted, "_STREAM_RUN", 0)
     for shape, order in (((96, 64, 2), (1, 0, 2)), ((3, 4096, 2), (1, 0, 2))):
         src = filled(shape, np.float64, 8).transpose(order)
         for offset in (0, 8):
@@ -59,7 +58,7 @@ def check(src, offset=0, margin=0):
     whole[...] = 0xA5
     to, source = dst.ctypes.data, src.ctypes.data
     layout = src.itemsize, dst.shape, dst.strides, src.strides, copy_walk._alignment(to, source)
-    plan = copy_permuted.planned.__wrapped__(*layout)
+    plan = copy_permuted.planned.__wrapped__(*layout, to % 64 == 0)
     if plan is not None:
         copy_permuted.run(plan, to, source, src.nbytes)
         assert (whole == expected).all(), plan
@@ -92,12 +91,40 @@ CASES = [
 def test_each_loop_has_the_bytes_of_numpys(loop, shape, view, itemsize, streams, monkeypatch):
     if streams:
         monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
-        monkeypatch.setattr(copy_permuted, "_STREAM_RUN", 0)
     src = view(filled(shape, WORDS[itemsize]))
     for offset in {0, 8, 16, 64 - itemsize}:
         plan = check(src, offset)
         assert plan is not None and plan.loop == loop
     check(src, margin=3)
+
+
+@pytest.mark.parametrize(
+    "src, passes",
+    [
+        (filled((64, 16, 128), np.float32).transpose(1, 0, 2), True),
+        (filled((64, 16, 40), np.float32).transpose(1, 0, 2), False),  # parts of lines
+        (filled((64, 2, 2048), np.float32)[:, 1], False),  # which memcpy moves faster
+        (np.broadcast_to(filled((1, 2048), np.float32), (64, 2048)), True),
+    ],
+    ids=["lines", "parts of lines", "long rows", "one row many times"],
+)
+def test_rows_of_whole_lines_are_written_past_the_cache(src, passes, monkeypatch):
+    monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
+    for offset, expected in ((0, passes), (16, False)):
+        plan = check(src, offset)
+        assert plan is not None and plan.loop == "rows" and plan.table[4] == expected
+    monkeypatch.undo()
+    assert check(src).table[4] == 0  # what a cache holds is written into it
+
+
+def test_short_runs_on_either_side_are_walked_until_they_are_long():
+    sizes = 48, 48, 36, 48
+    plan = check(filled((48, 48, 48, 36), np.float32).transpose(2, 1, 3, 0))
+    dims = plan.table[5:].reshape(-1, 3).tolist()
+    assert [dims[0][0], dims[1][0]] == [48, 36] and [d[2] for d in dims[1:3]] == [4, 144]
+    assert sorted(d[0] for d in dims) == sorted(sizes)
+    plan = check(filled((9, 13, 15, 11), np.float32).transpose(3, 2, 1, 0))
+    assert plan.table[5:].reshape(-1, 3)[:2].tolist() == [[9, 4, 8580], [11, 7020, 4]]
 
 
 @settings(max_examples=300, deadline=None)
@@ -114,15 +141,12 @@ def test_any_order_of_dimensions(sizes, random, itemsize, offset, margin, from_b
     src = filled(sizes, WORDS[itemsize]).transpose(order)
     if random.random() < 0.3 and src.shape[0] > 2:
         src = src[1:-1]
-    before = copy_permuted._STREAM_FROM, copy_permuted._STREAM_RUN, copy_permuted._UNIT_NBYTES
-    copy_permuted._STREAM_FROM = copy_permuted._STREAM_RUN = from_bytes
-    copy_permuted._UNIT_NBYTES = unit
+    before = copy_permuted._STREAM_FROM, copy_permuted._UNIT_NBYTES
+    copy_permuted._STREAM_FROM, copy_permuted._UNIT_NBYTES = from_bytes, unit
     try:
         check(src, offset, margin)
     finally:
-        names = "_STREAM_FROM", "_STREAM_RUN", "_UNIT_NBYTES"
-        for name, value in zip(names, before):
-            setattr(copy_permuted, name, value)
+        copy_permuted._STREAM_FROM, copy_permuted._UNIT_NBYTES = before
 
 
 def test_a_large_transpose_takes_them_and_what_they_cannot_do_goes_to_numpy():

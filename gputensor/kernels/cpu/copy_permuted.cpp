@@ -91,34 +91,39 @@ INLINE length least(length a, length b) { return a < b ? a : b; }
 
 typedef byte Line[64];
 
-INLINE void square(Line* lines, const byte* src, length r, length c, length src_0) {
+// N by N words at row r and column c.
+INLINE void square(byte* dst, const byte* src, length r, length c, length dst_x, length src_0) {
   words v[N];
 #pragma GCC unroll 16
   for (int k = 0; k < N; k++) memcpy(&v[k], src + (r + k) * src_0 + c * ITEM, 16);
   transpose(v);
 #pragma GCC unroll 16
-  for (int k = 0; k < N; k++) memcpy(&lines[c + k][r * ITEM], &v[k], 16);
+  for (int k = 0; k < N; k++) memcpy(dst + (c + k) * dst_x + r * ITEM, &v[k], 16);
+}
+
+INLINE void whole_line(byte* dst, const byte* line, bool past_the_cache) {
+#if defined(__SSE2__)
+  if (past_the_cache) {
+    for (int k = 0; k < 64; k += 16)
+      _mm_stream_si128((__m128i*)(dst + k), _mm_loadu_si128((const __m128i*)(line + k)));
+    return;
+  }
+#endif
+  memcpy(dst, line, 64);
+}
+
+INLINE void end_of_lines() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
 }
 
 template <bool STREAM>
-INLINE void whole_tile(byte* dst, const byte* src, length dst_x, length src_0, byte* next_dst,
-                       const byte* next_src) {
+INLINE void whole_tile(byte* dst, const byte* src, length dst_x, length src_0) {
   alignas(64) Line lines[L];
-  for (int r = 0; r < L; r++) __builtin_prefetch(next_src + r * src_0);
-  if (!STREAM)
-    for (int c = 0; c < L; c++) __builtin_prefetch(next_dst + c * dst_x, 1);
   for (int r = 0; r < L; r += N)
-    for (int c = 0; c < L; c += N) square(lines, src, r, c, src_0);
-  for (int c = 0; c < L; c++) {
-#if defined(__SSE2__)
-    if (STREAM) {
-      __m128i* to = (__m128i*)(dst + c * dst_x);
-      for (int k = 0; k < 4; k++) _mm_stream_si128(to + k, ((const __m128i*)lines[c])[k]);
-      continue;
-    }
-#endif
-    memcpy(dst + c * dst_x, lines[c], 64);
-  }
+    for (int c = 0; c < L; c += N) square(lines[0], src, r, c, sizeof(Line), src_0);
+  for (int c = 0; c < L; c++) whole_line(dst + c * dst_x, lines[c], STREAM);
 }
 
 // The last vectors of a row or column are moved back to where they are whole.
@@ -130,30 +135,49 @@ INLINE void part_of_tile(byte* dst, const byte* src, length n0, length nx, lengt
         memcpy(dst + c * dst_x + r * ITEM, src + r * src_0 + c * ITEM, ITEM);
     return;
   }
-  alignas(64) Line lines[L];
   for (length r = 0; r < n0; r += N)
     for (length c = 0; c < nx; c += N)
-      square(lines, src, least(r, n0 - N), least(c, nx - N), src_0);
-  const length last = n0 * ITEM - 16;
-  for (length c = 0; c < nx; c++)
-    for (length at = 0; at < last + 16; at += 16)
-      memcpy(dst + c * dst_x + least(at, last), lines[c] + least(at, last), 16);
+      square(dst, src, least(r, n0 - N), least(c, nx - N), dst_x, src_0);
+}
+
+struct Place {
+  byte* to;
+  const byte* from;
+};
+
+// The lines of a tile to come, while this one is turned. Rows that begin within a line may end in
+// the next one.
+template <bool STREAM>
+INLINE void prefetch(Place at, length rows, length columns, length dst_x, length src_0) {
+  const length last = columns * ITEM - 1;
+  for (length r = 0; r < rows; r++) {
+    __builtin_prefetch(at.from + r * src_0);
+    if (src_0 % 64) __builtin_prefetch(at.from + r * src_0 + last);
+  }
+  if (!STREAM)
+    for (length c = 0; c < columns; c++) __builtin_prefetch(at.to + c * dst_x, 1);
 }
 
 template <bool STREAM>
-INLINE void block(byte* dst, const byte* src, length n0, length nx, length dst_x, length src_0,
-                  bool aligned) {
+INLINE void block(Place at, length n0, length nx, length dst_x, length src_0, bool aligned,
+                  Place next) {
   for (length c = 0; c < nx; c += L)
     for (length r = 0, step; r < n0; r += step) {
-      step = aligned ? L - (uintptr_t(dst) / ITEM + r) % L : L;  // to the end of dst's line
+      step = aligned ? L - (uintptr_t(at.to) / ITEM + r) % L : L;  // to the end of dst's line
       const length rows = least(n0 - r, step), columns = least(nx - c, L);
-      byte* to = dst + r * ITEM + c * dst_x;
-      const byte* from = src + r * src_0 + c * ITEM;
-      if (rows == L && columns == L) {
-        const bool goes_on = r + L < n0;
-        whole_tile<STREAM>(to, from, dst_x, src_0, goes_on ? to + 64 : dst + (c + L) * dst_x,
-                           goes_on ? from + L * src_0 : src + (c + L) * ITEM);
-      } else
+      byte* to = at.to + r * ITEM + c * dst_x;
+      const byte* from = at.from + r * src_0 + c * ITEM;
+      if (r + step < n0)
+        prefetch<STREAM>({to + step * ITEM, from + step * src_0}, least(n0 - r - step, L), columns,
+                         dst_x, src_0);
+      else if (c + L < nx)
+        prefetch<STREAM>({at.to + (c + L) * dst_x, at.from + (c + L) * ITEM}, least(n0, L),
+                         least(nx - c - L, L), dst_x, src_0);
+      else
+        prefetch<STREAM>(next, least(n0, L), least(nx, L), dst_x, src_0);
+      if (rows == L && columns == L)
+        whole_tile<STREAM>(to, from, dst_x, src_0);
+      else
         part_of_tile(to, from, rows, columns, dst_x, src_0);
     }
 }
@@ -207,6 +231,9 @@ INLINE void repeat(byte* dst, const byte* src, length n) {
 
 // --- a walk -------------------------------------------------------------------------------------
 
+// Bytes ahead of where a row is read that are asked for: rows lie one after another in src.
+constexpr length AHEAD = 512;
+
 struct Dimension {
   length size, dst, src;
 };
@@ -216,27 +243,32 @@ struct Walk {
   Dimension of[];
 };
 
-// `work(dst, src, n0, n1)` of each unit.
+// `work(place, n0, n1, place of the next one)` of each unit.
 template <class Work>
 INLINE void each(byte* dst, const byte* src, const Walk& w, length first, length last, Work work) {
   const Dimension d0 = w.of[0], d1 = w.of[1];
   const length parts0 = (d0.size + w.part0 - 1) / w.part0;
   const length parts1 = (d1.size + w.part1 - 1) / w.part1;
-  for (length unit = first; unit < last; unit++) {
-    length rest = unit;
-    const length i0 = rest % parts0 * w.part0;
-    rest /= parts0;
-    const length i1 = rest % parts1 * w.part1;
-    rest /= parts1;
-    byte* to = dst + i0 * d0.dst + i1 * d1.dst;
-    const byte* from = src + i0 * d0.src + i1 * d1.src;
+  const auto place = [&](length unit, length* i0, length* i1) {
+    *i0 = unit % parts0 * w.part0;
+    unit /= parts0;
+    *i1 = unit % parts1 * w.part1;
+    unit /= parts1;
+    Place at = {dst + *i0 * d0.dst + *i1 * d1.dst, src + *i0 * d0.src + *i1 * d1.src};
     for (length d = 2; d < w.dimensions; d++) {
-      const length at = rest % w.of[d].size;
-      rest /= w.of[d].size;
-      to += at * w.of[d].dst;
-      from += at * w.of[d].src;
+      const length index = unit % w.of[d].size;
+      unit /= w.of[d].size;
+      at.to += index * w.of[d].dst;
+      at.from += index * w.of[d].src;
     }
-    work(to, from, least(d0.size - i0, w.part0), least(d1.size - i1, w.part1));
+    return at;
+  };
+  length i0, i1, next0 = 0, next1 = 0;
+  Place at = place(first, &i0, &i1);
+  for (length unit = first; unit < last; unit++) {
+    const Place next = unit + 1 < last ? place(unit + 1, &next0, &next1) : at;
+    work(at, least(d0.size - i0, w.part0), least(d1.size - i1, w.part1), next);
+    at = next, i0 = next0, i1 = next1;
   }
 }
 
@@ -248,15 +280,13 @@ ENTRY void tiles(byte* dst, const byte* src, const Walk* w, length first, length
   const length dst_x = w->of[1].dst, src_0 = w->of[0].src;
   const bool aligned = w->is_aligned;
   if (w->streams) {
-    each(dst, src, *w, first, last, [=](byte* to, const byte* from, length n0, length nx) {
-      block<true>(to, from, n0, nx, dst_x, src_0, true);
+    each(dst, src, *w, first, last, [=](Place at, length n0, length nx, Place next) {
+      block<true>(at, n0, nx, dst_x, src_0, true, next);
     });
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
+    end_of_lines();
   } else {
-    each(dst, src, *w, first, last, [=](byte* to, const byte* from, length n0, length nx) {
-      block<false>(to, from, n0, nx, dst_x, src_0, aligned);
+    each(dst, src, *w, first, last, [=](Place at, length n0, length nx, Place next) {
+      block<false>(at, n0, nx, dst_x, src_0, aligned, next);
     });
   }
 }
@@ -265,7 +295,9 @@ ENTRY void tiles(byte* dst, const byte* src, const Walk* w, length first, length
 ENTRY void lanes(byte* dst, const byte* src, const Walk* w, length first, length last) {
   const bool into = w->of[0].dst == ITEM;
   const length plane = into ? w->of[0].src : w->of[0].dst, count = w->of[0].size;
-  each(dst, src, *w, first, last, [=](byte* to, const byte* from, length, length n) {
+  each(dst, src, *w, first, last, [=](Place at, length, length n, Place) {
+    byte* to = at.to;
+    const byte* from = at.from;
     if (count == 2) into ? into_pixels<2>(to, from, n, plane) : from_pixels<2>(to, from, n, plane);
     if (count == 3) into ? into_pixels<3>(to, from, n, plane) : from_pixels<3>(to, from, n, plane);
     if (count == 4) into ? into_pixels<4>(to, from, n, plane) : from_pixels<4>(to, from, n, plane);
@@ -275,15 +307,28 @@ ENTRY void lanes(byte* dst, const byte* src, const Walk* w, length first, length
 // The first dimension lies dense on both sides.
 ENTRY void rows(byte* dst, const byte* src, const Walk* w, length first, length last) {
   const length to_next = w->of[1].dst, from_next = w->of[1].src;
-  each(dst, src, *w, first, last, [=](byte* to, const byte* from, length n0, length n1) {
-    for (length i = 0; i < n1; i++) memcpy(to + i * to_next, from + i * from_next, n0 * ITEM);
+  const bool past_the_cache = w->streams;
+  each(dst, src, *w, first, last, [=](Place at, length n0, length n1, Place) {
+    const length nbytes = n0 * ITEM;
+    for (length i = 0; i < n1; i++) {
+      byte* to = at.to + i * to_next;
+      const byte* from = at.from + i * from_next;
+      if (past_the_cache)  // whole lines, then
+        for (length k = 0; k < nbytes; k += 64) {
+          __builtin_prefetch(from + k + AHEAD);
+          whole_line(to + k, from + k, true);
+        }
+      else
+        memcpy(to, from, nbytes);
+    }
   });
+  end_of_lines();
 }
 
 // The first dimension is one word of src, dense in dst.
 ENTRY void repeats(byte* dst, const byte* src, const Walk* w, length first, length last) {
   const length to_next = w->of[1].dst, from_next = w->of[1].src;
-  each(dst, src, *w, first, last, [=](byte* to, const byte* from, length n0, length n1) {
-    for (length i = 0; i < n1; i++) repeat(to + i * to_next, from + i * from_next, n0);
+  each(dst, src, *w, first, last, [=](Place at, length n0, length n1, Place) {
+    for (length i = 0; i < n1; i++) repeat(at.to + i * to_next, at.from + i * from_next, n0);
   });
 }

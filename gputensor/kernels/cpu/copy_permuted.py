@@ -26,10 +26,11 @@ _SIZES = (1, 2, 4, 8, 16)
 _VECTOR, _LINE = 16, 64
 # Words of a unit along dst's run, whose memory pages stay in the TLB; bytes of a unit.
 _ALONG, _UNIT_NBYTES = 1024, 1 << 19
-# Bytes of dst from which it is written past the cache, which it would empty; of a run in it.
-_STREAM_FROM, _STREAM_RUN = 1 << 23, 1024
+# Bytes of dst from which it is written past the cache, which it would empty; bytes of a run that
+# is cut at the ends of lines where it begins within one, and of one whose lines wait for others.
+_STREAM_FROM, _LONG_RUN, _SHORT_RUN = 1 << 23, 1024, 256
 _LANES = (2, 3, 4)
-_SHORTEST_ROW = 32
+_SHORTEST_ROW, _LONG_ROW = 32, 1 << 12
 _PARALLEL_FROM = 1 << 20
 
 Dimension = tuple[int, int, int]
@@ -71,47 +72,65 @@ def run(plan: Plan, dst: int, src: int, nbytes: int) -> None:
 
 
 @lru_cache(maxsize=1024)
-def planned(itemsize: int, shape: Sizes, dst: Sizes, src: Sizes, alignment: int) -> Plan | None:
+def planned(
+    itemsize: int, shape: Sizes, dst: Sizes, src: Sizes, alignment: int, at_line: bool = False
+) -> Plan | None:
     """The loop for such a copy, strides in bytes, none negative; None where NumPy's is taken.
 
-    alignment: a power of two that divides both addresses.
+    alignment: a power of two that divides both addresses. at_line: dst begins a cache line.
     """
     walk = copy_plan.normalise(itemsize, shape, dst, src, alignment)
     shape_, dst_, src_ = walk.shape, walk.dst, walk.src
     if not shape_:
         return None
     if walk.itemsize > _VECTOR:
-        return _rows(walk, walk.itemsize, 0)
+        return _rows(walk, walk.itemsize, 0, at_line)
     if walk.itemsize not in _SIZES or alignment < min(walk.itemsize, 8):
         return None
     order = sorted((d for d in range(len(shape_)) if src_[d]), key=lambda d: (src_[d], d))
     if dst_[0] == walk.itemsize and not src_[0] and len(shape_) > 1:
-        return _rows(walk, shape_[0] * walk.itemsize, 1)
+        return _rows(walk, shape_[0] * walk.itemsize, 1, at_line)
     dense = dst_[0] == walk.itemsize and bool(order) and src_[order[0]] == walk.itemsize
     if not dense or 0 not in order:
         return None
     if order[0] == 0:
-        return _rows(walk, shape_[0] * walk.itemsize, 1)
-    return _lanes(walk, order) or _tiles(walk, order, alignment)
+        return _rows(walk, shape_[0] * walk.itemsize, 1, at_line)
+    return _lanes(walk, order) or _tiles(walk, order, alignment, at_line)
 
 
-def _tiles(walk: Walk, order: list[int], alignment: int) -> Plan | None:
+def _tiles(walk: Walk, order: list[int], alignment: int, at_line: bool) -> Plan | None:
     item, x = walk.itemsize, order[0]
     if min(walk.shape[0], walk.shape[x]) * item < _VECTOR:
         return None
-    # what lies in the same line of src comes soon, else what lies in the same line of dst
-    soon = order[1:2] if walk.shape[x] * item < 2 * _LINE else []
-    rest = [d for d in soon if d] + [d for d in range(1, len(walk.shape)) if d not in (x, *soon)]
+    rest = _soon(walk, order)
+    rest += [d for d in range(1, len(walk.shape)) if d not in (x, *rest)]
     nbytes = _nbytes(walk)
-    is_aligned = alignment >= item and not any(step % _LINE for step in walk.dst[1:])
-    streams = (
-        is_aligned and item > 1 and nbytes >= _STREAM_FROM and walk.shape[0] * item >= _STREAM_RUN
-    )
+    # a run is cut at the ends of dst's lines where that leaves few parts of lines
+    has_lines = alignment >= item and not any(step % _LINE for step in walk.dst[1:])
+    is_aligned = has_lines and (at_line or walk.shape[0] * item >= _LONG_RUN)
+    streams = is_aligned and item > 1 and nbytes >= _STREAM_FROM
     along = _lines(copy_plan.even_part(walk.shape[0], _ALONG), item)
     across = max(1, _UNIT_NBYTES // (along * item))
     parts = along, _lines(copy_plan.even_part(walk.shape[x], across), item)
     dims = _dims(walk, [0, x, *rest])
     return Plan("tiles", item, dims, parts, nbytes, is_aligned, streams)
+
+
+def _soon(walk: Walk, order: list[int]) -> list[int]:
+    """Dimensions to walk first, which make the shorter of both sides' runs longer."""
+    taken, x, run = [0, order[0]], order[0], [walk.itemsize * walk.shape[0]] * 2
+    run[1] = walk.itemsize * walk.shape[x]
+    run[0] *= walk.shape[x] if walk.dst[x] == run[0] else 1
+    run[1] *= walk.shape[0] if walk.src[0] == run[1] else 1
+    while min(run) < _SHORT_RUN:
+        side = 0 if run[0] < run[1] else 1
+        steps = (walk.dst, walk.src)[side]
+        following = [d for d in range(1, len(steps)) if steps[d] == run[side] and d not in taken]
+        if not following:
+            break
+        taken.append(following[0])
+        run[side] *= walk.shape[following[0]]
+    return taken[2:]
 
 
 def _lanes(walk: Walk, order: list[int]) -> Plan | None:
@@ -125,20 +144,23 @@ def _lanes(walk: Walk, order: list[int]) -> Plan | None:
     return None
 
 
-def _rows(walk: Walk, run: int, begin: int) -> Plan | None:
+def _rows(walk: Walk, run: int, begin: int, at_line: bool) -> Plan | None:
     """run: bytes that lie dense in dst, and in src or there as one word. begin: the first dimension
     that is walked."""
     rest = list(range(begin, len(walk.shape)))
     if run < _SHORTEST_ROW or not rest:
         return None
+    rest.sort(key=lambda d: walk.src[d] or 1 << 62)  # src from its begin to its end
     first = rest.pop(0)
-    rest.sort(key=lambda d: walk.src[d] or 1 << 62)  # lines that several rows share
     parts = run, copy_plan.even_part(walk.shape[first], max(1, _UNIT_NBYTES // run))
     others = _dims(walk, [first, *rest])
     if begin and not walk.src[0]:
         dims = [*_dims(walk, [0]), *others]
         return Plan("repeats", walk.itemsize, dims, (walk.shape[0], parts[1]), _nbytes(walk))
-    return Plan("rows", 1, [(run, 1, 1), *others], parts, _nbytes(walk))
+    nbytes, steps = _nbytes(walk), (run, *walk.dst[begin:])
+    streams = at_line and nbytes >= _STREAM_FROM and not any(step % _LINE for step in steps)
+    streams = streams and (run < _LONG_ROW or 0 in walk.src)  # else memcpy reads and writes faster
+    return Plan("rows", 1, [(run, 1, 1), *others], parts, nbytes, at_line, streams)
 
 
 def _dims(walk: Walk, which: list[int]) -> list[Dimension]:

@@ -54,7 +54,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
     to, source = dst.__array_interface__["data"][0], src.__array_interface__["data"][0]
     layout = dst.itemsize, dst.shape, dst.strides, src.strides, _alignment(to, source)
     if copy_compiled.get_compiled_loops():
-        compiled = copy_permuted.planned(*layout)
+        compiled = copy_permuted.planned(*layout, to % _PAD == 0)
         if compiled is not None:
             copy_permuted.run(compiled, to, source, nbytes)
             return
