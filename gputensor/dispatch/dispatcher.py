@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 from ..core import errors
 from . import families, keys, shortcuts
 from .keys import AliasKey, DispatchKey
-from .operator import Definition, Kernel, Key, Operator, Pending, Table, caller_site
+from .operator import Definition, Kernel, Key, Operator, Pending, Table, called, caller_site
 
 if TYPE_CHECKING:
     from ..core.schema import FunctionSchema
@@ -349,9 +349,12 @@ def refresh(operator: Operator) -> None:
 
 
 def forget_plans() -> None:
-    """Give every operator a new table, because what its plans were bound to has changed."""
+    """Give every operator that was called a new table, because what its plans were bound to has
+    changed."""
     with lock:
-        _swap_all()
+        generation[0] += 1
+        for operator in tuple(called):
+            _swap(operator)
 
 
 def add_wraps(call: Wrap, redispatch: Wrap) -> Handle:

@@ -38,6 +38,11 @@ _state = tls.state
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
+# Operators whose table was asked for a kernel, or remembers something: all that a change of what
+# plans follow from can concern. None is ever taken out, as a call may still be on its way.
+called: set[Operator] = set()
+
+
 class Kernel:
     """A registered function, how it wants to be called, and where it was registered.
 
@@ -156,6 +161,7 @@ class Table(dict[int, Callable[..., Any]]):
         return signature
 
     def __missing__(self, key_set: int) -> Callable[..., Any]:
+        called.add(self.operator)
         found, key = self.resolve(key_set)
         if self._wrap is not None:
             found = self._wrap(self, key, found)
@@ -218,7 +224,9 @@ class Table(dict[int, Callable[..., Any]]):
 
     def remember(self, key: Any, plan: Any) -> Any:
         """Keep a plan. A plain dict cleared whole: an LRU would cost a lock on every call."""
-        if len(self.plans) >= PLANS_BOUND:
+        if not self.plans:
+            called.add(self.operator)
+        elif len(self.plans) >= PLANS_BOUND:
             self.forget()
         self.plans[key] = plan
         return plan
