@@ -219,7 +219,8 @@ def _single(it: Public) -> list[str]:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
     if it.outs:
         form = it.outs[op.name]
-        given = [_out_keys(form), *_out(form, {}, lead), *end]
+        guards.remove("out is None")
+        given = [_out_keys(form), *gather.short_cut(form, guards), *_out(form, {}, lead), *end]
         lines += ["if out is not None:", *indent(given)]
     return [*lines, *_call(op, {}, lead), *end]
 

@@ -65,6 +65,10 @@ TAGS = (
 OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating", *(f"reads_{what}" for what in READS))
 
 
+# Factory and family of the out forms that leave short cuts.
+_SHORT_OUT = (("out", "unary"), ("out", "binary"), ("out", "comparison"))
+
+
 @dataclass(frozen=True)
 class Op:
     """One overload.
@@ -242,9 +246,12 @@ class Op:
     def leaves_short_cuts(self) -> bool:
         """Whether its kernel on the CPU may leave some: Note [Short cuts] in gputensor/dispatch.
 
-        A family's own kernels do where all that they read is plain tensors.
+        A family's own kernels do where all that they read is plain tensors; of out forms, those
+        of pointwise operators.
         """
-        if self.dispatch is not None or self.kind == "out" or self.follows:
+        if self.dispatch is not None or self.follows:
+            return False
+        if self.kind == "out" and (self.kernel_factory, self.family) not in _SHORT_OUT:
             return False
         plain = all(str(a.type) in ("Tensor", "Tensor(a!)") for a in self.tensors)
         return plain and bool(self.tensors) and len(self.schema.returns) == 1
@@ -252,7 +259,7 @@ class Op:
     @property
     def is_scaled(self) -> bool:
         """Whether its short cuts are those of calls whose `alpha` is 1."""
-        return [a.name for a in self.arguments[2:]] == ["alpha"]
+        return [a.name for a in self.arguments[2:] if a.name != "out"] == ["alpha"]
 
     @property
     def needed_loops(self) -> tuple[str, ...]:

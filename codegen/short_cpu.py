@@ -100,6 +100,31 @@ def inplace(name: str, n: int, has_number: bool = False, is_element: bool = Fals
     ])  # fmt: skip
 
 
+def out(name: str, n: int, has_number: bool = False) -> list[str]:
+    """Into what has the result's layout and dtype already."""
+    operands, number = OPERANDS[:n], ["other"] if has_number else []
+    overflow = "before anything was written: NumPy converts it first" if has_number else ""
+    given = [*operands, *number, "out"]
+    theirs = [f"{x}._storage" for x in operands]
+    return form(name, ["loop"], f"({', '.join(given)}) -> out.", (), given, [
+        *is_plain(("out", *operands), "CPU_KEYS", is_written=True),
+        "storage = out._storage",
+        "if storage is None:",
+        "    storage = out._get_storage()",
+        *unless(
+            "storage.is_shared",
+            *(f"{x} is not None and ({x} is storage or {x}.is_shared)" for x in theirs),
+        ),
+        *arrays(operands),
+        "result = out._array",
+        "if result is None:",
+        "    result = out._get_array()",
+        *run([*ARRAYS[:n], *number, "result"], overflow=overflow),
+        "storage.version += 1",
+        "return out",
+    ])  # fmt: skip
+
+
 def scaled_inplace() -> list[str]:
     operands, doc = OPERANDS[:2], "(self, other, alpha) -> self. alpha: a float up to `largest`."
     closed = ["loop", "largest"]

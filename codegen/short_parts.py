@@ -99,7 +99,7 @@ def is_plain(operands: Sequence[str], keys: str, is_written: bool, device: str =
     written to may be one of a tensor that has a history tomorrow."""
     reads = each("{0}._autograd is not None and not is_plain({0})", operands)
     if is_written:
-        reads[0] = "self._autograd is not None and not may_write(self)"
+        reads[0] = "{0}._autograd is not None and not may_write({0})".format(operands[0])
     return unless(
         *each(f"{{}}._keys is not {keys}", operands),
         *(each(f"{{}}._device is not {device}", operands) if device else ()),

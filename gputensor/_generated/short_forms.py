@@ -548,6 +548,122 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
     return short
 
 
+def out_1(loop: Any) -> ShortCut:
+    """(self, out) -> out."""
+
+    def short(self, out):
+        if (
+            out._keys is not CPU_KEYS
+            or self._keys is not CPU_KEYS
+            or out._autograd is not None and not may_write(out)
+            or self._autograd is not None and not is_plain(self)
+            or _now() is not PLAIN
+        ):
+            return None
+        storage = out._storage
+        if storage is None:
+            storage = out._get_storage()
+        if (
+            storage.is_shared
+            or self._storage is not None and (self._storage is storage or self._storage.is_shared)
+        ):
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        result = out._array
+        if result is None:
+            result = out._get_array()
+        try:
+            enter(loop, x, result)
+        except RuntimeError as error:
+            again(error, loop, x, result)
+        storage.version += 1
+        return out
+
+    return short
+
+
+def out_2(loop: Any) -> ShortCut:
+    """(self, other, out) -> out."""
+
+    def short(self, other, out):
+        if (
+            out._keys is not CPU_KEYS
+            or self._keys is not CPU_KEYS
+            or other._keys is not CPU_KEYS
+            or out._autograd is not None and not may_write(out)
+            or self._autograd is not None and not is_plain(self)
+            or other._autograd is not None and not is_plain(other)
+            or _now() is not PLAIN
+        ):
+            return None
+        storage = out._storage
+        if storage is None:
+            storage = out._get_storage()
+        if (
+            storage.is_shared
+            or self._storage is not None and (self._storage is storage or self._storage.is_shared)
+            or other._storage is not None and (other._storage is storage or other._storage.is_shared)
+        ):
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        y = other._array
+        if y is None:
+            y = other._get_array()
+        result = out._array
+        if result is None:
+            result = out._get_array()
+        try:
+            enter(loop, x, y, result)
+        except RuntimeError as error:
+            again(error, loop, x, y, result)
+        storage.version += 1
+        return out
+
+    return short
+
+
+def out_number(loop: Any) -> ShortCut:
+    """(self, other, out) -> out."""
+
+    def short(self, other, out):
+        if (
+            out._keys is not CPU_KEYS
+            or self._keys is not CPU_KEYS
+            or out._autograd is not None and not may_write(out)
+            or self._autograd is not None and not is_plain(self)
+            or _now() is not PLAIN
+        ):
+            return None
+        storage = out._storage
+        if storage is None:
+            storage = out._get_storage()
+        if (
+            storage.is_shared
+            or self._storage is not None and (self._storage is storage or self._storage.is_shared)
+        ):
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        result = out._array
+        if result is None:
+            result = out._get_array()
+        try:
+            enter(loop, x, other, result)
+        except RuntimeError as error:
+            again(error, loop, x, other, result)
+        except OverflowError:
+            return None  # before anything was written: NumPy converts it first
+        storage.version += 1
+        return out
+
+    return short
+
+
 def into_1(loop: Any, geometry: Any) -> Callable[..., Any]:
     """What gives the result of a loop that writes into a new array."""
     sizes, element = geometry.sizes, geometry.dtype.np

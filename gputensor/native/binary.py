@@ -86,14 +86,14 @@ def out(operator: Operator, loop: str) -> Kernel:
     if loop not in _WITH_ALPHA:
 
         def kernel(key_set: int, self: Any, other: Any, out: Tensor) -> Tensor:
-            return write(out, (self, other))
+            return write(out, (self, other), (), kernel)
 
         return kernel
     scaled = pointwise.write(operator, rule(loop), loop + "_alpha")
 
     def with_alpha(key_set: int, self: Any, other: Any, alpha: Any, out: Tensor) -> Tensor:
         if alpha is _ONE:
-            return write(out, (self, other))
+            return write(out, (self, other), (), with_alpha)
         alpha = check_alpha(operator, self, other, alpha)
         return scaled(out, (self, other), (alpha,))
 

@@ -42,7 +42,7 @@ def out(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Any, other: Any, out: Tensor) -> Tensor:
-        return write(out, (self, other))
+        return write(out, (self, other), (), kernel)
 
     return kernel
 

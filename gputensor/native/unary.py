@@ -48,7 +48,7 @@ def out(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Tensor, out: Tensor) -> Any:
-        return write(out, (self,))
+        return write(out, (self,), (), kernel)
 
     return kernel
 

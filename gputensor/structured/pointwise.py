@@ -393,12 +393,17 @@ def functional(
 
 
 def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
-    """write(out, inputs, params) -> out: what in-place and out kernels share. Everything that can
-    fail is checked before `out` changes."""
+    """write(out, inputs, params, kernel) -> out: what in-place and out kernels share. Everything
+    that can fail is checked before `out` changes. kernel: the one that leaves short cuts, if any.
+    """
     name = loop or rule.loop
 
-    def write_into(out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        entry = find_entry(operator.table, rule, name, out, inputs)
+    def write_into(
+        out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = (),
+        kernel: Kernel | None = None,
+    ) -> Tensor:  # fmt: skip
+        table = operator.table
+        entry = find_entry(table, rule, name, out, inputs)
         if params:
             check_params(operator, rule, entry, params)
         check_overlap(operator.short_name, rule, out, inputs)
@@ -407,6 +412,8 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
             if entry.has_numbers:
                 _check_meeting(operator.short_name, entry.plan, inputs)
             resize_output(operator.short_name, out, entry.geometry)
+        elif kernel is not None and entry.is_fresh and out._device is CPU:
+            short.learn_out(table, kernel, entry, inputs, out)
         entry.write(out, inputs, params)
         return out
 

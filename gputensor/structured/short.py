@@ -89,6 +89,25 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
     shortcuts.learn(table, kernel, key, found)
 
 
+def learn_out(
+    table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
+) -> None:
+    """Leave the out form's, where `out` keeps its sizes and is none of the inputs."""
+    if entry.seen is None:  # no call has found it yet
+        entry.seen = True
+        return
+    entry.is_fresh = False
+    kinds = [type(x) if type(x) in NUMBERS else x._geometry for x in inputs]
+    if entry.block or not entry.geometry.numel or any([x is out for x in inputs]):
+        return
+    if isinstance(kinds[0], type):
+        return
+    make = forms.out_1 if len(kinds) == 1 else forms.out_2
+    if isinstance(kinds[-1], type):
+        make = forms.out_number
+    shortcuts.learn(table, kernel, (*kinds, out._geometry), make(entry.loop))
+
+
 def learn_scaled(
     table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any
 ) -> None:

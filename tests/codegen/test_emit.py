@@ -130,6 +130,14 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 key_set = (key_set | include) & keep
                 if out is not None:
                     key_set |= _checked_out("blend", out)._keys & keep
+                    if alpha is _ONE:
+                        key = (
+                            input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                            out._geometry,
+                        )
+                        short = op_blend_out.table.short.get(key)
+                        if short is not None and (made := short(input, other, out)) is not None:
+                            return made
                     return op_blend_out.table[key_set](key_set, input, other, alpha, out)
                 return op_blend.table[key_set](key_set, input, other, alpha)
             except Exception as error: _refuse(error, "blend", locals()); raise
@@ -228,6 +236,14 @@ def test_a_factory(model: load.Model) -> None:
 def test_calls_parse_nothing(model: load.Model) -> None:
     assert text_of(emit_operators.call(model.find("blend.out"))) == textwrap.dedent("""\
         def call_blend_out(self, other, alpha, out):
+            if alpha is _ONE:
+                key = (
+                    self._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                    out._geometry,
+                )
+                short = op_blend_out.table.short.get(key)
+                if short is not None and (made := short(self, other, out)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (
                 self._keys

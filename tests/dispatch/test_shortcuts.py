@@ -75,6 +75,10 @@ def learnt(call: Callable[[], Any], name: str) -> int:
         (lambda a: a < a, "lt.Tensor"),
         (lambda a: a.add_(a.clone()), "add_.Tensor"),
         (lambda a: a.mul_(1), "mul_.Tensor"),
+        (lambda a: gt.add(a, a, out=gt.empty(4)), "add.out"),
+        (lambda a: gt.mul(a, 2, out=gt.empty(4)), "mul.out"),
+        (lambda a: gt.exp(a, out=gt.empty(4)), "exp.out"),
+        (lambda a: gt.lt(a, a, out=gt.empty(4, dtype=gt.bool)), "lt.Tensor_out"),
         (lambda a: a.sum() + a.sum(), "add.Tensor"),  # 0-d
         (lambda a: gt.where(a < a, a, a), "where.self"),
         (lambda a: gt.where(a < a, a, 0.5), "where.self"),
@@ -122,6 +126,29 @@ def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None
     (key,) = short
     short[key] = lambda *operands: operands
     assert call(a)[0] is a
+
+
+def test_an_out_that_is_read_or_shared_or_resized_goes_the_long_way(turned_on: None) -> None:
+    a, b, out = gt.arange(4.0), gt.ones(4), gt.empty(4)
+    for _ in range(3):
+        assert gt.sub(a, b, out=out) is out and out.tolist() == [-1, 0, 1, 2]
+    assert taken("sub.out") == 1 and out._version == 3
+    short = dispatcher.find("aten::sub.out").table.short[(a._geometry,) * 3]
+    memory = gt.ones(6)
+    array = np.ones(4, np.float32)
+    for self, other, into in [
+        (a, b, a), (a, b, b), (memory[:4], a, memory[2:]), (a, gt.from_numpy(array), out),
+        (a, b, gt.from_numpy(array)), (a, b, gt.ones(4, requires_grad=True)),
+        (gt.ones(4, requires_grad=True), b, out), (a, gt.ones(4).view(4), gt.ones(4).detach()),
+    ]:  # fmt: skip
+        version = into._version
+        assert short(self, other, into) is None or into.tolist() == (self - other).tolist()
+        assert (short(self, other, into) is None) == (into._version == version)
+    with pytest.raises(errors.GpuTensorError, match="overlap|memory"):
+        gt.sub(memory[:4], a, out=memory[2:])
+    with gt.no_grad():
+        view = gt.ones(4).view(4)
+        assert gt.sub(a, b, out=view) is view and view.tolist() == out.tolist()
 
 
 def test_other_params_have_their_own(turned_on: None) -> None:
@@ -384,6 +411,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "add(a, b, alpha=True)": lambda a, b: gt.add(a, b, alpha=True),
     "a.mul(b)": lambda a, b: a.mul(b),
     "a * 1.5": lambda a, b: a * 1.5,
+    "add(a, b, out=new)": lambda a, b: gt.add(a, b, out=gt.zeros(4)),
+    "mul(a, 2, out=b)": lambda a, b: gt.mul(a, 2, out=b),
+    "exp(a, out=b)": lambda a, b: gt.exp(a, out=b),
+    "lt(a, b, out=new)": lambda a, b: gt.lt(a, b, out=gt.zeros(4, dtype=gt.bool)),
     "a.exp()": lambda a, b: a.exp(),
     "exp(a)": lambda a, b: gt.exp(a),
     "a < b": lambda a, b: a < b,

@@ -51,6 +51,14 @@ def add(input, other, *, alpha=1, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("add", out)._keys & keep
+            if alpha is _ONE:
+                key = (
+                    input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                    out._geometry,
+                )
+                short = op_add_out.table.short.get(key)
+                if short is not None and (made := short(input, other, out)) is not None:
+                    return made
             return op_add_out.table[key_set](key_set, input, other, alpha, out)
         return op_add_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: _refuse(error, "add", locals()); raise
@@ -196,6 +204,14 @@ def sub(input, other, *, alpha=1, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("sub", out)._keys & keep
+            if alpha is _ONE:
+                key = (
+                    input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                    out._geometry,
+                )
+                short = op_sub_out.table.short.get(key)
+                if short is not None and (made := short(input, other, out)) is not None:
+                    return made
             return op_sub_out.table[key_set](key_set, input, other, alpha, out)
         return op_sub_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: _refuse(error, "sub", locals()); raise
@@ -352,6 +368,14 @@ def rsub(input, other, *, alpha=1, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("rsub", out)._keys & keep
+            if alpha is _ONE:
+                key = (
+                    input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                    out._geometry,
+                )
+                short = op_rsub_Tensor_out.table.short.get(key)
+                if short is not None and (made := short(input, other, out)) is not None:
+                    return made
             return op_rsub_Tensor_out.table[key_set](key_set, input, other, alpha, out)
         return op_rsub_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: _refuse(error, "rsub", locals()); raise
@@ -391,6 +415,13 @@ def mul(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("mul", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_mul_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_mul_out.table[key_set](key_set, input, other, out)
         return op_mul_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "mul", locals()); raise
@@ -865,6 +896,13 @@ def minimum(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("minimum", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_minimum_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_minimum_out.table[key_set](key_set, input, other, out)
         return op_minimum.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "minimum", locals()); raise
@@ -926,6 +964,13 @@ def maximum(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("maximum", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_maximum_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_maximum_out.table[key_set](key_set, input, other, out)
         return op_maximum.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "maximum", locals()); raise
@@ -1213,6 +1258,13 @@ def fmod(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("fmod", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_fmod_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_fmod_Tensor_out.table[key_set](key_set, input, other, out)
         return op_fmod_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "fmod", locals()); raise
@@ -1301,6 +1353,13 @@ def remainder(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("remainder", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_remainder_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_remainder_Tensor_out.table[key_set](key_set, input, other, out)
         return op_remainder_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "remainder", locals()); raise
@@ -1514,6 +1573,10 @@ def atan2(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("atan2", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_atan2_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_atan2_out.table[key_set](key_set, input, other, out)
         return op_atan2.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "atan2", locals()); raise
@@ -1577,6 +1640,10 @@ def hypot(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("hypot", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_hypot_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_hypot_out.table[key_set](key_set, input, other, out)
         return op_hypot.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "hypot", locals()); raise
@@ -1642,6 +1709,13 @@ def copysign(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("copysign", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_copysign_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_copysign_out.table[key_set](key_set, input, other, out)
         return op_copysign_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "copysign", locals()); raise
@@ -1710,6 +1784,10 @@ def fmax(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("fmax", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_fmax_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_fmax_out.table[key_set](key_set, input, other, out)
         return op_fmax.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "fmax", locals()); raise
@@ -1752,6 +1830,10 @@ def fmin(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("fmin", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_fmin_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_fmin_out.table[key_set](key_set, input, other, out)
         return op_fmin.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "fmin", locals()); raise
@@ -1791,6 +1873,10 @@ def nextafter(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("nextafter", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_nextafter_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_nextafter_out.table[key_set](key_set, input, other, out)
         return op_nextafter.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "nextafter", locals()); raise
@@ -1845,6 +1931,10 @@ def gcd(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("gcd", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_gcd_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_gcd_out.table[key_set](key_set, input, other, out)
         return op_gcd.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "gcd", locals()); raise
@@ -1904,6 +1994,10 @@ def lcm(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("lcm", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_lcm_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_lcm_out.table[key_set](key_set, input, other, out)
         return op_lcm.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "lcm", locals()); raise
@@ -2011,6 +2105,10 @@ def logaddexp(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logaddexp", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_logaddexp_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_logaddexp_out.table[key_set](key_set, input, other, out)
         return op_logaddexp.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "logaddexp", locals()); raise
@@ -2051,6 +2149,10 @@ def logaddexp2(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logaddexp2", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_logaddexp2_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_logaddexp2_out.table[key_set](key_set, input, other, out)
         return op_logaddexp2.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "logaddexp2", locals()); raise
@@ -2091,6 +2193,10 @@ def heaviside(input, values, *, out=None):
         key_set = (input._keys | values._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("heaviside", out)._keys & keep
+            key = (input._geometry, values._geometry, out._geometry)
+            short = op_heaviside_out.table.short.get(key)
+            if short is not None and (made := short(input, values, out)) is not None:
+                return made
             return op_heaviside_out.table[key_set](key_set, input, values, out)
         return op_heaviside.table[key_set](key_set, input, values)
     except Exception as error: _refuse(error, "heaviside", locals()); raise
@@ -2164,6 +2270,13 @@ def bitwise_and(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("bitwise_and", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_bitwise_and_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_bitwise_and_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_and_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "bitwise_and", locals()); raise
@@ -2293,6 +2406,13 @@ def bitwise_or(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("bitwise_or", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_bitwise_or_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_bitwise_or_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_or_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "bitwise_or", locals()); raise
@@ -2421,6 +2541,13 @@ def bitwise_xor(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("bitwise_xor", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_bitwise_xor_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_bitwise_xor_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_xor_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
@@ -2550,6 +2677,13 @@ def bitwise_left_shift(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("bitwise_left_shift", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_bitwise_left_shift_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_bitwise_left_shift_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
@@ -2682,6 +2816,13 @@ def bitwise_right_shift(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("bitwise_right_shift", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_bitwise_right_shift_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_bitwise_right_shift_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise

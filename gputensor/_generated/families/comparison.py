@@ -43,6 +43,13 @@ def eq(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("eq", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_eq_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_eq_Tensor_out.table[key_set](key_set, input, other, out)
         return op_eq_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "eq", locals()); raise
@@ -146,6 +153,13 @@ def ne(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("ne", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_ne_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_ne_Tensor_out.table[key_set](key_set, input, other, out)
         return op_ne_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "ne", locals()); raise
@@ -272,6 +286,13 @@ def lt(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("lt", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_lt_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_lt_Tensor_out.table[key_set](key_set, input, other, out)
         return op_lt_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "lt", locals()); raise
@@ -396,6 +417,13 @@ def le(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("le", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_le_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_le_Tensor_out.table[key_set](key_set, input, other, out)
         return op_le_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "le", locals()); raise
@@ -522,6 +550,13 @@ def gt(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("gt", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_gt_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_gt_Tensor_out.table[key_set](key_set, input, other, out)
         return op_gt_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "gt", locals()); raise
@@ -648,6 +683,13 @@ def ge(input, other, *, out=None):
         key_set = (key_set | include) & keep
         if out is not None:
             key_set |= _checked_out("ge", out)._keys & keep
+            key = (
+                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
+                out._geometry,
+            )
+            short = op_ge_Tensor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_ge_Tensor_out.table[key_set](key_set, input, other, out)
         return op_ge_Tensor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "ge", locals()); raise
@@ -764,6 +806,10 @@ def logical_and(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logical_and", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_logical_and_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_logical_and_out.table[key_set](key_set, input, other, out)
         return op_logical_and.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "logical_and", locals()); raise
@@ -819,6 +865,10 @@ def logical_or(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logical_or", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_logical_or_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_logical_or_out.table[key_set](key_set, input, other, out)
         return op_logical_or.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "logical_or", locals()); raise
@@ -883,6 +933,10 @@ def logical_xor(input, other, *, out=None):
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logical_xor", out)._keys & keep
+            key = (input._geometry, other._geometry, out._geometry)
+            short = op_logical_xor_out.table.short.get(key)
+            if short is not None and (made := short(input, other, out)) is not None:
+                return made
             return op_logical_xor_out.table[key_set](key_set, input, other, out)
         return op_logical_xor.table[key_set](key_set, input, other)
     except Exception as error: _refuse(error, "logical_xor", locals()); raise

@@ -26,6 +26,10 @@ def neg(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("neg", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_neg_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_neg_out.table[key_set](key_set, input, out)
         return op_neg.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "neg", locals()); raise
@@ -99,6 +103,10 @@ def conj_physical(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("conj_physical", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_conj_physical_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_conj_physical_out.table[key_set](key_set, input, out)
         return op_conj_physical.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "conj_physical", locals()); raise
@@ -158,6 +166,10 @@ def abs(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("abs", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_abs_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_abs_out.table[key_set](key_set, input, out)
         return op_abs.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "abs", locals()); raise
@@ -231,6 +243,10 @@ def exp(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("exp", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_exp_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_exp_out.table[key_set](key_set, input, out)
         return op_exp.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "exp", locals()); raise
@@ -297,6 +313,10 @@ def relu(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("relu", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_relu_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_relu_out.table[key_set](key_set, input, out)
         return op_relu.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "relu", locals()); raise
@@ -368,6 +388,10 @@ def acos(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("acos", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_acos_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_acos_out.table[key_set](key_set, input, out)
         return op_acos.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "acos", locals()); raise
@@ -436,6 +460,10 @@ def acosh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("acosh", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_acosh_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_acosh_out.table[key_set](key_set, input, out)
         return op_acosh.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "acosh", locals()); raise
@@ -538,6 +566,10 @@ def asin(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("asin", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_asin_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_asin_out.table[key_set](key_set, input, out)
         return op_asin.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "asin", locals()); raise
@@ -606,6 +638,10 @@ def asinh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("asinh", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_asinh_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_asinh_out.table[key_set](key_set, input, out)
         return op_asinh.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "asinh", locals()); raise
@@ -672,6 +708,10 @@ def atan(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("atan", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_atan_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_atan_out.table[key_set](key_set, input, out)
         return op_atan.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "atan", locals()); raise
@@ -738,6 +778,10 @@ def atanh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("atanh", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_atanh_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_atanh_out.table[key_set](key_set, input, out)
         return op_atanh.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "atanh", locals()); raise
@@ -852,6 +896,10 @@ def ceil(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("ceil", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_ceil_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_ceil_out.table[key_set](key_set, input, out)
         return op_ceil.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "ceil", locals()); raise
@@ -913,6 +961,10 @@ def cos(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("cos", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_cos_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_cos_out.table[key_set](key_set, input, out)
         return op_cos.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "cos", locals()); raise
@@ -976,6 +1028,10 @@ def cosh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("cosh", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_cosh_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_cosh_out.table[key_set](key_set, input, out)
         return op_cosh.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "cosh", locals()); raise
@@ -1032,6 +1088,10 @@ def erf(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("erf", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_erf_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_erf_out.table[key_set](key_set, input, out)
         return op_erf.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "erf", locals()); raise
@@ -1093,6 +1153,10 @@ def erfc(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("erfc", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_erfc_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_erfc_out.table[key_set](key_set, input, out)
         return op_erfc.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "erfc", locals()); raise
@@ -1154,6 +1218,10 @@ def exp2(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("exp2", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_exp2_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_exp2_out.table[key_set](key_set, input, out)
         return op_exp2.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "exp2", locals()); raise
@@ -1215,6 +1283,10 @@ def expm1(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("expm1", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_expm1_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_expm1_out.table[key_set](key_set, input, out)
         return op_expm1.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "expm1", locals()); raise
@@ -1276,6 +1348,10 @@ def floor(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("floor", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_floor_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_floor_out.table[key_set](key_set, input, out)
         return op_floor.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "floor", locals()); raise
@@ -1339,6 +1415,10 @@ def frac(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("frac", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_frac_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_frac_out.table[key_set](key_set, input, out)
         return op_frac.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "frac", locals()); raise
@@ -1445,6 +1525,10 @@ def isneginf(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("isneginf", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_isneginf_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_isneginf_out.table[key_set](key_set, input, out)
         return op_isneginf.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "isneginf", locals()); raise
@@ -1480,6 +1564,10 @@ def isposinf(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("isposinf", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_isposinf_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_isposinf_out.table[key_set](key_set, input, out)
         return op_isposinf.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "isposinf", locals()); raise
@@ -1517,6 +1605,10 @@ def log(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_log_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_log_out.table[key_set](key_set, input, out)
         return op_log.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log", locals()); raise
@@ -1580,6 +1672,10 @@ def log10(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log10", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_log10_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_log10_out.table[key_set](key_set, input, out)
         return op_log10.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log10", locals()); raise
@@ -1635,6 +1731,10 @@ def log1p(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log1p", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_log1p_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_log1p_out.table[key_set](key_set, input, out)
         return op_log1p.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log1p", locals()); raise
@@ -1704,6 +1804,10 @@ def log2(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log2", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_log2_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_log2_out.table[key_set](key_set, input, out)
         return op_log2.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "log2", locals()); raise
@@ -1758,6 +1862,10 @@ def logical_not(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logical_not", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_logical_not_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_logical_not_out.table[key_set](key_set, input, out)
         return op_logical_not.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "logical_not", locals()); raise
@@ -1806,6 +1914,10 @@ def reciprocal(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("reciprocal", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_reciprocal_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_reciprocal_out.table[key_set](key_set, input, out)
         return op_reciprocal.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "reciprocal", locals()); raise
@@ -1964,6 +2076,10 @@ def rsqrt(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("rsqrt", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_rsqrt_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_rsqrt_out.table[key_set](key_set, input, out)
         return op_rsqrt.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "rsqrt", locals()); raise
@@ -2017,6 +2133,10 @@ def sgn(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sgn", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sgn_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sgn_out.table[key_set](key_set, input, out)
         return op_sgn.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sgn", locals()); raise
@@ -2070,6 +2190,10 @@ def sigmoid(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sigmoid", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sigmoid_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sigmoid_out.table[key_set](key_set, input, out)
         return op_sigmoid.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sigmoid", locals()); raise
@@ -2139,6 +2263,10 @@ def sign(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sign", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sign_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sign_out.table[key_set](key_set, input, out)
         return op_sign.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sign", locals()); raise
@@ -2194,6 +2322,10 @@ def signbit(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("signbit", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_signbit_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_signbit_out.table[key_set](key_set, input, out)
         return op_signbit.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "signbit", locals()); raise
@@ -2228,6 +2360,10 @@ def sin(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sin", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sin_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sin_out.table[key_set](key_set, input, out)
         return op_sin.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sin", locals()); raise
@@ -2291,6 +2427,10 @@ def sinc(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sinc", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sinc_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sinc_out.table[key_set](key_set, input, out)
         return op_sinc.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sinc", locals()); raise
@@ -2352,6 +2492,10 @@ def sinh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sinh", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sinh_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sinh_out.table[key_set](key_set, input, out)
         return op_sinh.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sinh", locals()); raise
@@ -2405,6 +2549,10 @@ def tan(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("tan", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_tan_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_tan_out.table[key_set](key_set, input, out)
         return op_tan.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "tan", locals()); raise
@@ -2460,6 +2608,10 @@ def tanh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("tanh", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_tanh_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_tanh_out.table[key_set](key_set, input, out)
         return op_tanh.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "tanh", locals()); raise
@@ -2523,6 +2675,10 @@ def trunc(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("trunc", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_trunc_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_trunc_out.table[key_set](key_set, input, out)
         return op_trunc.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "trunc", locals()); raise
@@ -2659,6 +2815,10 @@ def deg2rad(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("deg2rad", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_deg2rad_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_deg2rad_out.table[key_set](key_set, input, out)
         return op_deg2rad.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "deg2rad", locals()); raise
@@ -2714,6 +2874,10 @@ def rad2deg(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("rad2deg", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_rad2deg_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_rad2deg_out.table[key_set](key_set, input, out)
         return op_rad2deg.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "rad2deg", locals()); raise
@@ -2769,6 +2933,10 @@ def sqrt(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sqrt", out)._keys & keep
+            key = (input._geometry, out._geometry)
+            short = op_sqrt_out.table.short.get(key)
+            if short is not None and (made := short(input, out)) is not None:
+                return made
             return op_sqrt_out.table[key_set](key_set, input, out)
         return op_sqrt.table[key_set](key_set, input)
     except Exception as error: _refuse(error, "sqrt", locals()); raise
