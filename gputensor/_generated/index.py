@@ -596,9 +596,9 @@ LATER: dict[str, dict[str, str]] = {
     barrier broadcast gather reduce reduce_scatter reduce_scatter_tensor scatter wait_tensor
     distributed.gradients: GradientAverager average_gradients distributed.groups: GroupMember
     ProcessGroup get_backend get_global_rank get_group_rank get_process_group_ranks get_rank
-    get_world_size is_available is_initialized is_mpi_available is_nccl_available distributed.joining:
+    get_world_size is_available is_initialized is_mpi_available distributed.joining:
     destroy_process_group init_process_group new_group distributed.messages: irecv isend recv send
-    distributed.sharding: redistribute distributed.work: Work
+    distributed.nccl: is_nccl_available distributed.sharding: redistribute distributed.work: Work
     """),
     "library": _read("""
     custom.custom_op: CustomOpDef custom_op register_autograd register_fake register_kernel

@@ -65,7 +65,7 @@ def examine() -> list[Finding]:
     cupy = _cupy(answer)
     return [
         _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(answer),
-        _emulator(), _mpi(), _cache(), *_carried(), *_devices(),
+        _emulator(), _mpi(), _nccl(), _cache(), *_carried(), *_devices(),
     ]  # fmt: skip
 
 
@@ -204,7 +204,22 @@ def _mpi() -> Finding:
         found = f"mpi4py {version}, but there is no mpiexec: worlds of one process"
         return Finding("MPI", ABSENT, found, remedy)
     found = f"mpi4py {version}, mpiexec at {launcher}"
-    return Finding("MPI", OK, f"{found}; takes NCCL's place on emulated devices")
+    return Finding("MPI", OK, f"{found}; moves tensors on the CPU")
+
+
+def _nccl() -> Finding:
+    """What moves tensors on CUDA between ranks; nothing of it is started."""
+    module, _ = _chosen()
+    if module is None or not module.is_available():
+        return Finding("NCCL", ABSENT, "there is no GPU for it")
+    try:
+        found = module.nccl()
+    except ImportError as reason:
+        return Finding("NCCL", ABSENT, str(reason), "pip install nvidia-nccl-cu12")
+    if found is None:
+        return Finding("NCCL", ABSENT, "devices are emulated: MPI moves their tensors in its place")
+    version = found.get_version()
+    return Finding("NCCL", OK, f"{version} through CuPy moves tensors between GPUs")
 
 
 def _cache() -> Finding:

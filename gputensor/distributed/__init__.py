@@ -28,13 +28,13 @@ if TYPE_CHECKING:
         get_process_group_ranks as get_process_group_ranks, get_rank as get_rank,
         get_world_size as get_world_size, is_available as is_available,
         is_initialized as is_initialized, is_mpi_available as is_mpi_available,
-        is_nccl_available as is_nccl_available,
     )  # fmt: skip
     from .joining import (
         destroy_process_group as destroy_process_group, init_process_group as init_process_group,
         new_group as new_group,
     )  # fmt: skip
     from .messages import irecv as irecv, isend as isend, recv as recv, send as send
+    from .nccl import is_nccl_available as is_nccl_available
     from .sharding import redistribute as redistribute
     from .work import Work as Work
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import agreement, operators, transport
 from .groups import GroupMember, ProcessGroup, group_of, rank_in
-from .operators import _op, agree, arrays, start
+from .operators import _op, agree, carried, start
 from .work import Work, taken
 from .._generated import calls
 from ..autograd.modes import no_grad
@@ -260,11 +260,11 @@ def reduce(
     how, is_root = _reduction("reduce", op), where.rank() == root
     made = calls.empty_like(x.detach())
     source = materialised(x.detach())
-    given = arrays("reduce", source, made)
-    transport.reduction("reduce", how, given[0].dtype)
+    via, given = carried("reduce", source, made)
+    via.reduction("reduce", how, x._geometry.dtype.np)
     agree("reduce", where, x, f"{how} dst={root}")
     into = given[1] if is_root else None
-    work = start("reduce", where, (source, made), transport.reduce, given[0], into, how, root)
+    work = start("reduce", where, (source, made), via.reduce, given[0], into, how, root)
 
     def copy() -> None:
         with no_grad():
@@ -287,10 +287,10 @@ def gather(
     shape = (where.size() if is_root else 0, *x.shape)
     made = calls.empty_memory_format(shape, dtype=x.dtype, device=x.device)
     source = materialised(x.detach())
-    given = arrays("gather", source, made)
+    via, given = carried("gather", source, made)
     agree("gather", where, x, f"dst={root}")
     into = given[1] if is_root else None
-    work = start("gather", where, (source, made), transport.gather, given[0], into, root)
+    work = start("gather", where, (source, made), via.gather, given[0], into, root)
     return _end(work._then(_copy_all(outs, made)), async_op)
 
 
@@ -308,10 +308,10 @@ def scatter(
     made = calls.empty_like(x.detach())
     with no_grad():
         source = calls.stack(parts) if is_root else made
-    given = arrays("scatter", made, source)
+    via, given = carried("scatter", made, source)
     agree("scatter", where, x, f"src={root}")
     from_here = given[1] if is_root else None
-    work = start("scatter", where, (made, source), transport.scatter, from_here, given[0], root)
+    work = start("scatter", where, (made, source), via.scatter, from_here, given[0], root)
 
     def copy() -> None:
         with no_grad():

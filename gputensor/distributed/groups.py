@@ -6,6 +6,7 @@ one the world is this process. What makes groups is in distributed/joining.py.
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from importlib import util
 from typing import Any
@@ -24,7 +25,7 @@ class ProcessGroup:
     ranks: the members' ranks in the world, in the group's order.
     """
 
-    __slots__ = ("name", "backend", "ranks", "timeout_s", "comm", "is_open", "_rank")
+    __slots__ = ("name", "backend", "ranks", "timeout_s", "comm", "nccl", "is_open", "_rank")
 
     def __init__(
         self, name: str, backend: str, ranks: tuple[int, ...], timeout_s: float, comm: Any
@@ -34,6 +35,7 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
+        self.nccl: Any = None  # distributed/nccl.py, once a tensor of a GPU was moved
         self.is_open: bool = True  # until it is destroyed
         self._rank: int = comm.rank
 
@@ -66,6 +68,7 @@ class _World:
         self.groups: dict[str, ProcessGroup] = {}
         self.made = 0  # groups so far: their names
         self.gone: set[int] = set()
+        self.looking = threading.Lock()
         self.broken = ""  # why, once a call has failed on some ranks and may not have on others
 
     def look_who_left(self) -> None:
@@ -73,10 +76,15 @@ class _World:
         who wait: what they wait for may never come. One that ends by an exception ends all others
         at once, as its traceback tells the reason; and one that is killed is mpiexec's matter,
         which ends the rest."""
-        status = self.mpi.Status()
-        while self.control.Iprobe(source=self.mpi.ANY_SOURCE, tag=LEFT, status=status):
-            self.control.Recv(bytearray(1), source=status.source, tag=LEFT)
-            self.gone.add(status.source)
+        if not self.looking.acquire(blocking=False):  # another thread would take the message
+            return
+        try:
+            status = self.mpi.Status()
+            while self.control.Iprobe(source=self.mpi.ANY_SOURCE, tag=LEFT, status=status):
+                self.control.Recv(bytearray(1), source=status.source, tag=LEFT)
+                self.gone.add(status.source)
+        finally:
+            self.looking.release()
 
 
 world = _World()
@@ -95,14 +103,6 @@ def is_initialized() -> bool:
 def is_mpi_available() -> bool:
     """Whether backend "mpi" can be had: whether mpi4py is installed."""
     return is_available()
-
-
-def is_nccl_available() -> bool:
-    """Whether backend "nccl" can be had: on emulated devices alone, where MPI takes its place."""
-    from .. import runtime
-
-    device_runtime = runtime.cuda()
-    return bool(device_runtime.is_available() and device_runtime.is_emulated)
 
 
 def seconds(op: str, timeout: Timeout, otherwise: float) -> float:

@@ -16,12 +16,13 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from . import agreement
+from . import agreement, nccl
 from .groups import (
     BACKENDS, LEFT, GroupMember, ProcessGroup, Timeout, group_of, is_initialized,
-    is_nccl_available, seconds, world,
+    seconds, world,
 )  # fmt: skip
-from .work import finish_all, wait_until
+from .watchdog import finish_pending
+from .work import end_all, finish_all, wait_until
 from ..core import errors
 
 
@@ -29,19 +30,20 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
     """Join the processes that one launcher started, as the world. Every process calls it.
 
     Args:
-        backend: "mpi", for tensors on the CPU; "nccl", for CUDA tensors; None for both. On emulated
-            devices MPI takes NCCL's place.
+        backend: "mpi" or None; "nccl" refuses tensors on the CPU. MPI moves those, NCCL those on
+            GPUs; on emulated devices MPI takes its place.
         timeout: seconds, or a timedelta, after which waiting for others is an error; 30 minutes
             by default.
-    Raises: DistributedError without mpi4py, for a second world, and for "nccl" on real GPUs.
+    Raises: DistributedError without mpi4py, for a second world, and for "nccl" without a GPU
+        or without NCCL.
     """
     _check_backend("init_process_group", backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)
     agreement.is_on()
     if is_initialized():
         raise errors.initialized_already()
-    if backend == "nccl" and not is_nccl_available():
-        raise errors.needs_nccl("init_process_group", "backend 'nccl'")
+    if backend == "nccl" and not nccl.is_nccl_available():
+        raise errors.needs_nccl("init_process_group", nccl.unavailable_reason())
     try:
         mpi = import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as reason:
@@ -76,8 +78,11 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
     found = group_of("destroy_process_group", group)
     finish_all(None if group is None else found)
+    finish_pending(None if group is None else found)
     for closed in world.groups.values():
-        closed.is_open &= closed is not found and found is not GroupMember.WORLD
+        if found in (closed, GroupMember.WORLD):
+            closed.is_open = False
+            nccl.close(closed)
     if found is GroupMember.WORLD:
         world.groups.clear()
         GroupMember.WORLD = None
@@ -142,14 +147,7 @@ class _EndsAll:
             self.before(kind, value, trace)
         sys.stderr.flush()
         os.write(2, f"{said}\n".encode())
-        _end_all()
-
-
-def _end_all() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    world.mpi.COMM_WORLD.Abort(1)
-    os._exit(1)
+        end_all()
 
 
 def _leave() -> None:
@@ -158,12 +156,13 @@ def _leave() -> None:
         return
     if world.broken:
         print(errors.rank_ended(world.base.rank, "an error"), file=sys.stderr)
-        _end_all()
+        end_all()
     for rank in range(world.control.size):
         if rank != world.control.rank:
             world.control.Isend(b"\0", dest=rank, tag=LEFT)
     try:
         finish_all(None)  # MPI uses their memory, which is about to go
+        finish_pending(None)
     except errors.GpuTensorError as error:
         print(f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}", file=sys.stderr)
-        _end_all()
+        end_all()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import transport
 from .collectives import _group, _tensor
 from .groups import rank_in
-from .operators import arrays, start
+from .operators import carried, start
 from .work import Work
 from .._generated import calls
 from ..autograd.modes import no_grad
@@ -25,8 +24,8 @@ def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
     where = _group("send", group, x)
     to = _other("send", "dst", where, dst)
     x = materialised(x.detach())
-    (array,) = arrays("send", x)
-    return start("send", where, x, transport.send, array, to, _tag("send", tag))
+    via, (array,) = carried("send", x)
+    return start("send", where, x, via.send, array, to, _tag("send", tag))
 
 
 def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> None:
@@ -55,9 +54,9 @@ def _receive(tensor: Any, src: Any, group: Any, tag: Any, came_from: list[int]) 
     where = _group("recv", group, x)
     source = None if src is None else _other("recv", "src", where, src)
     made = calls.empty_like(x.detach(), memory_format=None)
-    (array,) = arrays("recv", made)
+    via, (array,) = carried("recv", made)
     given = array, source, _tag("recv", tag), came_from
-    work = start("recv", where, (x, made), transport.receive, *given)
+    work = start("recv", where, (x, made), via.receive, *given)
 
     def copy() -> None:
         with no_grad():

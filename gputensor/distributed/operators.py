@@ -1,7 +1,8 @@
 """The operators `_c10d_functional::…`: PyTorch's functional collectives, by its names and schemas.
 
 They return at once; `wait_tensor` gives the result when it is there. Kernels: CPU by MPI on the
-tensor's memory, CUDA by MPI on emulated memory once the stream's work is done, Meta for shapes.
+tensor's memory; CUDA by NCCL, on emulated devices by MPI once the stream's work is done; Meta for
+shapes.
 Those that return new tensors have derivatives, which are collectives too, so backward is called on
 all ranks of a group.
 
@@ -11,11 +12,12 @@ They are defined as a user's are, by a Library: native_functions.yaml holds `ate
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from . import agreement, shapes, straight, transport
+from . import agreement, nccl, shapes, straight, transport
 from .groups import ProcessGroup, group_named, world
 from .shapes import check_size, empty, gathered_sizes, scattered_sizes
 from .work import Work, _broken, check_usable, started, wait_for
@@ -60,26 +62,35 @@ wait_tensor(Tensor tensor) -> Tensor
 # --- what every kernel does -----------------------------------------------------------------------
 
 
-def arrays(op: str, *tensors: Tensor) -> list[Any]:
-    """The elements as MPI reaches them; of an emulated device when its stream's work is done."""
+def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
+    """What carries them, distributed/nccl.py or transport.py, and the tensors as that takes them:
+    NCCL tensors, and MPI arrays; of an emulated device when its stream's work is done."""
     place = tensors[0]._device
     for x in tensors[1:]:
         if x._device is not place:
             raise errors.mixed_devices(op, tensors[0], "input", x, "out")
     if place is CPU:
-        return [x._get_array() for x in tensors]
-    device_runtime = runtime.of(place.type)
-    if not getattr(device_runtime, "is_emulated", False):
-        raise errors.needs_nccl(op, place)
+        return transport, [x._get_array() for x in tensors]
+    if place.type != "cuda":
+        raise errors.must(op, "tensor", "be on the CPU or a CUDA device", tensors[0])
+    if nccl.library(op) is not None:
+        return nccl, [*tensors]
     operands = []
     for x in tensors:
         g = x._geometry
         extent = g.extent * g.dtype.itemsize if g.numel else 0
         operands.append(Array(x._address(), g.sizes, g.stride_bytes, g.dtype.np, extent, True))
-    found: list[Any] = device_runtime.call_library(
+    found: list[Any] = runtime.cuda().call_library(
         op, lambda host, *given: given, operands, None, place.index
     )
-    return found
+    return transport, found
+
+
+def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
+    """What is started in the block is one launch, where the engine knows such a thing."""
+    if any(x._device.type == "cuda" for x in inputs) and nccl.library(op) is not None:
+        return nccl.coalesced(op, group_named(op, group_name))
+    return nullcontext()
 
 
 def start(
@@ -129,10 +140,10 @@ def all_reduce_(key_set: int, input: Tensor, reduce_op: str, group_name: str) ->
     table = _op["all_reduce_"].table
     group = group_named("all_reduce", group_name)
     in_place("all_reduce", input)
-    (x,) = arrays("all_reduce", input)
-    transport.reduction("all_reduce", reduce_op, x.dtype)
+    via, (x,) = carried("all_reduce", input)
+    via.reduction("all_reduce", reduce_op, input._geometry.dtype.np)
     agree("all_reduce", group, input, reduce_op)
-    work = start("all_reduce", group, input, transport.all_reduce, x, x, reduce_op)
+    work = start("all_reduce", group, input, via.all_reduce, x, x, reduce_op)
     started(work, input)
     straight.all_reduce(table, all_reduce_, input, group, reduce_op)
     return input
@@ -141,10 +152,10 @@ def all_reduce_(key_set: int, input: Tensor, reduce_op: str, group_name: str) ->
 def all_reduce(key_set: int, input: Tensor, reduce_op: str, group_name: str) -> Tensor:
     group = group_named("all_reduce", group_name)
     out = empty(input, input._geometry.sizes)
-    x, made = arrays("all_reduce", input, out)
-    transport.reduction("all_reduce", reduce_op, x.dtype)
+    via, (x, made) = carried("all_reduce", input, out)
+    via.reduction("all_reduce", reduce_op, input._geometry.dtype.np)
     agree("all_reduce", group, input, reduce_op)
-    work = start("all_reduce", group, out, transport.all_reduce, x, made, reduce_op)
+    work = start("all_reduce", group, out, via.all_reduce, x, made, reduce_op)
     started(work, out)
     return out
 
@@ -152,14 +163,16 @@ def all_reduce(key_set: int, input: Tensor, reduce_op: str, group_name: str) -> 
 def all_reduce_coalesced(
     key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_name: str
 ) -> list[Tensor]:
-    return [all_reduce(key_set, x, reduce_op, group_name) for x in inputs]
+    with together("all_reduce", inputs, group_name):
+        return [all_reduce(key_set, x, reduce_op, group_name) for x in inputs]
 
 
 def all_reduce_coalesced_(
     key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_name: str
 ) -> Sequence[Tensor]:
-    for x in inputs:
-        all_reduce_(key_set, x, reduce_op, group_name)
+    with together("all_reduce", inputs, group_name):
+        for x in inputs:
+            all_reduce_(key_set, x, reduce_op, group_name)
     return inputs
 
 
@@ -170,9 +183,9 @@ def all_gather_into_tensor_out(
     group = group_named(op, group_name)
     check_size(op, group_size, group.size())
     _check_out(op, out, input, gathered_sizes(input, group_size))
-    x, made = arrays(op, input, out)
+    via, (x, made) = carried(op, input, out)
     agree(op, group, input)
-    started(start(op, group, (input, out), transport.all_gather, x, made), out)
+    started(start(op, group, (input, out), via.all_gather, x, made), out)
     straight.all_gather(table, all_gather_into_tensor_out, input, out, group)
     return out
 
@@ -187,7 +200,8 @@ def all_gather_into_tensor(key_set: int, input: Tensor, group_size: int, group_n
 def all_gather_into_tensor_coalesced(
     key_set: int, inputs: Sequence[Tensor], group_size: int, group_name: str
 ) -> list[Tensor]:
-    return [all_gather_into_tensor(key_set, x, group_size, group_name) for x in inputs]
+    with together("all_gather_into_tensor", inputs, group_name):
+        return [all_gather_into_tensor(key_set, x, group_size, group_name) for x in inputs]
 
 
 def reduce_scatter_tensor_out(
@@ -200,10 +214,10 @@ def reduce_scatter_tensor_out(
     if input._geometry.numel != numel:
         raise errors.wrong_shape(op, "input", f"have {numel} elements", input)
     _check_out(op, out, input, out._geometry.sizes)
-    x, made = arrays(op, input, out)
-    transport.reduction(op, reduce_op, x.dtype)
+    via, (x, made) = carried(op, input, out)
+    via.reduction(op, reduce_op, input._geometry.dtype.np)
     agree(op, group, input, reduce_op)
-    started(start(op, group, (input, out), transport.reduce_scatter, x, made, reduce_op), out)
+    started(start(op, group, (input, out), via.reduce_scatter, x, made, reduce_op), out)
     return out
 
 
@@ -219,7 +233,10 @@ def reduce_scatter_tensor(
 def reduce_scatter_tensor_coalesced(
     key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_size: int, group_name: str
 ) -> list[Tensor]:
-    return [reduce_scatter_tensor(key_set, x, reduce_op, group_size, group_name) for x in inputs]
+    with together("reduce_scatter_tensor", inputs, group_name):
+        return [
+            reduce_scatter_tensor(key_set, x, reduce_op, group_size, group_name) for x in inputs
+        ]
 
 
 def split_sizes(
@@ -255,13 +272,13 @@ def all_to_all_single(
     known = None if output_split_sizes else rows
     wanted = split_sizes("output_split_sizes", output_split_sizes, known, group)
     out = empty(input, (sum(wanted), *rest))
-    x, made = arrays(op, input, out)
+    via, (x, made) = carried(op, input, out)
     if agreement.is_on():
         splits = ">".join(",".join(map(str, part)) for part in (given, wanted))
         agree(op, group, input, f"|{splits}", ("*", *rest))
     n = int(np.prod(rest, dtype=np.int64))
     counts = [k * n for k in given], [k * n for k in wanted]
-    started(start(op, group, (input, out), transport.all_to_all, x, made, *counts), out)
+    started(start(op, group, (input, out), via.all_to_all, x, made, *counts), out)
     return out
 
 
@@ -271,9 +288,9 @@ def broadcast_(key_set: int, input: Tensor, src: int, group_name: str) -> Tensor
     if not 0 <= src < group.size():
         raise errors.wrong_value("broadcast", "src", f"be in [0, {group.size() - 1}]", src)
     in_place("broadcast", input)
-    (x,) = arrays("broadcast", input)
+    via, (x,) = carried("broadcast", input)
     agree("broadcast", group, input, f"src={src}")
-    started(start("broadcast", group, input, transport.broadcast, x, src), input)
+    started(start("broadcast", group, input, via.broadcast, x, src), input)
     straight.broadcast(table, broadcast_, input, group, src)
     return input
 

@@ -7,6 +7,7 @@ whether it is still worth it: see Note [Who leaves] in distributed/groups.py.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -173,6 +174,14 @@ def wait_for(tensor: Any) -> None:
     works = None if storage is None else _started.pop(id(storage), None)
     for work in works or ():
         work.wait()
+
+
+def end_all() -> None:
+    """End this rank, and all others with it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    world.mpi.COMM_WORLD.Abort(1)
+    os._exit(1)
 
 
 def finish_all(group: ProcessGroup | None) -> None:

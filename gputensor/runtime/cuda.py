@@ -18,8 +18,10 @@ import ctypes
 import itertools
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import cupy
@@ -447,6 +449,14 @@ class Event:
             capture.refuse_wait("query", self._by, self._capture)
         return _is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
+    def has_passed(self) -> bool:
+        """As `query`, for a thread that only watches: no capture minds it."""
+        if self.cupy is None:
+            return True
+        index = self._device_index
+        with _On(index), _Relaxed():
+            return _is_done(index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
+
     def synchronize(self) -> None:
         if capturing or self._capture is not None:
             capture.refuse_wait("synchronize", self._by, self._capture)
@@ -863,6 +873,16 @@ def _launch_error(
 # --- libraries ----------------------------------------------------------------------------------
 
 _library = Library(cupy, "cupyx.scipy", is_gpu=True)
+
+
+def nccl() -> Any:
+    """CuPy's module of NCCL. Raises: ImportError where the library is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is missing is said below
+        from cupy.cuda import nccl as found
+    if not found.available:
+        return import_module("cupy_backends.cuda.libs.nccl")
+    return found
 
 
 class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]

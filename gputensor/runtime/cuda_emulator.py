@@ -304,6 +304,10 @@ class Event:
             _scheduler.raise_failure()
         return self._mark is None or self._mark.done
 
+    def has_passed(self) -> bool:
+        """As `query`, for a thread that only watches: it runs no work, and minds no capture."""
+        return self._mark is None or self._mark.done
+
     def synchronize(self) -> None:
         if capturing or self._capture is not None:
             capture.refuse_wait("synchronize", self._by(), self._capture)
@@ -635,6 +639,10 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
     array: np.ndarray = np.ndarray(of.sizes, of.dtype, room, 0, of.stride_bytes)
     array.flags.writeable = of.is_written
     return array
+
+
+def nccl() -> Any:
+    """None: emulated devices have no NCCL, and MPI works on their memory in its place."""
 
 
 # --- graphs -------------------------------------------------------------------------------------

@@ -10,8 +10,14 @@ import time
 import gputensor as gt
 import gputensor.distributed as dist
 
+from . import stand_in
+
 
 def main(kind: str) -> None:
+    device, _, kind = kind.rpartition(": ")
+    if device == "nccl":
+        stand_in.install()
+        gt.set_default_device("cuda")
     dist.init_process_group(timeout=60)
     rank = dist.get_rank()
     group = dist.new_group(timeout=3 if kind == "sleeps" else 60)

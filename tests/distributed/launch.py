@@ -27,6 +27,13 @@ def mpiexec() -> str:
     return found
 
 
+def emulated(order: str) -> dict[str, str]:
+    """What makes a process's CUDA devices emulated ones; skips where there is no g++."""
+    if shutil.which("g++") is None:
+        pytest.skip("emulated devices need g++")
+    return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_ORDER": order}
+
+
 def run(
     ranks: int, *command: str, limit_s: float = LIMIT_S, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:

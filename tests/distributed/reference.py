@@ -12,6 +12,7 @@ import gputensor as gt
 
 Case = Callable[[str], None]
 CASES: dict[str, Case] = {}
+has_nccl = False  # whether tensors on CUDA are moved by NCCL, or what stands for it
 DTYPES = {
     "f32": gt.float32, "f64": gt.float64, "f16": gt.float16, "bf16": gt.bfloat16,
     "c64": gt.complex64, "i64": gt.int64, "i8": gt.int8, "u16": gt.uint16, "bool": gt.bool,
@@ -85,9 +86,11 @@ def reduced(arrays: list[np.ndarray], op: str) -> np.ndarray:
 
 def ops_of(dtype: Any) -> list[str]:
     if dtype.is_complex:
-        return ["sum", "avg", "product"]
+        return ["sum", "avg"] if has_nccl else ["sum", "avg", "product"]
     if dtype.is_floating_point:
         return ["sum", "avg", "product", "min", "max"]
+    if has_nccl and dtype is not gt.bool:
+        return ["sum", "product", "min", "max"]
     return ["sum", "product", "min", "max", "band", "bor", "bxor"]
 
 

@@ -42,6 +42,17 @@ def test_every_case_holds_on_all_ranks(ranks: int, device: str, tmp_path: Path) 
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("order", ["eager", "lazy"])
+def test_every_case_holds_between_gpus(order: str, ranks: int, tmp_path: Path) -> None:
+    """By NCCL's calls, which a stand-in carries out."""
+    env = launch.emulated(order)
+    done = launch.run(ranks, "-m", "tests.distributed.run_cases", str(tmp_path), "nccl", **env)
+    _check(tmp_path, ranks, done.stdout)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.full
 def test_a_world_of_one_needs_no_launcher(tmp_path: Path) -> None:
     launch.mpiexec()
     program = [sys.executable, "-m", "tests.distributed.run_cases", str(tmp_path), "cpu"]
@@ -50,7 +61,7 @@ def test_a_world_of_one_needs_no_launcher(tmp_path: Path) -> None:
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 18
+    assert len(CASES) >= 25
 
 
 def test_nothing_of_mpi_is_imported_before_it_is_asked_for() -> None:

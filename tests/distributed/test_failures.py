@@ -20,6 +20,8 @@ FAILURES = [
         ("sleeps", False, "waited 3 s for the others; GPUTENSOR_DISTRIBUTED_DEBUG=detail names"),
         ("dtype", True, "(got rank 2: all_reduce f64[3] cpu sum)"),
         ("calls another", True, "(got rank 1: broadcast f32[3] cpu src=0)"),
+        ("nccl: sleeps", False, "waited 3 s for the others; GPUTENSOR_DISTRIBUTED_DEBUG=detail na"),
+        ("nccl: exits", False, "waits for rank 1, which ended before that"),
         ("splits", True, "all ranks must make one call (all_to_all_single f32[*] cpu |"),
     ]),
 ]  # fmt: skip
@@ -28,9 +30,10 @@ FAILURES = [
 @pytest.mark.parametrize(("kind", "detail", "says"), FAILURES, ids=str)
 def test_one_rank_ends_all(kind: str, detail: bool, says: str) -> None:
     debug = "detail" if detail else "off"
-    done = launch.run(
-        3, "-m", "tests.distributed.failing", kind, limit_s=60, GPUTENSOR_DISTRIBUTED_DEBUG=debug
-    )
+    env = {"GPUTENSOR_DISTRIBUTED_DEBUG": debug}
+    if kind.startswith("nccl"):  # lazy: the host goes on, as beside a GPU
+        env |= launch.emulated("lazy")
+    done = launch.run(3, "-m", "tests.distributed.failing", kind, limit_s=60, **env)
     assert done.returncode != 0
     assert any(part in done.stdout for part in says.split("|", kind == "is killed")), done.stdout
     assert "has [" not in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .base import DistributedError, GpuTensorError
 
@@ -46,10 +45,23 @@ def not_a_member(op: str, rank: int) -> GpuTensorError:
     )
 
 
-def needs_nccl(op: str, device: Any) -> GpuTensorError:
+def needs_nccl(op: str, reason: object) -> GpuTensorError:
     return DistributedError(
-        f"{op}: tensors must be on the CPU or on an emulated device (got {device}): between GPUs "
-        "there are no collectives yet; use .cpu()"
+        f"{op}: between GPUs there must be NCCL (got none: {reason}); "
+        "pip install nvidia-nccl-cu12, or use .cpu()"
+    )
+
+
+def nccl_failed(op: str, reason: object) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: ranks must give what fits together (got from NCCL: {reason}); {_DETAIL}"
+    )
+
+
+def another_device(op: str, group: str, first: int, index: int) -> GpuTensorError:
+    return DistributedError(
+        f"{op}: tensors of group {group!r} must be on cuda:{first}, as its first one was (got "
+        f"cuda:{index}); make another group with new_group()"
     )
 
 

@@ -1,0 +1,146 @@
+"""What NCCL is told of a reduction, so that results are those of distributed/transport.py.
+
+| | NCCL reduces |
+|---|---|
+| f32, f64, integers of 32 and 64 bits, i8, u8 | them |
+| f16, bf16 | f32, rounded once at the end; alone it would round at every rank |
+| MIN, MAX of floats | integers in the order of the floats, NaN beyond them: NCCL's own drops it |
+| i16, u16 | i32, of which the lower bits are kept |
+| bool | u8: MAX is any, MIN is all, and of XOR the lowest bit of the sum counts |
+| complex | pairs of floats, in SUM and AVG |
+
+It has no bitwise operators of integers, and no product of complex numbers: those are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from .._generated import calls
+from ..autograd.modes import no_grad
+from ..core import dtype as dtypes, errors, memory_format as formats
+from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
+from ..tensor.tensor import Tensor
+from . import transport
+
+_CODES = {
+    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32",
+    "int64": "NCCL_INT64", "uint64": "NCCL_UINT64", "float32": "NCCL_FLOAT32",
+    "float64": "NCCL_FLOAT64", "bool": "NCCL_UINT8", "complex64": "NCCL_FLOAT32",
+    "complex128": "NCCL_FLOAT64",
+}  # fmt: skip
+_OPS = {
+    "sum": "NCCL_SUM", "avg": "NCCL_AVG", "product": "NCCL_PROD", "min": "NCCL_MIN",
+    "max": "NCCL_MAX",
+}  # fmt: skip
+_OF_BOOL = {
+    "sum": "max", "max": "max", "bor": "max", "product": "min", "min": "min", "band": "min",
+    "bxor": "sum",
+}  # fmt: skip
+
+Recode = Callable[[Tensor], Tensor]
+
+
+class Reduction(NamedTuple):
+    """code, op: names in CuPy's module. parts: elements of NCCL's in one of the tensor's. encode:
+    what makes a dense tensor that is reduced instead; decode: what is put back of it."""
+
+    code: str
+    op: str
+    parts: int = 1
+    encode: Recode | None = None
+    decode: Recode | None = None
+
+    def dtype_of(self, library: Any) -> int:
+        found: int = getattr(library, self.code)
+        return found
+
+    def op_of(self, library: Any) -> int:
+        found: int = getattr(library, self.op)
+        return found
+
+
+@cache
+def reduction(op: str, how: str, dtype: Any) -> Reduction:
+    """Raises: what transport.reduction raises; DtypeError for what NCCL cannot reduce."""
+    transport.reduction(op, how, dtype)
+    name, kind = dtype.name, dtype.kind
+    if kind == "b":
+        seen = _OPS[_OF_BOOL[how]]
+        if how == "bxor":
+            return Reduction("NCCL_UINT8", seen, 1, _cast(dtypes.uint8), _lowest_bit)
+        return Reduction("NCCL_UINT8", seen)
+    if how not in _OPS or kind == "c" and how == "product":
+        got = errors.Got(f"{how} of {name}")
+        raise errors.wrong_dtype(op, "tensor", "be of what NCCL reduces so between GPUs", got)
+    if kind == "c":
+        return Reduction(_CODES[name], _OPS[how], 2)
+    if kind in "iu":
+        if dtype.itemsize == 2:
+            return Reduction("NCCL_INT32", _OPS[how], 1, _cast(dtypes.int32), _same)
+        return Reduction(_CODES[name], _OPS[how])
+    if how in ("min", "max"):
+        is_wide = dtype.itemsize == 8
+        code = "NCCL_INT64" if is_wide else "NCCL_INT32"
+        return Reduction(code, _OPS[how], 1, _as_ordered(is_wide, how), _from_ordered(is_wide, how))
+    if dtype.itemsize == 2:
+        return Reduction("NCCL_FLOAT32", _OPS[how], 1, _cast(dtypes.float32), _same)
+    return Reduction(_CODES[name], _OPS[how])
+
+
+def put(out: Tensor, made: Tensor) -> None:
+    """Into a tensor of any strides and dtype, on the current stream; the write was counted."""
+    with AutoDispatchBelowADInplaceOrView():
+        out.copy_(made.view(out.shape))
+
+
+def _cast(to: Any) -> Recode:
+    def cast(x: Tensor) -> Tensor:
+        made: Tensor = calls.to_dtype(x, to, False, True, formats.contiguous_format)
+        return made
+
+    return cast
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _lowest_bit(x: Tensor) -> Tensor:
+    return x & 1
+
+
+def _as_ordered(is_wide: bool, how: str) -> Recode:
+    """Of the bits of a float that is negative all but the sign are turned: integers in the floats'
+    order. NaN becomes the first or the last of them, so that it wins."""
+    floats, integers, bits = _kinds(is_wide)
+    last = (1 << bits - 1) - 1
+    nan = last if how == "max" else -last - 1
+
+    def encode(x: Tensor) -> Tensor:
+        with no_grad():
+            wide = _cast(floats)(x.detach())
+            seen = wide.view(integers)
+            ordered = seen ^ ((seen >> (bits - 1)) & last)
+            return ordered.masked_fill_(wide.isnan(), nan)
+
+    return encode
+
+
+def _from_ordered(is_wide: bool, how: str) -> Recode:
+    """All bits but the sign set are a NaN, and so is what they become where it is set."""
+    floats, _, bits = _kinds(is_wide)
+    last = (1 << bits - 1) - 1
+
+    def decode(x: Tensor) -> Tensor:
+        with no_grad():
+            back: Tensor = (x ^ ((x >> (bits - 1)) & last)).view(floats)
+            return back
+
+    return decode
+
+
+def _kinds(is_wide: bool) -> tuple[Any, Any, int]:
+    return (dtypes.float64, dtypes.int64, 64) if is_wide else (dtypes.float32, dtypes.int32, 32)

@@ -1,0 +1,179 @@
+"""What NCCL was given and has not done, and a thread that looks after it.
+
+A collective between GPUs holds a stream and not the host, and where a rank is lost the host may
+wait for that stream for ever, in a call of the driver's. So a thread asks the events of what is
+under way; after the group's time limit, an error of NCCL's, or when a rank has ended that takes
+part in it, it aborts the communicator, says why, and ends all ranks: their memory holds no results.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .. import runtime
+from ..core import errors
+from ..tensor.tensor import Tensor
+from .groups import ProcessGroup, Timeout, seconds, world
+from .work import Work, _GRACE_S, _broken, end_all, wait_until
+
+_LOOK_S = 0.05
+# What is under way, in the order in which it was started: it holds the memory that NCCL uses.
+_pending: list[OnStream] = []
+_lock = threading.Lock()
+_wake = threading.Event()
+_thread: threading.Thread | None = None
+
+
+class OnStream(Work):
+    """A collective on NCCL's stream. `wait` makes the current stream wait, and not the host.
+
+    held: tensors that NCCL reads and writes; finish: what unpacks them, on the stream that waits.
+    """
+
+    __slots__ = ("by", "event", "began", "is_taken")
+
+    def __init__(
+        self, op: str, group: ProcessGroup, finish: Callable[[], None] | None, held: Any, by: Any
+    ) -> None:
+        super().__init__(op, group, None, finish, held)
+        self.by: Any = by
+        self.event: Any = None
+        self.began: float = time.monotonic()
+        self.is_taken: bool = False
+
+    def is_completed(self) -> bool:
+        """Whether the GPU has done it; its tensors are there then."""
+        if self.event.query():
+            self._take()
+            return True
+        return False
+
+    def wait(self, timeout: Timeout = None) -> bool:
+        """Let the current stream wait for it, and return True; with a timeout the host waits too.
+
+        timeout: seconds or a timedelta. Raises: DistributedError when that time is over.
+        """
+        if timeout is not None:
+            self.wait_here(seconds("wait", timeout, 0))
+        self._take()
+        return True
+
+    def has_passed(self) -> bool:
+        return self.event is not None and self.event.has_passed()
+
+    def wait_here(self, limit_s: float | None = None) -> None:
+        """Let the host wait."""
+        wait_until(self.event.query, self._op, self._group, limit_s)
+
+    def _take(self) -> None:
+        if self.is_taken:
+            return
+        self.is_taken = True
+        current = runtime.cuda().current_stream(self.by.index)
+        current.wait_event(self.event)
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+            for x in _tensors(self._held):  # made on a stream that need not be this one
+                x.record_stream(current)
+
+    def __repr__(self) -> str:
+        return f"Work({self._op}, {'ended' if self.has_passed() else 'under way'})"
+
+
+def _tensors(held: Any) -> list[Tensor]:
+    if isinstance(held, tuple):
+        return [x for part in held for x in _tensors(part)]
+    is_there = isinstance(held, Tensor) and held.is_cuda and held._geometry.numel
+    return [held] if is_there else []
+
+
+@contextmanager
+def watching(works: Sequence[OnStream], stream: Any) -> Iterator[None]:
+    """See to works that the block launches on a stream: a launch, too, may wait for the others."""
+    global _thread
+    with _lock:
+        _forget_passed()
+        _pending.extend(works)
+        if _thread is None:
+            _thread = threading.Thread(target=_watch, name="gputensor.distributed", daemon=True)
+            _thread.start()
+    _wake.set()
+    event = runtime.cuda().Event()
+    try:
+        yield
+        event.record(stream)
+    except BaseException:
+        with _lock:
+            _pending[:] = [work for work in _pending if work not in works]
+        raise
+    for work in works:
+        work.event = event
+
+
+def _forget_passed() -> None:
+    _pending[:] = [work for work in _pending if not work.has_passed()]
+
+
+def finish_pending(group: ProcessGroup | None) -> None:
+    """Wait, on the host, for what NCCL has of one group or of all."""
+    for work in [*_pending]:
+        if group is None or work._group is group:
+            work.wait_here()
+    with _lock:
+        _forget_passed()
+
+
+def _watch() -> None:
+    gone_since: float | None = None
+    while True:
+        _wake.wait()
+        time.sleep(_LOOK_S)
+        with _lock:
+            _forget_passed()
+            under_way = [*_pending]
+            if not under_way:
+                _wake.clear()
+        if world.mpi.Is_finalized():
+            return
+        if world.mpi.Query_thread() == world.mpi.THREAD_MULTIPLE:
+            world.look_who_left()
+        now, error = time.monotonic(), None
+        for work in under_way:
+            group = work._group
+            here = group.ranks[group.rank()]
+            gone = sorted(world.gone.intersection(group.ranks))
+            if gone:
+                gone_since = gone_since or now
+            if gone and gone_since is not None and now - gone_since > _GRACE_S:
+                error = errors.ranks_left(work._op, here, gone)
+            elif now - work.began > group.timeout_s:
+                error = errors.timed_out(work._op, here, group.timeout_s, None)
+            else:
+                error = _failure(work)
+            if error is not None:
+                _end(work, error)
+
+
+def _failure(work: OnStream) -> errors.GpuTensorError | None:
+    try:
+        work.by.nccl.check_async_error()
+    except work.by.library.NcclError as reason:
+        return errors.nccl_failed(work._op, reason)
+    return None
+
+
+def _end(work: OnStream, error: errors.GpuTensorError) -> None:
+    """Say why, and end all ranks."""
+    _broken(work._op, error)
+    work.by.nccl.abort()
+    said = f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}\n"
+    sys.stderr.flush()
+    os.write(2, said.encode())
+    end_all()
