@@ -38,7 +38,7 @@ class Missing:
 
 def missing(model: Model) -> list[Missing]:
     """Everything that is promised and not there, in the YAML's order."""
-    return [item for op in model.ops for item in _missing(op)]
+    return [item for op in model.all.ops for item in _missing(op)]
 
 
 def _missing(op: Op) -> Iterator[Missing]:
@@ -64,10 +64,11 @@ def defines(family: str, name: str) -> bool:
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """The modules of autograd/formulas/ that define these names, `.reduce` -> the names in order;
-    those of operators, which none defines, are the package's own."""
+    """The modules that define these names, `autograd.formulas.reduce` -> the names in order; those
+    of operators, which none defines, are the package's own."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]
-        found.setdefault(f".{homes[0].stem}" if homes else "", []).append(name)
+        home = paths.dotted(homes[0]) if homes else "autograd.formulas"
+        found.setdefault(home, []).append(name)
     return dict(sorted(found.items()))

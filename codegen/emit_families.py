@@ -71,6 +71,9 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
     for family in model.families():
         ops = [op for op in model.ops if op.family == family]
         found[folder / f"{family}.py"] = _family(model, family, ops, used)
+    for family in model.apart.families():
+        ops = [op for op in model.others if op.family == family]
+        found[folder / f"{family}.py"] = _family(model.apart, family, ops, set())
     return found | {
         paths.GENERATED / "index.py": _index(model, used),
         paths.GENERATED / "loops.py": _loops(model),
@@ -144,8 +147,19 @@ def _index(model: Model, used: set[str]) -> str:
     parts += ["LATER: dict[str, dict[str, str]] = {", *indent(_later()), "}"]
     lacks = textwrap.fill(" ".join(_lacked({name for _, name in methods})), WIDTH)
     parts.append(f'LACKS = """\n{lacks}\n"""')
+    parts.append(f"NAMESPACES = {_namespaces(model)}")
     parts.append(f'PROPERTIES = frozenset("{" ".join(properties)}".split())')
     return module(INDEX_DOC, INDEX_HEAD, "\n".join(parts))
+
+
+def _namespaces(model: Model) -> str:
+    """Namespace -> its family, for those beside `aten`. Raises: LookupError for a second family."""
+    found: dict[str, str] = {}
+    for op in model.others:
+        if found.setdefault(op.namespace, op.family) != op.family:
+            raise LookupError(f"'{op.namespace}' must have one family (got {op.family})")
+    listed = ", ".join(f'"{name}": "{family}"' for name, family in found.items())
+    return f"{{{listed}}}"
 
 
 def _lacked(methods: set[str]) -> list[str]:

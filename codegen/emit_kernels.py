@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from . import check_kernels, emit_nodes
-from .model import DEVICES, Model, Op
+from . import check_kernels, emit_nodes, paths
+from .model import DEVICES, NAMESPACE, Model, Op
 from .text import WIDTH, imported, indent, module, wrap
 
 # Names that a module may need -> where they are.
@@ -34,13 +34,17 @@ def kernels(model: Model, family: str) -> str:
     made = sorted(used & ROWS)
     imports = []
     for home, taken in check_kernels.formulas(found.formulas).items():
-        imports += imported(f"...autograd.formulas{home}", taken)
+        imports += imported(f"...{home}", taken)
     imports += [line for name, line in IMPORTED.items() if name in used]
     imports += imported("...makers.rows", made)
-    imports += [f"from ...native import {family} as native"] if "native" in used else []
-    imports.append("from .. import operators as _operators")
+    home, _, name = paths.dotted(paths.native(family)).rpartition(".")
+    imports += [f"from ...{home} import {name} as native"] if "native" in used else []
+    is_apart = any(op.namespace != NAMESPACE for op in model.ops)
+    home = f"..families import {family}" if is_apart else ".. import operators"
+    imports.append(f"from {home} as _operators")
     install = "\n".join(["def install() -> None:", *indent(rows)])
-    doc = f"What is registered for the operators of native/{family}.py, and their derivatives."
+    where = paths.native(family).relative_to(paths.PACKAGE).as_posix()
+    doc = f"What is registered for the operators of {where}, and their derivatives."
     return module(doc, "\n".join(imports), install, *classes)
 
 
@@ -54,7 +58,8 @@ ROWS = {
 
 
 def _row(op: Op, names: dict[str, str]) -> list[str]:
-    operator = f"_operators.{op.identifier}"
+    prefix = "" if op.namespace == NAMESPACE else "op_"  # of a family's own module
+    operator = f"_operators.{prefix}{op.identifier}"
     if op.is_forward:
         return _call("forwards", operator, f"_operators.{op.follows}")
     rules = _rules(op, names)

@@ -21,9 +21,9 @@ What the policies of autocast do: [autocast.md](autocast.md).
 
 
 def page(model: Model) -> str:
-    entries = [op for op in model.ops if op.source is None]
-    parts = [HEAD.format(count=len(model.ops), families=len(model.families()))]
-    for family in model.families():
+    entries = [op for op in model.all.ops if op.source is None]
+    parts = [HEAD.format(count=len(model.all.ops), families=len(model.all.families()))]
+    for family in model.all.families():
         parts.append("\n".join(_family(family, [op for op in entries if op.family == family])))
     return "\n".join(parts)
 

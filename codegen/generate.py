@@ -19,11 +19,15 @@ from .model import MODULES, Model
 
 def files(model: Model) -> dict[Path, str]:
     kernels = {
-        paths.GENERATED / "shapes.py": emit_shapes.shapes(model),
+        paths.GENERATED / "shapes.py": emit_shapes.shapes(model.all),
         paths.GENERATED / "short_forms.py": emit_short.short_forms(),
         **{
             paths.GENERATED / "kernels" / f"{family}.py": emit_kernels.kernels(model, family)
             for family in model.families()
+        },
+        **{
+            paths.GENERATED / "kernels" / f"{family}.py": emit_kernels.kernels(model.apart, family)
+            for family in model.apart.families()
         },
     }
     used = emit_families.used_calls(model, kernels.values())

@@ -43,15 +43,16 @@ def loads(text: str) -> Model:
         raise EntryError(mark.line + 1 if mark else 1, "yaml", str(error.problem)) from error
     if not isinstance(root, yaml.SequenceNode):
         raise EntryError(1, "yaml", "the file must be a list of entries")
-    known: dict[str, Op] = {}
+    known: dict[tuple[str, str], Op] = {}
     for node in root.value:
         entry = _Entry(node).op()
         forms = [entry, *_derived(entry)]
         for op in (*forms, *_forwarded(entry, forms)):
-            other = known.setdefault(op.name, op)
+            other = known.setdefault((op.namespace, op.name), op)
             if other is not op:
                 raise EntryError(op.line, op.name, f"is defined already, at line {other.line}")
-    read = Model(tuple(known.values()))
+    ours = tuple(op for op in known.values() if op.namespace == model.NAMESPACE)
+    read = Model(ours, tuple(op for op in known.values() if op.namespace != model.NAMESPACE))
     for op in read.ops:
         if "fp32_append_dtype" in op.autocast.values() and read.with_dtype(op) is None:
             complaint = (
@@ -277,10 +278,12 @@ class _Entry:
         if str(schema) != text:
             raise self.error(f"'func' must be spelled {str(schema)!r}", node)
         complaint = schema.check_kind()
-        if complaint is not None:
+        # Rules of `aten`: PyTorch's in-place forms of other namespaces write to an `input`.
+        if complaint is not None and not schema.name.namespace:
             raise self.error(f"'func' {complaint} (got {text!r})", node)
-        if schema.name.namespace:
-            raise self.error("'func' must not name a namespace", node)
+        if schema.name.namespace not in ("", *model.OTHERS):
+            listed = ", ".join(model.OTHERS)
+            raise self.error(f"'func' must not name a namespace other than {listed}", node)
         return schema
 
     def variants(self, schema: Any) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
 # Names of alias sets, in the order of what is written.
 NAMES_OF_SETS = "abcdefgh"
+# Namespaces beside it whose operators are rows too; each has one family, which bears their kernels.
+OTHERS = ("_c10d_functional",)
 # Modules beside gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
 MODULES = ("linalg", "fft", "special")
 # Modules with functions written by hand, under other arguments than the operators'.
@@ -135,7 +137,11 @@ class Op:
 
     @property
     def full_schema(self) -> str:
-        return f"{NAMESPACE}::{self.schema}"
+        return str(self.schema) if self.schema.name.namespace else f"{NAMESPACE}::{self.schema}"
+
+    @property
+    def namespace(self) -> str:
+        return self.schema.name.namespace or NAMESPACE
 
     @property
     def kind(self) -> str:
@@ -224,7 +230,11 @@ class Op:
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
-        if self.python_module in BY_HAND or self.base.endswith("_backward"):
+        if (
+            self.namespace != NAMESPACE
+            or self.python_module in BY_HAND
+            or self.base.endswith("_backward")
+        ):
             return False
         return not self.base.startswith("_") or self.base.startswith("__")
 
@@ -289,9 +299,22 @@ class Op:
 
 @dataclass(frozen=True)
 class Model:
-    """All operators, entries and those that `autogen` names, in the YAML's order."""
+    """All operators, entries and those that `autogen` names, in the YAML's order.
+
+    ops: those of `aten`. others: those of other namespaces, which `gt.ops` alone has; one family
+    each.
+    """
 
     ops: tuple[Op, ...]
+    others: tuple[Op, ...] = ()
+
+    @property
+    def all(self) -> Model:
+        return Model(self.ops + self.others)
+
+    @property
+    def apart(self) -> Model:
+        return Model(self.others)
 
     def find(self, name: str) -> Op:
         return next(op for op in self.ops if op.name == name)

@@ -18,9 +18,16 @@ NAMES = PACKAGE / "core" / "errors" / "names.txt"
 OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 
 
+# Families whose native code, and what their derivatives call, are not in native/ and in
+# autograd/formulas/.
+NATIVES = {"collective": "distributed/operators.py"}
+FORMULAS = ("distributed/derivatives.py",)
+
+
 def formulas() -> list[Path]:
     """Modules of what derivatives call, one a subject."""
-    return sorted((PACKAGE / "autograd" / "formulas").glob("[!_]*.py"))
+    ours = sorted((PACKAGE / "autograd" / "formulas").glob("[!_]*.py"))
+    return [*ours, *[PACKAGE / place for place in FORMULAS]]
 
 
 def load_module(name: str) -> types.ModuleType:
@@ -41,7 +48,12 @@ def load_module(name: str) -> types.ModuleType:
 
 
 def native(family: str) -> Path:
-    return PACKAGE / "native" / f"{family}.py"
+    return PACKAGE / NATIVES.get(family, f"native/{family}.py")
+
+
+def dotted(path: Path) -> str:
+    """A module of the package, as `native.view`."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
 def cpu_kernels(family: str) -> Path:

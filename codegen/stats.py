@@ -26,7 +26,7 @@ def lines(model: Model) -> dict[Path, int]:
 
 def print_lines(model: Model) -> int:
     """Print a table of kinds and one of families. Exit code 1 where the budget is exceeded."""
-    found, overloads = lines(model), len(model.ops)
+    found, overloads = lines(model), len(model.all.ops)
     kinds: Counter[str] = Counter()
     families: Counter[str] = Counter()
     for path, count in found.items():
@@ -36,8 +36,8 @@ def print_lines(model: Model) -> int:
     for name, count in kinds.items():
         print(f"{name:<16}{count:>7} lines{count / overloads:>7.1f} an overload")
     print()
-    for family in model.families():
-        ops = sum(op.family == family for op in model.ops)
+    for family in model.all.families():
+        ops = sum(op.family == family for op in model.all.ops)
         print(f"{family:<16}{families[family]:>7} lines{families[family] / ops:>7.1f} an overload")
     each = sum(found.values()) / overloads
     print(f"\n{sum(found.values())} lines, {overloads} overloads: {each:.1f} each, budget {BUDGET}")

@@ -16,10 +16,10 @@ PLACES: Any = paths.load_module("cli.places")
 
 def print_places(known: Model, name: str) -> int:
     """Print the places of every overload that `name` means. Exit code 2 for an unknown name."""
-    wanted = name.removeprefix("aten::")
-    found = [op for op in known.ops if wanted in (op.base, op.name, op.identifier)]
+    wanted = name.rpartition("::")[2]
+    found = [op for op in known.all.ops if wanted in (op.base, op.name, op.identifier)]
     if not found:
-        names = {spelled for op in known.ops for spelled in (op.base, op.name)}
+        names = {spelled for op in known.all.ops for spelled in (op.base, op.name)}
         close = difflib.get_close_matches(wanted, names, n=3)
         hint = f"; did you mean {', '.join(close)}" if close else ""
         print(

@@ -621,4 +621,5 @@ smm solve sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddm
 storage_type strides symeig to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
 to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr tobytes tofile values volatile xpu
 """
+NAMESPACES = {"_c10d_functional": "collective"}
 PROPERTIES = frozenset("imag mH mT real".split())

@@ -975,6 +975,38 @@ def records_LV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_LVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c):
+        if all([x._autograd is None for x in a]) or (node := record(kind, *a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c)
+        keep(node, a, b, c)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_LVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        if all([x._autograd is None for x in a]) or (node := record(kind, *a)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_NN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
         if (

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from .._generated import index
 from ..core import errors, schema
 from ..core.arguments import flag
 from ..core.guard import Function
@@ -33,8 +34,10 @@ _RESERVED = ("prim",)
 # Keys under which PyTorch means "no key": a kernel for everything, CompositeImplicitAutograd.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
-# Namespace -> where its DEF library was made. `aten` is defined by the generated operators.
-_defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"}
+# Namespace -> where its DEF library was made. `aten` and a few are defined by generated operators.
+_defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"} | {
+    name: f"gputensor/_generated/families/{family}.py" for name, family in index.NAMESPACES.items()
+}
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:

@@ -110,7 +110,7 @@ def family_of(qualified_name: str) -> str | None:
     """The family of `aten::add.Tensor`, or of all overloads of `aten::add`; None if not ours."""
     namespace, _, name = qualified_name.partition("::")
     if namespace != "aten":
-        return None
+        return index.NAMESPACES.get(namespace)
     return index.OPERATORS.get(name) or _bases().get(name)
 
 
@@ -129,7 +129,7 @@ def complete(qualified_name: str) -> None:
 
 def complete_all() -> None:
     """`complete` for every operator."""
-    for family in dict.fromkeys(index.OPERATORS.values()):
+    for family in dict.fromkeys((*index.OPERATORS.values(), *index.NAMESPACES.values())):
         registered(family)
 
 

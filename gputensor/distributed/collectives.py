@@ -13,7 +13,8 @@ from typing import Any
 
 from . import agreement, operators, transport
 from .groups import GroupMember, ProcessGroup, group_of, rank_in
-from .operators import _op, agree, carried, start
+from .operators import agree, carried, start
+from .shapes import operator
 from .work import Work, taken
 from .._generated import calls
 from ..autograd.modes import no_grad
@@ -22,7 +23,7 @@ from ..core.arguments import flag
 from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
 
-_all_reduce_ = _op["all_reduce_"]
+_all_reduce_ = operator("all_reduce_")
 
 
 class ReduceOp:
@@ -118,7 +119,7 @@ def all_reduce(
     x = _tensor("all_reduce", "tensor", tensor)
     where = _group("all_reduce", group, x)
     with no_grad():
-        _op["all_reduce_"](x, _reduction("all_reduce", op), where.name)
+        operator("all_reduce_")(x, _reduction("all_reduce", op), where.name)
     return _end(taken(x), async_op)
 
 
@@ -132,11 +133,11 @@ def broadcast(
     where = _group("broadcast", group, x)
     root = _root("broadcast", "src", where, src, group_src)
     if async_op is False:
-        short = _op["broadcast_"].table.short.get((x._geometry, root, where))
+        short = operator("broadcast_").table.short.get((x._geometry, root, where))
         if short is not None and short(x) is not None:
             return None
     with no_grad():
-        _op["broadcast_"](x, root, where.name)
+        operator("broadcast_")(x, root, where.name)
     return _end(taken(x), async_op)
 
 
@@ -154,11 +155,11 @@ def all_gather_into_tensor(
     where = _group(op, group, x)
     if async_op is False:
         given = x._geometry, out._geometry, where
-        short = _op["all_gather_into_tensor_out"].table.short.get(given)
+        short = operator("all_gather_into_tensor_out").table.short.get(given)
         if short is not None and short(x, out) is not None:
             return None
     with no_grad():
-        _op["all_gather_into_tensor_out"](
+        operator("all_gather_into_tensor_out")(
             materialised(x.detach()), where.size(), where.name, out=out
         )
     return _end(taken(out), async_op)
@@ -173,7 +174,7 @@ def all_gather(
     where = _group("all_gather", group, x)
     outs = _list("all_gather", "tensor_list", tensor_list, x, where)
     with no_grad():
-        made = _op["all_gather_into_tensor"](x.detach(), where.size(), where.name)
+        made = operator("all_gather_into_tensor")(x.detach(), where.size(), where.name)
     work = taken(made)
     stacked = made.view(where.size(), *x.shape)
     return _end(work._then(_copy_all(outs, stacked)), async_op)
@@ -194,7 +195,7 @@ def reduce_scatter_tensor(
     where = _group(name, group, x)
     given = materialised(x.detach()), _reduction(name, op), where.size(), where.name
     with no_grad():
-        _op["reduce_scatter_tensor_out"](*given, out=out)
+        operator("reduce_scatter_tensor_out")(*given, out=out)
     return _end(taken(out), async_op)
 
 
@@ -232,7 +233,7 @@ def all_to_all_single(
     wanted = _splits("output_split_sizes", output_split_sizes, rows, where)
     given = _splits("input_split_sizes", input_split_sizes, x.shape[0] if x.ndim else 0, where)
     with no_grad():
-        made = _op[op](x.detach(), [*wanted], [*given], where.name)
+        made = operator(op)(x.detach(), [*wanted], [*given], where.name)
 
     def copy() -> None:
         with no_grad():
@@ -354,5 +355,5 @@ def barrier(group: Any = None, async_op: bool = False) -> Work | None:
 
 def wait_tensor(tensor: Tensor) -> Tensor:
     """The tensor, once all that operators have started on its storage has ended."""
-    found: Tensor = _op["wait_tensor"](_tensor("wait_tensor", "tensor", tensor))
+    found: Tensor = operator("wait_tensor")(_tensor("wait_tensor", "tensor", tensor))
     return found

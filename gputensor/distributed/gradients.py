@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .groups import ProcessGroup, group_of
-from .operators import _op
+from .shapes import operator
 from .work import Work, taken
 from .._generated import calls
 from ..autograd.modes import no_grad
@@ -38,7 +38,7 @@ class _Bucket:
             parts = [(calls.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
                      for p in self.parameters]  # fmt: skip
             self.flat = calls.cat(parts)
-            _op["all_reduce_"](self.flat, "avg", group.name)
+            operator("all_reduce_")(self.flat, "avg", group.name)
         self.work = taken(self.flat)
 
     def finish(self, is_used: list[bool]) -> None:
@@ -93,7 +93,7 @@ def _finish(group: ProcessGroup, buckets: list[_Bucket]) -> None:
         return
     has = [p.grad is not None for bucket in buckets for p in bucket.parameters]
     mask = tensor(has, device=buckets[0].parameters[0].device)
-    _op["all_reduce_"](mask, "max", group.name)
+    operator("all_reduce_")(mask, "max", group.name)
     taken(mask).wait()
     used = iter(mask.tolist())
     for bucket in buckets:

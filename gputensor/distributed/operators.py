@@ -6,7 +6,8 @@ shapes.
 Those that return new tensors have derivatives, which are collectives too, so backward is called on
 all ranks of a group.
 
-They are defined as a user's are, by a Library: native_functions.yaml holds `aten` alone.
+They are rows of native_functions.yaml, of the family `collective`, whose native code this is: the
+first use of one of their names loads it.
 """
 
 from __future__ import annotations
@@ -19,45 +20,18 @@ import numpy as np
 
 from . import agreement, nccl, shapes, straight, transport
 from .groups import ProcessGroup, group_named, world
-from .shapes import check_size, empty, gathered_sizes, scattered_sizes
+from .shapes import check_size, empty, gathered_sizes, operator, scattered_sizes
 from .work import Work, _broken, check_usable, started, wait_for
 from .. import runtime
 from .._generated import calls
+from ..autograd.modes import is_grad_enabled
 from ..core import errors
 from ..core.device import CPU
-from ..custom import autograd as registered
-from ..custom.custom_op import register_autograd
-from ..custom.library import Library
-from ..dispatch import dispatcher, keys
-from ..makers import inplace_or_view
 from ..runtime.libraries import Array
 from ..tensor.tensor import Tensor
 
-NAMESPACE = "_c10d_functional"
-_library = Library(NAMESPACE, "DEF")
-_op: dict[str, Any] = {}  # the Operators, by name
-
-SCHEMAS = """
-all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor
-all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)
-all_reduce_coalesced(Tensor[] inputs, str reduce_op, str group_name) -> Tensor[]
-all_reduce_coalesced_(Tensor(a!)[] inputs, str reduce_op, str group_name) -> Tensor(a!)[]
-all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor
-all_gather_into_tensor_out(Tensor input, int group_size, str group_name, *, Tensor(a!) out)
-    -> Tensor(a!)
-all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]
-reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor
-reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, str group_name, *,
-    Tensor(a!) out) -> Tensor(a!)
-reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name)
-    -> Tensor[]
-all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes,
-    str group_name) -> Tensor
-broadcast(Tensor input, int src, str group_name) -> Tensor
-broadcast_(Tensor(a!) input, int src, str group_name) -> Tensor(a!)
-wait_tensor(Tensor tensor) -> Tensor
-"""
-
+# Further devices have no kernels of these: neither NCCL nor MPI reaches their memory.
+BY_LIBRARY = True
 
 # --- what every kernel does -----------------------------------------------------------------------
 
@@ -137,7 +111,7 @@ def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:
 
 
 def all_reduce_(key_set: int, input: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    table = _op["all_reduce_"].table
+    table = operator("all_reduce_").table
     group = group_named("all_reduce", group_name)
     in_place("all_reduce", input)
     via, (x,) = carried("all_reduce", input)
@@ -170,6 +144,10 @@ def all_reduce_coalesced(
 def all_reduce_coalesced_(
     key_set: int, inputs: Sequence[Tensor], reduce_op: str, group_name: str
 ) -> Sequence[Tensor]:
+    for x in inputs:
+        if x.requires_grad and is_grad_enabled():
+            rule = "not require a gradient: what writes lists has no derivative"
+            raise errors.must("all_reduce_coalesced_", "inputs", rule, x, kind=errors.AutogradError)
     with together("all_reduce", inputs, group_name):
         for x in inputs:
             all_reduce_(key_set, x, reduce_op, group_name)
@@ -179,7 +157,7 @@ def all_reduce_coalesced_(
 def all_gather_into_tensor_out(
     key_set: int, input: Tensor, group_size: int, group_name: str, out: Tensor
 ) -> Tensor:
-    op, table = "all_gather_into_tensor", _op["all_gather_into_tensor_out"].table
+    op, table = "all_gather_into_tensor", operator("all_gather_into_tensor_out").table
     group = group_named(op, group_name)
     check_size(op, group_size, group.size())
     _check_out(op, out, input, gathered_sizes(input, group_size))
@@ -283,7 +261,7 @@ def all_to_all_single(
 
 
 def broadcast_(key_set: int, input: Tensor, src: int, group_name: str) -> Tensor:
-    table = _op["broadcast_"].table
+    table = operator("broadcast_").table
     group = group_named("broadcast", group_name)
     if not 0 <= src < group.size():
         raise errors.wrong_value("broadcast", "src", f"be in [0, {group.size() - 1}]", src)
@@ -304,114 +282,31 @@ def wait_tensor(key_set: int, tensor: Tensor) -> Tensor:
     return tensor
 
 
-# --- derivatives ----------------------------------------------------------------------------------
+# --- Meta, and lazy views -------------------------------------------------------------------------
+
+meta_all_reduce = meta_broadcast = shapes.like
+meta_all_reduce_ = meta_broadcast_ = meta_all_reduce_coalesced_ = shapes.given
+meta_all_reduce_coalesced = shapes.of_each(shapes.like)
+meta_all_gather_into_tensor = shapes.gathered
+meta_all_gather_into_tensor_coalesced = shapes.of_each(shapes.gathered)
+meta_reduce_scatter_tensor = shapes.scattered
+meta_reduce_scatter_tensor_coalesced = shapes.of_each(shapes.scattered)
+meta_all_to_all_single = shapes.exchanged
+meta_out = shapes.last
 
 
-def _waited(name: str, *args: Any) -> Any:
-    made = _op[name](*args)
-    for x in made if isinstance(made, list) else (made,):
-        wait_for(x)
-    return made
-
-
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.given = inputs[1:]
-    first = inputs[0]
-    ctx.shape = None if isinstance(first, (list, tuple)) else first.shape
-
-
-def _check_linear(op: str, reduce_op: str) -> None:
-    if reduce_op not in ("sum", "avg"):
-        raise errors.wrong_value(op, "reduce_op", "be sum or avg, to have a gradient", reduce_op)
-
-
-def _of_all_reduce(ctx: Any, grad: Any) -> Any:
-    reduce_op, group_name = ctx.given
-    _check_linear("all_reduce", reduce_op)
-    name = "all_reduce_coalesced" if isinstance(grad, list) else "all_reduce"
-    return _waited(name, grad, reduce_op, group_name), None, None
-
-
-def _of_all_gather(ctx: Any, grad: Any) -> Any:
-    group_size, group_name = ctx.given
-    if isinstance(grad, list):
-        name = "reduce_scatter_tensor_coalesced"
-        return _waited(name, grad, "sum", group_size, group_name), None, None
-    made = _waited("reduce_scatter_tensor", grad, "sum", group_size, group_name)
-    return made.reshape(ctx.shape), None, None
-
-
-def _of_reduce_scatter(ctx: Any, grad: Any) -> Any:
-    reduce_op, group_size, group_name = ctx.given
-    _check_linear("reduce_scatter_tensor", reduce_op)
-    is_list = isinstance(grad, list)
-    name = "all_gather_into_tensor_coalesced" if is_list else "all_gather_into_tensor"
-    made = _waited(name, grad, group_size, group_name)
-    if reduce_op == "avg":
-        made = [x / group_size for x in made] if is_list else made / group_size
-    return made, None, None, None
-
-
-def _of_all_to_all(ctx: Any, grad: Any) -> Any:
-    output_split_sizes, input_split_sizes, group_name = ctx.given
-    back = (input_split_sizes, output_split_sizes)
-    return _waited("all_to_all_single", grad, *back, group_name), None, None, None
-
-
-def _of_broadcast(ctx: Any, grad: Any) -> Any:
-    src, group_name = ctx.given
-    made = _waited("all_reduce", grad, "sum", group_name)
-    is_source = group_named("broadcast", group_name).rank() == src
-    return (made if is_source else made.new_zeros(made.shape)), None, None
-
-
-BACKWARD = {
-    "all_reduce": _of_all_reduce, "all_reduce_coalesced": _of_all_reduce,
-    "all_gather_into_tensor": _of_all_gather,
-    "all_gather_into_tensor_coalesced": _of_all_gather,
-    "reduce_scatter_tensor": _of_reduce_scatter,
-    "reduce_scatter_tensor_coalesced": _of_reduce_scatter,
-    "all_to_all_single": _of_all_to_all, "broadcast": _of_broadcast,
-}  # fmt: skip
-
-
-def _refuse_lazy(table: Any, key_set: int) -> Callable[..., Any]:
-    """The kernel of what writes at keys of lazy views: others would unpack before the work ends."""
+def _refuse_lazy(op: str, place: int = 0) -> Callable[..., Any]:
+    """Of what writes, at keys of lazy views: any other kernel would unpack before the work ends."""
 
     def refuse(key_set: int, *args: Any) -> Any:
-        op, remedy = (
-            table.operator.qualified_name.partition("::")[2],
-            "use .resolve_conj() or .resolve_neg(), which copy",
-        )
-        raise errors.must(op, "input", "not be a lazy view", args[0], remedy=remedy)
+        remedy = "use .resolve_conj() or .resolve_neg(), which copy"
+        raise errors.must(op, "input", "not be a lazy view", args[place], remedy=remedy)
 
     return refuse
 
 
-def _define() -> None:
-    for text in SCHEMAS.replace("\n    ", " ").strip().splitlines():
-        _library.define(text)
-        name = text.partition("(")[0]
-        kernel = globals()[name]
-        operator = _op[name] = dispatcher.find(f"{NAMESPACE}::{name}")
-        if name == "wait_tensor":  # gives what it was given: nothing to be differentiated
-            dispatcher.register_kernel(
-                operator, keys.key("CompositeImplicitAutograd"), kernel, "native"
-            )
-            continue
-        dispatcher.register_kernel(operator, keys.key("CPU"), kernel, "native")
-        dispatcher.register_kernel(operator, keys.key("CUDA"), kernel, "native")
-        _library.impl(name, shapes.KERNELS[name], "Meta")
-        if name in BACKWARD:
-            register_autograd(operator, BACKWARD[name], setup_context=_keep, lib=_library)
-        else:
-            for key, maker in (
-                ("Autograd", registered.maker(None)),
-                ("ADInplaceOrView", inplace_or_view.of_custom),
-                ("Conjugate", _refuse_lazy),
-                ("Negative", _refuse_lazy),
-            ):
-                dispatcher.register_kernel(operator, keys.key(key), maker, "maker")
-
-
-_define()
+lazy_all_reduce_ = _refuse_lazy("all_reduce_")
+lazy_all_reduce_coalesced_ = _refuse_lazy("all_reduce_coalesced_")
+lazy_broadcast_ = _refuse_lazy("broadcast_")
+lazy_all_gather_into_tensor_out = _refuse_lazy("all_gather_into_tensor_out")
+lazy_reduce_scatter_tensor_out = _refuse_lazy("reduce_scatter_tensor_out")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..dispatch import dispatcher
+from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 
 
@@ -35,52 +38,43 @@ def scattered_sizes(op: str, x: Tensor, group_size: int) -> tuple[int, ...]:
     return (sizes[0] // group_size, *sizes[1:])
 
 
-def _like(input: Tensor, *rest: Any) -> Tensor:
+@cache
+def operator(name: str) -> Operator:
+    """One of the operators: they load when they are named."""
+    return dispatcher.find(f"_c10d_functional::{name}")
+
+
+# --- kernels for Meta -----------------------------------------------------------------------------
+
+
+def like(key_set: int, input: Tensor, *rest: Any) -> Tensor:
     return empty(input, input._geometry.sizes)
 
 
-def _all_to_all(input: Tensor, output_split_sizes: Any, *rest: Any) -> Tensor:
+def exchanged(key_set: int, input: Tensor, output_split_sizes: Any, *rest: Any) -> Tensor:
     rows, *others = input._geometry.sizes
     return empty(input, (sum(output_split_sizes) if output_split_sizes else rows, *others))
 
 
-def _gathered(input: Tensor, group_size: int, group_name: str) -> Tensor:
+def gathered(key_set: int, input: Tensor, group_size: int, group_name: str) -> Tensor:
     check_size("all_gather_into_tensor", group_size)
     return empty(input, gathered_sizes(input, group_size))
 
 
-def _scattered(input: Tensor, reduce_op: str, group_size: int, group_name: str) -> Tensor:
+def scattered(
+    key_set: int, input: Tensor, reduce_op: str, group_size: int, group_name: str
+) -> Tensor:
     check_size("reduce_scatter_tensor", group_size)
     return empty(input, scattered_sizes("reduce_scatter_tensor", input, group_size))
 
 
-def _of_each(function: Callable[..., Tensor]) -> Callable[..., list[Tensor]]:
-    return lambda inputs, *rest: [function(x, *rest) for x in inputs]
+def of_each(function: Callable[..., Tensor]) -> Callable[..., list[Tensor]]:
+    return lambda key_set, inputs, *rest: [function(key_set, x, *rest) for x in inputs]
 
 
-def _given(input: Any, *rest: Any) -> Any:
+def given(key_set: int, input: Any, *rest: Any) -> Any:
     return input
 
 
-def _inputs(inputs: Any, *rest: Any) -> Any:
-    return inputs
-
-
-def _out(input: Tensor, *rest: Any, out: Tensor) -> Tensor:
-    return out
-
-
-KERNELS: dict[str, Callable[..., Any]] = {
-    "all_reduce": _like, "broadcast": _like,
-    "all_reduce_": _given,
-    "broadcast_": _given,
-    "all_reduce_coalesced": _of_each(_like),
-    "all_reduce_coalesced_": _inputs,
-    "all_gather_into_tensor": _gathered,
-    "all_gather_into_tensor_out": _out,
-    "all_gather_into_tensor_coalesced": _of_each(_gathered),
-    "reduce_scatter_tensor": _scattered,
-    "reduce_scatter_tensor_out": _out,
-    "reduce_scatter_tensor_coalesced": _of_each(_scattered),
-    "all_to_all_single": _all_to_all,
-}  # fmt: skip
+def last(key_set: int, *args: Any) -> Any:
+    return args[-1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .groups import group_of
-from .operators import _op
+from .shapes import operator
 from .work import taken, wait_for
 from .._generated import calls
 from ..core import errors
@@ -42,12 +42,12 @@ def redistribute(x: Tensor, from_dim: int, to_dim: int, group: Any = None) -> Te
         raise errors.wrong_value(op, "to_dim", "be another dimension than from_dim", to_dim)
     n, rank = where.size(), where.rank()
     here = tensor([x.shape[source]])
-    sizes = _op["all_gather_into_tensor"](here, n, where.name)
+    sizes = operator("all_gather_into_tensor")(here, n, where.name)
     taken(sizes).wait()
     lengths, widths = sizes.tolist(), shard_sizes(x.shape[to], n)
     if len(set(lengths)) == len(set(widths)) == 1:
         packed = x.unflatten(to, (n, widths[0])).movedim(to, 0).contiguous()
-        moved = _op["all_to_all_single"](packed, [], [], where.name)
+        moved = operator("all_to_all_single")(packed, [], [], where.name)
         wait_for(moved)
         return moved.movedim(0, source).flatten(source, source + 1).contiguous()  # type: ignore[no-any-return]
     pieces = calls.split_with_sizes(x, widths, to)
@@ -59,7 +59,7 @@ def redistribute(x: Tensor, from_dim: int, to_dim: int, group: Any = None) -> Te
         shape[source], shape[to] = length, widths[rank]
         shapes.append(shape)
     wanted = [_numel(shape) for shape in shapes]
-    moved = _op["all_to_all_single"](flat, wanted, given, where.name)
+    moved = operator("all_to_all_single")(flat, wanted, given, where.name)
     wait_for(moved)
     parts = calls.split_with_sizes(moved, wanted)
     made: Tensor = calls.cat([part.view(shape) for part, shape in zip(parts, shapes)], source)

@@ -36,13 +36,14 @@ class OnStream(Work):
     held: tensors that NCCL reads and writes; finish: what unpacks them, on the stream that waits.
     """
 
-    __slots__ = ("by", "event", "began", "is_taken")
+    __slots__ = ("by", "event", "began", "is_taken", "stream")
 
     def __init__(
         self, op: str, group: ProcessGroup, finish: Callable[[], None] | None, held: Any, by: Any
     ) -> None:
         super().__init__(op, group, None, finish, held)
         self.by: Any = by
+        self.stream: Any = runtime.cuda().current_stream(by.index)
         self.event: Any = None
         self.began: float = time.monotonic()
         self.is_taken: bool = False
@@ -80,8 +81,9 @@ class OnStream(Work):
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
-            for x in _tensors(self._held):  # made on a stream that need not be this one
-                x.record_stream(current)
+            if current.key != self.stream.key:  # which the memory was made for
+                for x in _tensors(self._held):
+                    x.record_stream(current)
 
     def __repr__(self) -> str:
         return f"Work({self._op}, {'ended' if self.has_passed() else 'under way'})"

@@ -166,7 +166,7 @@ BROKEN = [
     (
         "namespace",
         GOOD.replace("func: erf", "func: aten::erf").replace("  autogen: erf_, erf.out\n", ""),
-        "1: aten::erf: 'func' must not name a namespace",
+        "1: aten::erf: 'func' must not name a namespace other than _c10d_functional",
     ),
     (
         "kind",
@@ -267,3 +267,27 @@ def test_every_schema_of_ours_gives_its_text_back() -> None:
     assert model.ops
     for op in model.ops:
         assert str(load.model.schema.parse(op.full_schema)) == op.full_schema
+
+
+def test_operators_of_other_namespaces_stand_apart() -> None:
+    text = """
+        - func: erf(Tensor self) -> Tensor
+          family: unary
+          doc: Error function.
+        - func: _c10d_functional::erf(Tensor input) -> Tensor
+          family: collective
+          dispatch: {CPU: erf}
+          doc: Another.
+        - func: _c10d_functional::erf_(Tensor(a!) input) -> Tensor(a!)
+          family: collective
+          dispatch: {CPU: erf_}
+          doc: In place.
+    """
+    model = read(text)
+    assert [op.name for op in model.ops] == ["erf"]
+    assert [op.full_schema for op in model.others] == [
+        "_c10d_functional::erf(Tensor input) -> Tensor",
+        "_c10d_functional::erf_(Tensor(a!) input) -> Tensor(a!)",
+    ]
+    assert not any(op.is_public for op in model.others)
+    assert model.apart.families() == ["collective"]
