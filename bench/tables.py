@@ -195,6 +195,13 @@ def _notes(data: dict[str, Any]) -> str:
             "The figures without a word are of NumPy's loops, those under `compiled` of ours with "
             "loops that g++ has built (GPUTENSOR_COMPILED_LOOPS=1), in the same rounds."
         )
+    if "turned_per_ns" in data:
+        sizes, figures = zip(*data["turned_per_ns"].items())
+        lines.append(
+            f"One thread of NumPy's loop transposes {', '.join(f'{x:.1f}' for x in figures)} "
+            f"elements of {', '.join(sizes)} bytes in a ns within the L2 cache: no walk over it "
+            "is faster."
+        )
     if is_gpu(data):
         lines.append(
             "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not "

@@ -112,6 +112,13 @@ def test_a_record_has_ours_with_numpys_loops_and_with_compiled_ones(tmp_path):
     assert layout.report(records.read(path)) == layout.report(found)
 
 
+def test_a_record_on_the_cpu_ends_with_what_numpys_loop_turns():
+    found = run()
+    assert list(found["turned_per_ns"]) == ["1", "2", "4", "8", "16"]
+    assert all(figure > 0 for figure in found["turned_per_ns"].values())
+    assert "elements of 1, 2, 4, 8, 16 bytes in a ns" in layout.report(found)
+
+
 def test_without_gpp_there_is_one_column_and_the_reason(monkeypatch):
     why = "compiled loops need g++, and it is not on PATH"
     monkeypatch.setattr(toolchain, "unavailable_reason", lambda *needed: why)

@@ -72,11 +72,14 @@ KINDS = [
     (LANES, (90_001, 3), lambda x: x.T),
     (LANES, (2, 800, 421, 3), lambda x: x.transpose(0, 3, 1, 2)),
     (LANES, (100_003, 7), lambda x: x.T),
-    (TILES, (701, 643), lambda x: x.T),
+    (ROWS, (701, 643), lambda x: x.T),
+    (TILES, (40, 9001), lambda x: x.T),
     (TILES, (512, 512), lambda x: x.T),
-    (TILES, (5, 64, 37, 41), lambda x: x.transpose(0, 2, 3, 1)),
+    (ROWS, (5, 64, 37, 41), lambda x: x.transpose(0, 2, 3, 1)),
+    (TILES, (5, 64, 32, 40), lambda x: x.transpose(0, 2, 3, 1)),
     (TILES, (21, 33, 27, 30), lambda x: x.transpose(3, 2, 1, 0)),
-    (TILES, (701, 1000), lambda x: x[3:, 5:900].T),
+    (ROWS, (701, 1000), lambda x: x[3:, 5:900].T),
+    (TILES, (701, 1024), lambda x: x[3:, 5:900].T),
     (GATHER, (2,) * 19, lambda x: x.T),
     (GATHER, (3, 5, 2, 3, 5, 2, 3, 5, 2, 3, 4), lambda x: x.T),
 ]
@@ -90,6 +93,27 @@ def test_each_kind_with_each_element_size(kind, shape, view, itemsize):
     if itemsize == 4:
         assert plan_of(dst, src).kind == kind
     check(dst, dst, src)
+
+
+@pytest.mark.parametrize(
+    ("itemsize", "pitch", "kind"),
+    [
+        (2, 2050, TILES), (4, 2052, ROWS), (4, 2048, TILES), (4, 40_004, TILES), (8, 4104, ROWS),
+        (8, 4096, TILES), (16, 4096, ROWS), (16, 32_768, TILES),
+    ],
+)  # fmt: skip
+def test_words_and_wider_are_turned_without_a_scratch_where_their_lines_stay(itemsize, pitch, kind):
+    rows = 8192
+    walk = copy_plan.Walk(itemsize, [rows, 256], [itemsize, rows * itemsize], [pitch, itemsize])
+    assert copy_plan.plan(walk).kind == kind
+
+
+def test_a_box_has_more_rows_only_where_no_other_dimension_is_left():
+    attention = np.empty((4, 2048, 128), np.float16)
+    plan = plan_of(np.empty((4, 128, 2048), np.float16), attention.transpose(0, 2, 1))
+    assert plan.kind == TILES and plan.box == [512, 128, 4]
+    alone = plan_of(np.empty((128, 2048), np.float16), attention[0].T)
+    assert alone.kind == TILES and alone.box == [2048, 128]
 
 
 @pytest.mark.parametrize(("shape", "view"), [case[1:] for case in KINDS])
