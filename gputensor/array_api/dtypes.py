@@ -156,5 +156,10 @@ def promoted(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:
     """Tensors in the dtype in which all meet."""
     if not arrays:
         raise errors.must(op, "arrays", "hold a tensor at least", errors.Got("none"))
+    first = arrays[0]
+    if type(first) is Tensor and all(
+        [type(x) is Tensor and x.dtype is first.dtype for x in arrays]
+    ):
+        return list(arrays)
     found = result_type(*arrays)
     return [x.to(found) for x in arrays]

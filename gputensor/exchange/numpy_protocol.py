@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -87,8 +88,7 @@ def array_ufunc(
         return _operator_of(ufunc, inputs)
     if method == "__call__" and not options and any(map(export.is_of_cupy, inputs)):
         return _beside_cupy(ufunc, inputs)  # where CuPy has left `cupy_array + tensor` to us
-    results = {kind[-1] for kind in ufunc.types}
-    is_boolean = results in ({"?"}, {"?", "O"})
+    is_boolean = _answers_with_bools(ufunc)
     anywhere = get_numpy_on_devices()
     _check(name, (inputs, options), is_boolean, anywhere)
     if any([_is_foreign(x) for x in (*inputs, *(out or ()))]):
@@ -113,10 +113,10 @@ def array_function(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`Tensor.__array_function__`."""
-    name = function.__module__.removeprefix("numpy").lstrip(".")
-    name = f"{name}.{function.__name__}".lstrip(".")
+    name = _name_of(function)
     # What `np.ma` and pandas hand on for an argument that they were not given.
-    kwargs = {key: x for key, x in kwargs.items() if x is not np._NoValue}
+    if kwargs:
+        kwargs = {key: x for key, x in kwargs.items() if x is not np._NoValue}
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
         return _FACTS[name](args[0])
     anywhere = get_numpy_on_devices()
@@ -130,6 +130,18 @@ def array_function(
     if anywhere:
         _check(name, (args, kwargs), name in _BOOLEAN)
     return _by_numpy(function, args, kwargs, name in _WRITERS)
+
+
+@lru_cache(maxsize=1024)
+def _answers_with_bools(ufunc: np.ufunc) -> bool:
+    return {kind[-1] for kind in ufunc.types} in ({"?"}, {"?", "O"})
+
+
+@lru_cache(maxsize=1024)
+def _name_of(function: Callable[..., Any]) -> str:
+    """As the rows have it: `sum`, `linalg.svd`."""
+    module = function.__module__.removeprefix("numpy").lstrip(".")
+    return f"{module}.{function.__name__}".lstrip(".")
 
 
 def _like(name: str, given: dict[str, Any]) -> Tensor:

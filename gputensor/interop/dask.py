@@ -84,8 +84,8 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
 def count(
     x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
 ) -> Any:
-    """How many elements a sum along `axis` adds, in the sizes of that sum: a tensor, or NumPy's
-    number where all are added and no dimension is kept."""
+    """How many elements a sum along `axis` adds, in the sizes of that sum: NumPy's, by which chunks
+    on the CPU are divided as NumPy's own are; a tensor for chunks of other devices."""
     from .._generated.functions import full
     from ..core.arguments import element_type
 
@@ -101,8 +101,11 @@ def count(
         for dim, size in enumerate(sizes)
         if keepdims or dim not in along
     ]
+    added = math.prod([sizes[dim] for dim in along])
+    if x.is_cpu:
+        return np.broadcast_to(np.array(added, np.dtype(dtype)), kept)
     element = element_type("numel", dtype, by_name=True)
-    return full(kept, math.prod([sizes[dim] for dim in along]), dtype=element, device=x.device)
+    return full(kept, added, dtype=element, device=x.device)
 
 
 def take(x: Tensor, indices: Any, axis: int | None = None, **options: Any) -> Tensor:

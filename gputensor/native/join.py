@@ -6,6 +6,7 @@ Source of the rules: aten/src/ATen/native/TensorShape.cpp, cat's meta function.
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,20 @@ from .._generated import calls, operators
 from ..core import errors, memory_format as formats, promotion
 from ..core.device import CPU
 from ..core.dtype import dtype, int32, int64
-from ..core.geometry import geometry
+from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
-from ..tensor.base import suggest_memory_format
+from ..tensor.base import suggest_memory_format, suggested_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .view import view_strides
+
+# Bytes up to which NumPy's one call is faster than a copy of each part, threads and all.
+_SMALL = 1 << 18
 
 
 def _tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[Tensor]:
@@ -82,6 +86,24 @@ def _cat_format(tensors: list[Tensor]) -> Any:
     return suggested or formats.contiguous_format
 
 
+def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
+    """(dimension, geometry of the result)."""
+    first = tensors[0]._geometry
+    if first.ndim and first.numel and all([x._geometry is first for x in tensors]):
+        return _plan_of_alike(first, len(tensors), dim)
+    d, sizes = _cat_sizes("cat", tensors, dim)
+    element = _common_dtype(tensors)
+    return d, geometry(sizes, formats.strides_for("cat", sizes, _cat_format(tensors)), element)
+
+
+@lru_cache(maxsize=256)
+def _plan_of_alike(one: Geometry, count: int, dim: int) -> tuple[int, Geometry]:
+    d = arguments.dim("cat", dim, one.ndim)
+    sizes = (*one.sizes[:d], count * one.sizes[d], *one.sizes[d + 1 :])
+    strides = formats.strides_for("cat", sizes, suggested_format(one))
+    return d, geometry(sizes, strides, one.dtype)
+
+
 def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     begin = 0
     for x in tensors:
@@ -90,6 +112,13 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
         length = x._geometry.sizes[dim]
         _fill(calls.slice_Tensor(out, dim, begin, begin + length, 1), x)
         begin += length
+    return out
+
+
+def _by_numpy(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
+    """A small result at once: views and copies of each part would take longer than its bytes."""
+    arrays = [x._get_array() for x in tensors if not _is_skipped(x)]
+    np.concatenate(arrays, dim, out._get_array())
     return out
 
 
@@ -108,10 +137,12 @@ def _common_dtype(tensors: list[Tensor]) -> dtype:
 
 def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     found = _tensors("cat", tensors)
-    d, sizes = _cat_sizes("cat", found, dim)
-    element = _common_dtype(found)
-    strides = formats.strides_for("cat", sizes, _cat_format(found))
-    return _join(allocate(geometry(sizes, strides, element), found[0]._device), found, d)
+    d, shape = _cat_plan(found, dim)
+    made = allocate(shape, found[0]._device)
+    if made._device is CPU and 0 < shape.nbytes <= _SMALL:
+        if all([x._geometry.dtype is shape.dtype for x in found]):
+            return _by_numpy(made, found, d)
+    return _join(made, found, d)
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:

@@ -255,7 +255,11 @@ def bump_version(tensor: TensorBase) -> None:
 
 def suggest_memory_format(tensor: TensorBase) -> memory_format:
     """The format that the strides read as. Source: TensorImpl, suggest_memory_format."""
-    geometry = tensor._geometry
+    return suggested_format(tensor._geometry)
+
+
+def suggested_format(geometry: Geometry) -> memory_format:
+    """`suggest_memory_format` of a tensor with that geometry."""
     if looks_channels_last(geometry.sizes, geometry.strides):
         return formats.channels_last
     if looks_channels_last_3d(geometry.sizes, geometry.strides):
