@@ -20,7 +20,7 @@ import numpy as np
 
 import gputensor as gt
 
-from . import layout_sides, peers, timing
+from . import fuse_host, layout_sides, peers, timing
 from .places import WrongResult
 
 NAME = "fuse"
@@ -191,6 +191,8 @@ def run(device: str = "cpu", rounds: int = 9) -> dict[str, Any]:
         "benchmark": NAME, "device": device, "cases": cases, "peers": names[1:],
         "compiled_loops": device == "cpu" and os.environ.get("GPUTENSOR_FUSE") == "native",
     }  # fmt: skip
+    if device == "cpu":
+        record["host"] = fuse_host.measure()
     for peer in record["peers"]:
         record[f"geomean_vs_{peer}"] = timing.geomean(
             [c["ns"][peer] / c["ns"]["gputensor"] for c in cases if peer in c["ns"]]
@@ -199,7 +201,8 @@ def run(device: str = "cpu", rounds: int = 9) -> dict[str, Any]:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record: milliseconds, and how often gt.fuse is done meanwhile."""
+    """A Markdown table of a record: milliseconds, and how often gt.fuse is done meanwhile; and what
+    it costs the host."""
     libraries = ["gputensor", *record["peers"]]
     ours = "gt.fuse, native" if record.get("compiled_loops") else "gt.fuse"
     head = [f"{lib} ms".replace("gputensor", ours) for lib in libraries]
@@ -214,12 +217,14 @@ def report(record: dict[str, Any]) -> str:
         lines.append(f"| {case['name']} | " + " | ".join(cells) + " |")
     means = [f"**{record[f'geomean_vs_{peer}']:.2f}**" for peer in record["peers"]]
     lines.append("| geometric mean | " + " | ".join([""] * len(libraries) + means) + " |")
+    if "host" in record:
+        lines += ["", fuse_host.report(record["host"])]
     return "\n".join(lines)
 
 
 def failures(record: dict[str, Any]) -> list[str]:
     """Which budgets the record misses, a sentence each."""
-    found = []
+    found = fuse_host.failures(record["host"]) if "host" in record else []
     budgets = NATIVE_BUDGETS if record.get("compiled_loops") else BUDGETS
     for peer in record["peers"]:
         mean = record[f"geomean_vs_{peer}"]

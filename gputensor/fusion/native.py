@@ -141,12 +141,7 @@ def source(chain: Chain) -> str | None:
 
 def _parts(chain: Chain) -> list[_Loop | int] | None:
     """Loops, and the numbers of instructions between them."""
-    walk = chain.walk
-    is_flat = all([
-        x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
-        for x in (*chain.inputs, *map(chain.geometry, chain.stores))
-    ])  # fmt: skip
-    if walk.numel < _FROM or not is_flat:
+    if chain.walk.numel < _FROM or not _is_flat(chain):
         return None
     parts: list[_Loop | int] = []
     number, count = 0, len(chain.instructions)
@@ -163,6 +158,23 @@ def _parts(chain: Chain) -> list[_Loop | int] | None:
         parts += range(number, max(last, number + 1))
         number = max(last, number + 1)
     return parts if any([isinstance(part, _Loop) for part in parts]) else None
+
+
+def whole(chain: Chain) -> _Loop | None:
+    """The one loop that a chain is, of however few elements; None where it is not one."""
+    steps = chain.instructions
+    if len(steps) < 2 or not _is_flat(chain) or not all([_is_arithmetic(chain, x) for x in steps]):
+        return None
+    made = _Loop(chain, 0, len(steps))
+    return made if made.body is not None and made.inputs and made.stores else None
+
+
+def _is_flat(chain: Chain) -> bool:
+    walk = chain.walk
+    return all([
+        x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
+        for x in (*chain.inputs, *map(chain.geometry, chain.stores))
+    ])  # fmt: skip
 
 
 def _is_arithmetic(chain: Chain, step: Instruction) -> bool:
@@ -292,10 +304,10 @@ def _address(array: Any) -> int:
 
 def _compiled(loop: _Loop) -> Any:
     """`call(addresses of what is stored and read, numbers, count)`: whether a stored one is NaN."""
-    return copy_compiled.loop_of(_text(loop), "chain", "ppn", "fuse")
+    return copy_compiled.loop_of(text(loop), "chain", "ppn", "fuse")
 
 
-def _text(loop: _Loop) -> str:
+def text(loop: _Loop) -> str:
     before_body = chain_source.text(loop.body).partition(module.BODY)[0]
     stores = [variants.storage(x) for x in loop.body.dtypes[: len(loop.stores)]]
     inputs = [variants.storage(x) for x in loop.body.inputs]

@@ -64,7 +64,7 @@ CONSTANTS = (
 )  # fmt: skip
 # Functions whose code runs after the call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_MISSING = object()
+MISSING = object()
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -99,18 +99,16 @@ class Outside:
 
     def is_as_it_was(self) -> bool:
         for found, name, value in self.attributes:
-            if getattr(found, name, _MISSING) is not value:
+            if attribute(found, name) is not value:
                 return False
         for where, name, value in self.items:
-            if where.get(name, _MISSING) is not value:
+            if where.get(name, MISSING) is not value:
                 return False
         return True
 
     def given(self) -> list[Any]:
         """The tensors that it reads now; whatever has taken the place of one."""
-        return [
-            x.get(name) if type(x) is dict else getattr(x, name, None) for x, name in self.tensors
-        ]
+        return [x.get(name) if type(x) is dict else attribute(x, name) for x, name in self.tensors]
 
     # --- reading code -----------------------------------------------------------------------------
 
@@ -160,7 +158,7 @@ class Outside:
             elif name == "LOAD_DEREF":
                 called = step.argval
                 cell = cells.get(called)
-                found = getattr(cell, "cell_contents", _MISSING)
+                found = attribute(cell, "cell_contents")
                 module = self._take(code, line, cell, "cell_contents", found, called)
             elif name in _ATTRIBUTES:
                 if step.argval not in _LAYOUT and not _is_operator(step.argval):
@@ -176,9 +174,9 @@ class Outside:
         where = function.__globals__
         if name in where:
             return self._take(code, line, where, name, where[name], name)
-        self.items.append((where, name, _MISSING))
+        self.items.append((where, name, MISSING))
         where = vars(builtins)
-        return self._take(code, line, where, name, where.get(name, _MISSING), name)
+        return self._take(code, line, where, name, where.get(name, MISSING), name)
 
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
@@ -206,6 +204,14 @@ class Outside:
         ) or any([found is x for x in _CALLED]):  # fmt: skip
             return None
         raise Impure(f"{_at(code, line)} reads {called}")
+
+
+def attribute(found: Any, name: str) -> Any:
+    """MISSING where there is none."""
+    try:
+        return getattr(found, name, MISSING)
+    except ValueError:  # of a variable that a function shares, and that was deleted
+        return MISSING
 
 
 # What users may not know by Python's name for it.

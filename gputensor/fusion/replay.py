@@ -14,13 +14,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ..autograd.modes import DEFAULT, grad_mode
 from ..dispatch import dispatcher, tls
 from ..dispatch.backend_select import TENSOR_KEYS
-from ..kernels.cpu import quiet
-from ..tensor.make import allocate, from_array, is_plain
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from . import running, small
+from . import guards, running, small
 from .block import Fusing
 from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
 from .recorder import current
@@ -36,55 +34,36 @@ _NEVER = object()
 
 
 class Plan:
-    """A call without its Python. run(values): what it returns, or None where it has to run."""
+    """A call without its Python. run(values): what it returns, or None where it has to run; quick:
+    see guards.py. outside: what the function read; generation: of the dispatcher's then."""
 
-    __slots__ = ("run", "_trace", "_made", "_places")
+    __slots__ = ("run", "quick", "_trace", "_made", "_places", "_found")
 
-    def __init__(self, trace: Trace, made: Any, values: list[Any]) -> None:
-        self._trace, self._made = trace, made
+    def __init__(
+        self, trace: Trace, made: Any, values: list[Any], outside: Outside, generation: int
+    ) -> None:
+        self._trace, self._made, self._found = trace, made, (outside, generation)
         # (place among the values, device, keys) of each tensor.
         self._places = [
             (n, x._device, TENSOR_KEYS[x._device.type])
             for n, x in enumerate(values) if type(x) is Tensor
         ]  # fmt: skip
         self.run: Callable[[Any], Any] = self._first
+        self.quick: Callable[[Any], Any] = _never
 
     def _first(self, values: Any) -> Any:
         """Most calls come once: what runs the plan is made when it comes again."""
-        numbers = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
-        call = small.compiled(self._trace, numbers)
-        self.run = self._by_steps() if call is None else self._by_arrays(call, numbers)
+        wanted = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
+        call = small.compiled(self._trace, wanted)
+        if call is None:
+            self.run = self._by_steps()
+        else:
+            outside, generation = self._found
+            made = guards.Call(
+                self._trace, self._made, wanted, call, values, outside, generation
+            )  # fmt: skip
+            self.run, self.quick = made.run, made.quick
         return self.run(values)
-
-    def _by_arrays(self, call: small.Arrays, numbers: list[int]) -> Callable[[Any], Any]:
-        places, made, trace, enter = self._places, self._made, self._trace, quiet.enter
-        shapes = [trace.geometries[n] for n in numbers]
-        versions = [(n, trace.versions[n]) for n in numbers if trace.versions[n]]
-        only = shapes[0] if [made] == numbers and not versions else None
-
-        def replay(values: Any) -> Any:
-            arrays = []
-            for n, place, keys in places:
-                x = values[n]
-                if x._keys != keys or x._device is not place:
-                    return None
-                if x._autograd is not None and not _is_plain(x):
-                    return None
-                array = x._array
-                arrays.append(x._get_array() if array is None else array)
-            try:
-                results = enter(call, *arrays)
-            except RuntimeError as error:
-                results = quiet.again(error, call, *arrays)
-            if only is not None:
-                return from_array(results[0], only)
-            tensors = {n: values[place[0]] for n, place in enumerate(places)}
-            tensors.update(zip(numbers, map(from_array, results, shapes)))
-            for number, version in versions:
-                tensors[number]._get_storage().version = version
-            return _built(made, tensors)
-
-        return replay
 
     def _by_steps(self) -> Callable[[Any], Any]:
         places, made, trace = self._places, self._made, self._trace
@@ -102,7 +81,7 @@ class Plan:
                 x = values[n]
                 if x._keys != keys or x._device is not place:
                     return None
-                if x._autograd is not None and not _is_plain(x):
+                if x._autograd is not None and not guards.is_unrecorded(x):
                     return None
                 tensors[number] = x
             for run, makes, last in steps:
@@ -173,8 +152,8 @@ def _all_numbers(made: Any) -> set[int]:
     return set().union(*[_all_numbers(x) for x in parts])
 
 
-def _is_plain(x: Tensor) -> bool:
-    return is_plain(x) or grad_mode.get() != DEFAULT
+def _never(args: Any) -> None:
+    """Of a plan that is found by more than `is` tells."""
 
 
 def _built(made: Any, tensors: Any) -> Any:
@@ -193,7 +172,9 @@ class Replays:
     """A function within `gt.fuse`, and its plans. why: what keeps the last call that ran the Python
     from being replayed when it comes again: a clause after "it"; None where nothing does."""
 
-    __slots__ = ("function", "native", "outside", "plans", "generation", "why", "_code", "_tries")
+    __slots__ = (
+        "function", "native", "outside", "plans", "generation", "why", "last", "_code", "_tries",
+    )  # fmt: skip
     outside: Outside | None
     why: str | None
 
@@ -202,32 +183,42 @@ class Replays:
         self.outside, self.why, self._code, self._tries = None, None, None, 0
         self.plans: dict[Any, Plan] = {}
         self.generation = -1
+        # Of the plan that was last found: most functions are called alike again.
+        self.last: list[Callable[[Any], Any]] = [_never]
 
     def fused(self) -> Callable[..., Any]:
         """The function within a block of `gt.fuse` around each call that is not replayed."""
-        mine, plans, function = self, self.plans, self.function
+        last, found = self.last, self.found
 
         @functools.wraps(self.function)
         def fused(*args: Any, **kwargs: Any) -> Any:
-            if mine.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
-                outside = mine.outside
-                if (
-                    outside is not None and function.__code__ is outside.code
-                    and function.__defaults__ is outside.defaults
-                    and function.__kwdefaults__ is outside.named
-                    and (outside.is_closed or outside.is_as_it_was())
-                ):  # fmt: skip
-                    values: Any = args
-                    if kwargs or outside.tensors:
-                        values = [*args, *kwargs.values(), *outside.given()]
-                    key = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
-                    plan = plans.get((key, *kwargs) if kwargs else key)
-                    if plan is not None and (made := plan.run(values)) is not None:
-                        return made
-            return mine.run(args, kwargs)
+            if kwargs or (made := last[0](args)) is None:
+                return found(args, kwargs)
+            return made
 
-        fused._replays = mine  # type: ignore[attr-defined]
+        fused._replays = self  # type: ignore[attr-defined]
         return fused
+
+    def found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call by the plan that is found for it, or by the Python."""
+        if self.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
+            outside, function = self.outside, self.function
+            if (
+                outside is not None and function.__code__ is outside.code
+                and function.__defaults__ is outside.defaults
+                and function.__kwdefaults__ is outside.named
+                and (outside.is_closed or outside.is_as_it_was())
+            ):  # fmt: skip
+                values: Any = args
+                if kwargs or outside.tensors:
+                    values = [*args, *kwargs.values(), *outside.given()]
+                key = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
+                plan = self.plans.get((key, *kwargs) if kwargs else key)
+                if plan is not None and (made := plan.run(values)) is not None:
+                    if not kwargs:
+                        self.last[0] = plan.quick
+                    return made
+        return self.run(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the Python, and keep a plan where the next call like this one needs none of it."""
@@ -235,7 +226,7 @@ class Replays:
         if found is None:
             with Fusing(self.native):
                 return self.function(*args, **kwargs)
-        key, trace, values = found
+        key, trace, values, outside = found
         generation = _generation[0]
         with Fusing(self.native):
             recorder = current.get()
@@ -255,11 +246,14 @@ class Replays:
         elif generation == self.generation == _generation[0]:
             if len(self.plans) >= _BOUND:
                 self.plans.clear()
-            self._tries, self.plans[key] = 0, Plan(trace, made, values)
+            self._tries, self.plans[key] = 0, Plan(
+                trace, made, values, outside, generation
+            )  # fmt: skip
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """(what a plan is found by, a trace, all that is given); None where none is kept."""
+        """(what a plan is found by, a trace, all that is given, what is read); None where none is
+        kept."""
         if _state.get() is not _PLAIN:
             self.why = "is called within a block that changes what operators do"
             return None
@@ -285,7 +279,7 @@ class Replays:
                 return None
         key: Any = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
         trace = Trace([x for x in values if type(x) is Tensor])
-        return (key, *kwargs) if kwargs else key, trace, values
+        return (key, *kwargs) if kwargs else key, trace, values, outside
 
     def _look_outside(self) -> Outside | None:
         """What the function reads from outside; None, and `why`, where that may be anything."""
@@ -304,7 +298,7 @@ class Replays:
 def _unlike(x: Tensor) -> str | None:
     if x._keys != TENSOR_KEYS.get(x._device.type):
         return "is given a tensor of another kind"
-    if x._autograd is not None and not _is_plain(x):
+    if x._autograd is not None and not guards.is_unrecorded(x):
         return "is given a tensor that autograd knows"
     return None
 

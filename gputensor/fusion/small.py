@@ -1,7 +1,10 @@
 """A traced call over few elements on the CPU, as one Python function of arrays.
 
-The loops that the operators run alone, one after the other; NumPy allocates where it would for
-them. For results of some microseconds' work: what stands around the loops is all that can be saved.
+The loops that the operators run alone, one after the other. For results of some microseconds' work:
+what stands around the loops is all that can be saved. NumPy allocates where it would for the
+operators alone, but a ufunc writes to the memory of a result that nobody reads any more, and a
+number is an array that was made once: both take a tenth of what is left. Where chains may be
+compiled, one of arithmetic alone is one call (native_small.py).
 """
 
 from __future__ import annotations
@@ -13,17 +16,21 @@ from typing import Any
 import numpy as np
 
 from ..core.device import CPU
+from ..core.dtype import float32, float64, int32, int64
 from ..core.geometry import Geometry
+from ..kernels.cpu import quiet
 from ..tensor.make import numpy_allocates
-from .chain import Chain
-from .trace import Trace
+from . import native_small
+from .chain import Chain, Instruction
+from .trace import Step, Trace
 
-Arrays = Callable[..., tuple[Any, ...]]
+Arrays = Callable[..., Any]
 
 
 def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
-    """What takes the arrays of the trace's tensors and gives those with these numbers; None where a
-    chain is of another device, or of more elements than NumPy's own memory is used for."""
+    """What takes the arrays of the trace's tensors and gives those with these numbers, a tuple
+    unless it is one; None where a chain is of another device, or of more elements than NumPy's own
+    memory is used for."""
     names: dict[str, Any] = {"empty": np.empty}
     lines: list[str] = []
     for number, step in enumerate(trace.steps):
@@ -34,58 +41,111 @@ def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
             or not all([numpy_allocates(x.what.geometry) for x in chain.instructions])
         ):
             return None
-        scalars = [f"s{number}_{n}" for n in range(len(step.scalars))]
-        names.update(zip(scalars, step.scalars))
-        lines += _lines(chain, f"{number}_", step.takes, step.makes, scalars, names)
-    given = ", ".join([f"v{n}" for n in range(trace.n_given)])
-    made = "".join([f"v{n}, " for n in wanted])
-    lines = [f"def call({given}):", *lines, f"return ({made})"]
+        lines += _Writer(chain, step, f"{number}_", names).lines()
+    given = ", ".join([f"v{n}" for n in taken(trace)])
+    made = ", ".join([f"v{n}" for n in wanted])
+    lines = [f"def call({given}):", *lines, f"return {made}" if wanted else "return ()"]
     source = "\n    ".join(lines)
     exec(source, names)  # of names that stand above, and numbers
     found: Arrays = names["call"]
     return found
 
 
-def _lines(
-    chain: Chain, prefix: str, takes: tuple[int, ...], makes: tuple[int, ...], scalars: list[str],
-    names: dict[str, Any],
-) -> list[str]:  # fmt: skip
-    """A chain's statements. prefix: of the names of what is its own."""
-    values = [f"v{n}" for n in takes]
-    lines = []
-    for n, step in enumerate(chain.instructions):
-        what, number = step.what, len(values)
-        places = [made for made, value in zip(makes, chain.stores) if value == number]
-        name = f"v{places[0]}" if places else f"t{prefix}{n}"
-        loop = f"{what.operator.short_name.rstrip('_')}{prefix}{n}"
+def taken(trace: Trace) -> list[int]:
+    """Of the tensors that a call is given, those that its chains read."""
+    return sorted({n for step in trace.steps for n in step.takes if n < trace.n_given})
+
+
+class _Writer:
+    """Writes a chain's statements. prefix: of the names of what is its own. names: gets what these
+    stand for."""
+
+    def __init__(self, chain: Chain, step: Step, prefix: str, names: dict[str, Any]) -> None:
+        self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
+        self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
+        # Where each value is read last, and names of arrays that are free, by what they hold.
+        self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
+        self.free: dict[Geometry, list[str]] = {}
+        self.own: set[int] = set()  # values whose memory was made here, for them alone
+
+    def lines(self) -> list[str]:
+        chain, step = self.chain, self.step
+        lines = []
+        for n, instruction in enumerate(chain.instructions):
+            value = len(self.values)
+            places = [made for made, stored in zip(step.makes, chain.stores) if stored == value]
+            name = f"v{places[0]}" if places else f"t{self.prefix}{n}"
+            lines += self._statements(n, instruction, name)
+            lines += [f"v{other} = {name}.copy()" for other in places[1:]]
+            self.values.append(name if instruction.what.turned is None else f"w{name}")
+        loop = native_small.loop(chain, step.scalars)
+        if loop is None:
+            return lines
+        # By NumPy's loops where a number is NaN: see Note [The bits of NaN].
+        found = f"loop{self.prefix}"
+        self.names[found] = loop
+        made = [f"v{n}" for n in step.makes]
+        before = [f"{name} = {self._empty(chain.made(x))}" for name, x in zip(made, chain.stores)]
+        given = ", ".join([*made, *[f"v{n}" for n in step.takes]])
+        return [*before, f"if {found}({given}):", *["    " + line for line in lines]]
+
+    def _statements(self, n: int, instruction: Instruction, name: str) -> list[str]:
+        what, values = instruction.what, self.values
+        loop = f"{what.operator.short_name.rstrip('_')}{self.prefix}{n}"
         if what.reduces is not None:
             entry = what.entry
-            names[loop] = partial(_reduce, entry.run, entry.axes, entry.keepdim, what.geometry)
-            lines.append(f"{name} = {loop}({values[step.operands[0]]})")
-            lines += [f"v{other} = {name}.copy()" for other in places[1:]]
-            values.append(name)
-            continue
-        names[loop] = what.entry.loop
-        given = [values[x] if x >= 0 else scalars[-1 - x] for x in (*step.operands, *step.params)]
+            run = partial(_reduce, entry.run, entry.axes, entry.keepdim, what.geometry)
+            self.names[loop] = run
+            return [f"{name} = {loop}({values[instruction.operands[0]]})"]
+        run = self.names[loop] = what.entry.loop
+        is_ufunc = isinstance(run, np.ufunc)
+        given = [
+            values[x] if x >= 0 else self._number(x, instruction) for x in instruction.operands
+        ]
+        given += [self._number(x, instruction) for x in instruction.params]
+        if is_ufunc and what.geometry.numel > 1:  # of one alone, NumPy takes another way
+            for x in {*instruction.operands}:
+                if x in self.own and self.last[x] == n:
+                    self.free.setdefault(self.chain.geometry(x), []).append(values[x])
+            self._own(n, name)
+            if free := self.free.get(what.geometry):
+                return [f"{name} = {loop}({', '.join([*given, free.pop()])})"]
         if _allocates(what):
-            if not isinstance(what.entry.loop, np.ufunc):
-                given.append("None")
-            lines.append(f"{name} = {loop}({', '.join(given)})")
-        else:
-            shape = f"g{prefix}{n}"
-            names[shape], names[f"d{shape}"] = what.geometry.sizes, what.geometry.dtype.np
-            lines.append(f"{name} = empty({shape}, d{shape})")
-            out = name
-            if what.turned is not None:  # in the order of its own dimensions
-                out, names[f"o{shape}"] = f"w{prefix}{n}", what.turned
-                lines.append(f"{out} = {name}.transpose(o{shape})")
-            lines.append(f"{loop}({', '.join([*given, out])})")
-            lines += [f"v{other} = {name}.copy()" for other in places[1:]]
-            values.append(out)
-            continue
-        lines += [f"v{other} = {name}.copy()" for other in places[1:]]
-        values.append(name)
-    return lines
+            return [f"{name} = {loop}({', '.join(given if is_ufunc else [*given, 'None'])})"]
+        lines = [f"{name} = {self._empty(what.geometry)}"]
+        if what.turned is not None:  # in the order of its own dimensions
+            order = f"o{name}"
+            self.names[order] = what.turned
+            lines.append(f"w{name} = {name}.transpose({order})")
+            name = f"w{name}"
+        return [*lines, f"{loop}({', '.join([*given, name])})"]
+
+    def _own(self, n: int, name: str) -> None:
+        if name.startswith("t"):
+            self.own.add(len(self.chain.inputs) + n)
+
+    def _empty(self, shape: Geometry) -> str:
+        sizes, of = f"g{self.prefix}{id(shape)}", f"d{self.prefix}{id(shape)}"
+        self.names[sizes], self.names[of] = shape.sizes, shape.dtype.np
+        return f"empty({sizes}, {of})"
+
+    def _number(self, x: int, instruction: Instruction) -> str:
+        """The name of a scalar: as an array where that is the same to a ufunc."""
+        value, kind = self.step.scalars[-1 - x], None
+        if isinstance(instruction.what.entry.loop, np.ufunc) and x in instruction.operands:
+            kinds = {self.chain.geometry(n).dtype for n in instruction.operands if n >= 0}
+            kind = kinds.pop() if len(kinds) == 1 else None
+        if kind in _FLOATS and type(value) in (int, float) or kind in _INTS and type(value) is int:
+            name = f"s{self.prefix}{~x}_{kind.short}"
+            self.names[name] = quiet.run(np.array, value, kind.np)
+            return name
+        name = f"s{self.prefix}{~x}"
+        self.names[name] = value
+        return name
+
+
+# NumPy rounds a number to the dtype of an array that it stands beside.
+_FLOATS, _INTS = (float32, float64), (int32, int64)
 
 
 def _reduce(run: Any, axes: Any, keepdim: bool, shape: Geometry, array: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.fusion import native, running
+from gputensor.fusion import native, native_small, running
 
 from . import programs
 from .same import state_of
@@ -48,22 +48,44 @@ def values(element: Any) -> tuple[gt.Tensor, gt.Tensor]:
     return gt.from_numpy(np.tile(first, repeats)), gt.from_numpy(np.tile(other, repeats))
 
 
-def every(x: Any, y: Any) -> list[Any]:
-    """All operators of native.LOOPS that take the dtype."""
+def conditions(x: Any, y: Any) -> list[Any]:
     found = [x == y, x >= y, x > y, x <= y, x < y, x != y, gt.where(x > y, x, y)]
     found += [gt.logical_and(x, y), gt.logical_or(x, y), gt.logical_xor(x, y), gt.logical_not(x)]
     found += [gt.isfinite(x), gt.isinf(x), gt.isnan(x), x.to(gt.float64), x.to(gt.bool)]
-    if not x.is_floating_point():
-        found += [x & y, x | y, x ^ y, ~x]
-    if x.dtype is gt.bool:
-        return found
-    found += [x + y, x - y, x * y, abs(x), x + 3, 2 - x, x * 3, gt.add(x, y, alpha=3)]
-    found += [gt.sub(x, y, alpha=2), gt.relu(x), -x]
-    if x.is_floating_point():
-        found += [x / y, x / 3, 0.1 / y, gt.reciprocal(x), gt.sqrt(x), gt.lerp(x, y, 0.3)]
-        found += [gt.isneginf(x), gt.isposinf(x), gt.lerp(x, y, 0.75), x * 0.1 + y]
-        found += [gt.addcmul(x, y, x, value=0.7), gt.addcdiv(x, y, x, value=0.7)]
     return found
+
+
+def of_bits(x: Any, y: Any) -> list[Any]:
+    return [x & y, x | y, x ^ y, ~x]
+
+
+def of_numbers(x: Any, y: Any) -> list[Any]:
+    found = [x + y, x - y, x * y, abs(x), x + 3, 2 - x, x * 3, gt.add(x, y, alpha=3)]
+    found += [gt.sub(x, y, alpha=2), gt.relu(x), -x]
+    return found
+
+
+def of_floats(x: Any, y: Any) -> list[Any]:
+    found = [x / y, x / 3, 0.1 / y, gt.reciprocal(x), gt.sqrt(x), gt.lerp(x, y, 0.3)]
+    found += [gt.isneginf(x), gt.isposinf(x), gt.lerp(x, y, 0.75), x * 0.1 + y]
+    found += [gt.addcmul(x, y, x, value=0.7), gt.addcdiv(x, y, x, value=0.7)]
+    return found
+
+
+def sets_of(element: Any) -> list[Callable[[Any, Any], list[Any]]]:
+    """All operators of native.LOOPS that take the dtype."""
+    found = [conditions]
+    if not element.is_floating_point:
+        found.append(of_bits)
+    if element is not gt.bool:
+        found.append(of_numbers)
+    if element.is_floating_point:
+        found.append(of_floats)
+    return found
+
+
+def every(x: Any, y: Any) -> list[Any]:
+    return sum([operators(x, y) for operators in sets_of(x.dtype)], [])
 
 
 @pytest.mark.parametrize(
@@ -161,6 +183,62 @@ def test_explain_says_what_is_compiled() -> None:
     assert "one loop: v2, v3" in said and "NumPy's: v4" in said and "made<mul, f32, f32>" in said
     assert "one loop" not in str(gt.fuse.explain(between, x, y))
     assert "one loop" not in str(gt.fuse.explain(gt.fuse(between, native=True), x[:9], y[:9]))
+
+
+@pytest.mark.parametrize(
+    "element", [gt.bool, gt.uint8, gt.int32, gt.int64, gt.float32, gt.float64], ids=str
+)
+@pytest.mark.parametrize("is_redone", [False, True])
+def test_a_call_of_few_elements_is_one_call_of_a_loop(
+    element: Any, is_redone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    build = native_small.loop
+
+    def counted(*args: Any) -> Any:
+        made = build(*args)
+        assert made is not None
+
+        def call(*arrays: Any) -> bool:
+            calls.append(arrays)
+            found: bool = made(*arrays)
+            return found and is_redone
+
+        return call
+
+    monkeypatch.setattr(native_small, "loop", counted)
+    x, y = (v[:400].clone() for v in values(element))
+    for operators in sets_of(element):
+        fused = gt.fuse(operators, native=True)
+        for n in range(4):
+            before = len(calls)
+            found, expected = fused(x, y), operators(x, y)
+            assert n < 6 or len(calls) > before, gt.fuse.explain(operators, x, y).why_not
+            for one, other in zip(found, expected):
+                assert one.dtype is other.dtype
+                one, other = one.numpy(), other.numpy()
+                are_bits = one.view(f"V{one.itemsize}") == other.view(f"V{one.itemsize}")
+                if not is_redone and one.dtype.kind == "f":
+                    are_bits |= np.isnan(one) & np.isnan(other)
+                assert are_bits.all(), operators
+
+
+def test_few_elements_of_other_layouts_and_numbers() -> None:
+    def function(x: Any, y: Any, scale: float) -> Any:
+        z = x * y[:1] - scale
+        return z * z, z, y + 1, -z
+
+    fused = gt.fuse(function, native=True)
+    odd = np.zeros(41, np.uint8)[1:].view(np.float32)
+    odd[...] = np.arange(10)
+    for x in (gt.rand(10), gt.rand(5, 2).t(), gt.rand(10, 2)[:, 0], gt.rand(()), gt.tensor(odd)):
+        for scale in (2.0, 0.1, float("nan"), float("inf"), 2.0):
+            for _ in range(4):
+                y = gt.rand(3)
+                args = (x, y[:1] if x.ndim == 2 else y, scale)
+                if x.ndim == 1 and x.shape[0] == 10:
+                    args = (x, y[:1], scale)
+                assert state_of(fused(*args)) == state_of(function(*args))
 
 
 @pytest.mark.parametrize("seed", range(12))

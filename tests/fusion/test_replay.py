@@ -344,6 +344,47 @@ def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:
     SCALE = 3.0
 
 
+@pytest.mark.parametrize("value", [2.0, WEIGHT])
+def test_a_shared_variable_that_is_gone_is_missed_as_python_misses_it(value: Any) -> None:
+    shared = value
+
+    def function(x: Any) -> Any:
+        return x + shared  # noqa: F821
+
+    fused = gt.fuse(function)
+    for _ in range(4):
+        fused(WEIGHT + 1)
+    del shared
+    for _ in range(2):
+        with pytest.raises(NameError, match="shared"):
+            fused(WEIGHT + 1)
+
+
+def test_what_is_given_may_be_the_number_or_one_like_it(runs: list[Any]) -> None:
+    def function(x: Any, scale: Any, y: Any = None) -> Any:
+        return [x * scale + 1, scale, (x,)] if y is None else {"made": x * scale - y * 2, 3: y}
+
+    fused = gt.fuse(function)
+    x, y = gt.rand(4), gt.rand(4)
+    for _ in range(4):
+        for args in ((x, 2.5), (x, float("2.5")), (x, 2.5, y), (x, 1.5), (y, -0.0)):
+            assert state_of(fused(*args)) == state_of(function(*args))
+            assert state_of(fused(y=y, x=x, scale=2.5)) == state_of(function(x, 2.5, y))
+    before = len(runs)
+    for args in ((x, float("2.5")), (y, 2.5, x), (x, 1.5), (x, -0.0)):
+        assert state_of(fused(*args)) == state_of(function(*args))
+    assert len(runs) == before
+    for args in ((x, 0.0), (x, True), (x, 2), (gt.rand(5), 2.5), (x.double(), 2.5)):
+        assert state_of(fused(*args)) == state_of(function(*args))
+    assert len(runs) == before + 5
+    for args in ((x,), (x, 2.5, y, 1), (x, "a"), ([1.0], 2.5)):
+        with pytest.raises(TypeError) as found:
+            fused(*args)
+        with pytest.raises(TypeError) as wanted:
+            function(*args)
+        assert str(found.value) == str(wanted.value)
+
+
 def test_numbers_are_compared_by_type_and_bits() -> None:
     def function(x: Any, n: Any) -> Any:
         return x / n, x * n

@@ -96,12 +96,17 @@ def _of(dst: np.dtype, src: np.dtype) -> dict[str, Loop]:
 @cache
 def loop_of(content: str, name: str, letters: str, title: str) -> Any:
     """One function of a text, which answers with an int; letters: see `library`."""
+    found = shared(content, title)[name]
+    found.restype, found.argtypes = ctypes.c_int, [_KINDS[letter] for letter in letters]
+    return found
+
+
+def shared(content: str, title: str) -> ctypes.CDLL:
+    """What a text is built to. Raises: DeviceError without g++."""
     _check_compiler(title)
     from ...runtime.emulator import toolchain
 
-    found = ctypes.CDLL(toolchain.compile_loops(content, {}, title))[name]
-    found.restype, found.argtypes = ctypes.c_int, [_KINDS[letter] for letter in letters]
-    return found
+    return ctypes.CDLL(toolchain.compile_loops(content, {}, title))
 
 
 @cache

@@ -1,0 +1,79 @@
+"""What `gt.fuse` costs the host: eight operators on four elements, recorded, and replayed.
+
+Against the same operators one by one, and NumPy's loops alone, into arrays that are there.
+GPUTENSOR_FUSE=native measures a replay that is one compiled loop.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+from . import timing
+
+OPERATORS = 8
+# recording: times an operator's cost alone. replay: operators alone that cost as much as all eight
+# replayed; below NumPy's own eight loops that is out of reach, so there it is replay_numpy, times
+# these.
+BUDGETS = {"recording": 1.5, "replay_numpy": 1.15}
+NATIVE_BUDGETS = {"recording": 1.5, "replay": 2.0}
+
+
+def _function(x: Any, y: Any) -> Any:
+    return (x * y + 1) * (x - y) * 0.5 + x * x - y
+
+
+def _loops(x: Any, y: Any) -> Any:
+    a, b, c, d, e, f, g, h = (np.empty_like(x) for _ in range(OPERATORS))
+    multiply, add, subtract = np.multiply, np.add, np.subtract
+
+    def run() -> Any:
+        product = multiply(add(multiply(x, y, a), 1, b), subtract(x, y, c), d)
+        return subtract(add(multiply(product, 0.5, e), multiply(x, x, f), g), y, h)
+
+    return run
+
+
+def measure(rounds: int = 101) -> dict[str, float]:
+    """The figures that budgets are of, and what an operator costs alone, in ns."""
+    values = [np.random.default_rng(n).random(4, np.float32) for n in range(2)]
+    x, y = (gt.tensor(v) for v in values)
+    fused = gt.fuse(_function)
+
+    def empty() -> None:
+        with gt.fuse():
+            pass
+
+    def recorded() -> None:
+        with gt.fuse():
+            _function(x, y)  # nobody holds the result: recorded, and not run
+
+    sides = (lambda: _function(x, y), lambda: fused(x, y), recorded, empty, _loops(*values))
+    eager, replay, block, nothing, loops = (
+        s.best_ns for s in timing.alternate(sides, rounds, round_ms=2.0)
+    )
+    return {
+        "eager_ns": eager / OPERATORS, "recording": (block - nothing) / eager,
+        "replay": replay / eager * OPERATORS, "replay_numpy": replay / loops,
+    }  # fmt: skip
+
+
+def report(found: dict[str, float]) -> str:
+    return (
+        f"{OPERATORS} operators on 4 elements: recording an operator takes "
+        f"{found['recording']:.2f} times what it takes alone; all of them replayed take "
+        f"{found['replay']:.2f} operators' time, {found['replay_numpy']:.2f} times that of NumPy's "
+        "loops."
+    )
+
+
+def failures(found: dict[str, float]) -> list[str]:
+    budgets = NATIVE_BUDGETS if os.environ.get("GPUTENSOR_FUSE") == "native" else BUDGETS
+    return [
+        f"{OPERATORS} small operators: {name} {found[name]:.2f} is above {budget}"
+        for name, budget in budgets.items() if found[name] > budget
+    ]  # fmt: skip
