@@ -16,7 +16,7 @@ from ..dispatch import dispatcher, tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..kernels.cpu import quiet
 from ..tensor.make import CPU_KEYS, is_plain
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 from . import running, small
 from .purity import MISSING, Outside, attribute
 from .trace import Trace
@@ -45,7 +45,7 @@ class Call:
         outside: Outside, generation: int,
     ) -> None:  # fmt: skip
         names: dict[str, Any] = {
-            "Tensor": Tensor, "new": object.__new__, "keys": CPU_KEYS, "CPU": CPU, "call": call,
+            "Tensor": Tensor, "blank": blank, "keys": CPU_KEYS, "CPU": CPU, "call": call,
             "enter": quiet.enter, "again": quiet.again, "is_unrecorded": is_unrecorded,
             "state": tls.state.get, "PLAIN": tls.PLAIN, "generation": dispatcher.generation,
             "watchers": running.watchers, "MISSING": MISSING, "attribute": attribute,
@@ -117,7 +117,7 @@ def _tensor(n: int, trace: Trace, names: dict[str, Any]) -> list[str]:
     """`from_array`, of a thread that is in no block."""
     names[f"r{n}"] = trace.geometries[n]
     lines = [
-        f"t{n} = new(Tensor)", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",
+        f"t{n} = blank()", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",
         f"t{n}._device = CPU", f"t{n}._storage = None", f"t{n}._offset = 0",
         f"t{n}._array = v{n}", f"t{n}._autograd = None",
     ]  # fmt: skip

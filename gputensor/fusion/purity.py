@@ -32,7 +32,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Size
 from ..core.memory_format import memory_format
 from ..dispatch import dispatcher
-from ..tensor.tensor import Conversions, Tensor
+from ..tensor.tensor import Conversions, Tensor, patched
 
 # Of Python 3.11 to 3.14. What begins or ends a call, moves values, or jumps.
 _HARMLESS = frozenset(
@@ -91,6 +91,9 @@ class Outside:
         self.code, self.defaults = function.__code__, function.__defaults__
         self.named = function.__kwdefaults__
         self._read(function)
+        for name in patched:
+            if _is_replaced(name) and (patched[name] is not None or _inherited(name) is not None):
+                raise Impure(f"may use Tensor.{name}, which was replaced")
         self.is_closed = not self.items and len(self.attributes) == 3
         read = [value for _, _, value in (*self.items, *self.attributes)]
         texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
@@ -161,7 +164,8 @@ class Outside:
                 found = attribute(cell, "cell_contents")
                 module = self._take(code, line, cell, "cell_contents", found, called)
             elif name in _ATTRIBUTES:
-                if step.argval not in _LAYOUT and not _is_operator(step.argval):
+                known = step.argval in _LAYOUT or _is_operator(step.argval)
+                if not known or _is_replaced(step.argval):
                     raise Impure(f"{_at(code, line)} uses .{step.argval}")
             elif name == "BINARY_OP" and "%" in step.argrepr:
                 self.formats = True
@@ -212,6 +216,18 @@ def attribute(found: Any, name: str) -> Any:
         return getattr(found, name, MISSING)
     except ValueError:  # of a variable that a function shares, and that was deleted
         return MISSING
+
+
+def _is_replaced(name: str) -> bool:
+    """Whether Tensor has another attribute of this name than ours."""
+    if name not in patched:
+        return False
+    now = vars(Tensor).get(name)
+    return now is not patched[name] and now is not _inherited(name)
+
+
+def _inherited(name: str) -> Any:
+    return next((vars(base)[name] for base in Tensor.__mro__[1:] if name in vars(base)), None)
 
 
 # What users may not know by Python's name for it.

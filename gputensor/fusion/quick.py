@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import is_
 from typing import Any
-from weakref import ref
 
+from ..core.arguments import NUMBERS
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.operator import Table
@@ -26,7 +26,7 @@ from ..dispatch.tls import inference_blocks, keys_now
 from ..makers.rows import bound
 from ..structured import elementwise, pointwise
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, blank
 from .pending import Pending
 from .recorder import LONGEST, SMALL, current
 from .recording import Recording
@@ -35,6 +35,7 @@ Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {elementwise.__name__, pointwise.__name__}
 _new = object.__new__
+_EXACT = (float, int)
 
 
 def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
@@ -54,22 +55,25 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
     return _of_one(kernel, TENSOR_KEYS[place])
 
 
-# Both are written out, as each operator of a block comes by: calls would be a third of it.
+# What follows what was recorded before is found by one look, in `State.next`: `record` asks there,
+# and `first` leaves it. All are written out, as each operator of a block comes by: calls would be a
+# third of it.
 
 
 def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
     """Of two inputs, one of which may be a number. looks: the kernel may depend on which one."""
     known: dict[Any, Any] = {}
+    mine = object()
 
     def slow(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
         key = [x._geometry if type(x) is Tensor else type(x) for x in (a, b)]
         return _told(known, tuple(key), kernel, looks, (a, b), key_set, a, b, *rest)
 
-    def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
+    def first(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
         recorder = current.get()
-        first = a._geometry if type(a) is Tensor else type(a)
-        second = b._geometry if type(b) is Tensor else type(b)
-        found = known.get((first, second))
+        first_kind = a._geometry if type(a) is Tensor else type(a)
+        second_kind = b._geometry if type(b) is Tensor else type(b)
+        found = known.get((first_kind, second_kind))
         if found is None or recorder is None:
             return slow(key_set, a, b, *rest)
         what, beside, params, number = found
@@ -85,31 +89,31 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
             storage = a._storage
             if type(storage) is Pending:
                 held, step = storage._array
-                if held is not recording or held.steps[step][0].feeds is not first:
+                if held is not recording or held.steps[step][0].feeds is not first_kind:
                     return slow(key_set, a, b, *rest)
                 left = 3 * step + 1
                 if a._offset:
                     return slow(key_set, a, b, *rest)
-            elif (left := codes.get((id(storage), a._offset, first))) is None:
+            elif (left := codes.get((id(storage), a._offset, first_kind))) is None:
                 left = _code(recording, a, what.device)
             if a._autograd is not None:
                 left = -1
-        elif not a or (left := codes.get((first, a))) is None:
+        elif not a or (left := codes.get((first_kind, a))) is None:
             left = _code(recording, a, None)
         if type(b) is Tensor:
             storage = b._storage
             if type(storage) is Pending:
                 held, step = storage._array
-                if held is not recording or held.steps[step][0].feeds is not second:
+                if held is not recording or held.steps[step][0].feeds is not second_kind:
                     return slow(key_set, a, b, *rest)
                 right = 3 * step + 1
                 if b._offset:
                     return slow(key_set, a, b, *rest)
-            elif (right := codes.get((id(storage), b._offset, second))) is None:
+            elif (right := codes.get((id(storage), b._offset, second_kind))) is None:
                 right = _code(recording, b, what.device)
             if b._autograd is not None:
                 right = -1
-        elif not b or (right := codes.get((second, b))) is None:
+        elif not b or (right := codes.get((second_kind, b))) is None:
             right = _code(recording, b, None)
         if left < 0 or right < 0:
             return slow(key_set, a, b, *rest)
@@ -118,16 +122,82 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
         if then is None:
             then = recording.new_state(key, (what, (left, right), ()))
         state, step, said = then
+        if recording.steps:  # of which place it is follows from these
+            following = (*then, what, beside, first_kind, second_kind, number)
+            recording.state.next[mine, left, right] = following
+        recorder.latest = recording
         if step == len(recording.steps):
             recording.steps.append(said)
         recording.state = state
         storage = _new(Pending)
         storage._data, storage._array = None, (recording, step)
         storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
-        recording.results.append(ref(storage))
+        recording.results.append(storage)
         if not recording.is_open:
             return slow(key_set, a, b, *rest)
-        tensor = _new(Tensor)
+        tensor = blank()
+        tensor._geometry = what.geometry
+        tensor._keys = keys if not inference_blocks else keys_now(keys)
+        tensor._device = what.device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        if step == LONGEST - 1:
+            recording.run(f"it has {LONGEST} operators")
+        return tensor
+
+    def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
+        recorder = current.get()
+        recording = None if recorder is None else recorder.latest
+        if recording is None:
+            return first(key_set, a, b, *rest)
+        one: Any
+        other: Any
+        if type(a) is Tensor:
+            one, storage = a._geometry, a._storage
+            if type(storage) is Pending:
+                held, step = storage._array
+                left = 3 * step + 1 if held is recording and not a._offset else None
+            else:
+                left = recording.found.get((id(storage), a._offset, one))
+            if a._autograd is not None:
+                left = None
+        else:
+            one = type(a)
+            left = recording.found.get((one, a)) if one in _EXACT and a else None
+        if type(b) is Tensor:
+            other, storage = b._geometry, b._storage
+            if type(storage) is Pending:
+                held, step = storage._array
+                right = 3 * step + 1 if held is recording and not b._offset else None
+            else:
+                right = recording.found.get((id(storage), b._offset, other))
+            if b._autograd is not None:
+                right = None
+        else:
+            other = type(b)
+            right = recording.found.get((other, b)) if other in _EXACT and b else None
+        known = recording.state.next.get((mine, left, right))
+        if known is None:
+            return first(key_set, a, b, *rest)
+        state, step, said, what, beside, kind, other_kind, number = known
+        if kind is not one or other_kind is not other:
+            return first(key_set, a, b, *rest)
+        if rest and (rest[0] is not beside[0] or len(rest) > 1 and not all(map(is_, rest, beside))):
+            return first(key_set, a, b, *rest)
+        if number is not None and a is not number and b is not number:
+            return first(key_set, a, b, *rest)
+        if step == len(recording.steps):
+            recording.steps.append(said)
+        recording.state = state
+        storage = _new(Pending)
+        storage._data, storage._array = None, (recording, step)
+        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        recording.results.append(storage)
+        if not recording.is_open:
+            return first(key_set, a, b, *rest)
+        tensor = blank()
         tensor._geometry = what.geometry
         tensor._keys = keys if not inference_blocks else keys_now(keys)
         tensor._device = what.device
@@ -144,12 +214,13 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
 
 def _of_one(kernel: Kernel, keys: int) -> Kernel:
     known: dict[Any, Any] = {}
+    mine = object()
 
     def slow(key_set: int, a: Any, *rest: Any) -> Any:
         key = a._geometry if type(a) is Tensor else None
         return _told(known, key, kernel, False, (a,), key_set, a, *rest)
 
-    def record(key_set: int, a: Any, *rest: Any) -> Any:
+    def first(key_set: int, a: Any, *rest: Any) -> Any:
         recorder = current.get()
         found = known.get(a._geometry) if type(a) is Tensor else None
         if found is None or recorder is None or rest and not all(map(is_, rest, found[1])):
@@ -178,16 +249,57 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
             if then is None:
                 then = recording.new_state(key, (what, (code,), ()))
             state, step, said = then
+            if recording.steps:
+                recording.state.next[mine, code] = (*then, what, found[1], a._geometry)
+            recorder.latest = recording
             if step == len(recording.steps):
                 recording.steps.append(said)
             recording.state = state
         storage = _new(Pending)
         storage._data, storage._array = None, (recording, step)
         storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
-        recording.results.append(ref(storage))
+        recording.results.append(storage)
         if not recording.is_open:
             return slow(key_set, a, *rest)
-        tensor = _new(Tensor)
+        tensor = blank()
+        tensor._geometry = what.geometry
+        tensor._keys = keys if not inference_blocks else keys_now(keys)
+        tensor._device = what.device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        if step == LONGEST - 1:
+            recording.run(f"it has {LONGEST} operators")
+        return tensor
+
+    def record(key_set: int, a: Any, *rest: Any) -> Any:
+        recorder = current.get()
+        recording = None if recorder is None else recorder.latest
+        if recording is None or type(a) is not Tensor or a._autograd is not None:
+            return first(key_set, a, *rest)
+        storage = a._storage
+        if type(storage) is Pending:
+            held, step = storage._array
+            code = 3 * step + 1 if held is recording and not a._offset else None
+        else:
+            code = recording.found.get((id(storage), a._offset, a._geometry))
+        known = recording.state.next.get((mine, code))
+        if known is None:
+            return first(key_set, a, *rest)
+        state, step, said, what, beside, kind = known
+        if kind is not a._geometry or rest and not all(map(is_, rest, beside)):
+            return first(key_set, a, *rest)
+        if step == len(recording.steps):
+            recording.steps.append(said)
+        recording.state = state
+        storage = _new(Pending)
+        storage._data, storage._array = None, (recording, step)
+        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        recording.results.append(storage)
+        if not recording.is_open:
+            return first(key_set, a, *rest)
+        tensor = blank()
         tensor._geometry = what.geometry
         tensor._keys = keys if not inference_blocks else keys_now(keys)
         tensor._device = what.device
@@ -223,7 +335,8 @@ def _told(
 ) -> Any:  # fmt: skip
     """Call the kernel, and keep what it has recorded, if that is all that it did."""
     recorder = current.get()
-    if recorder is None:
+    # Of a subclass, as parameters are, nothing follows from its type.
+    if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
         return kernel(key_set, *args)
     told = recorder.told = []
     made = kernel(key_set, *args)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import Any
-from weakref import ref
 
 from ..core.arguments import NUMBERS
 from ..dispatch.backend_select import TENSOR_KEYS
@@ -29,17 +28,18 @@ _new = object.__new__
 class Recorder:
     """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
     who watches a call that may be replayed. told: gets what entries record, for quick.py.
-    is_native: see `Chain`."""
+    is_native: see `Chain`. latest: the open one that quick.py met last."""
 
-    __slots__ = ("open", "pending", "trace", "told", "is_native")
+    __slots__ = ("open", "pending", "trace", "told", "is_native", "latest")
     trace: Trace | None
     told: list[Any] | None
+    latest: Recording | None
 
     def __init__(self, is_native: bool = False) -> None:
         self.is_native = is_native
         self.open: dict[Any, Recording] = {}
         self.pending: dict[Recording, None] = {}
-        self.trace = self.told = None
+        self.trace = self.told = self.latest = None
 
     def record(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
@@ -57,7 +57,7 @@ class Recorder:
             storage = _new(Pending)
             storage._data, storage.device, storage.version = None, what.device, 0
             storage.nbytes, storage._array = what.nbytes, placed
-            recording.results.append(ref(storage))
+            recording.results.append(storage)
             made = from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
             if len(recording.steps) >= LONGEST:
                 recording.run(f"it has {LONGEST} operators")
@@ -180,6 +180,7 @@ class Recorder:
         """Let go of the operands of recordings that nobody can ask any more."""
         for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
             del self.pending[recording]
+            recording.results = []
 
     def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
         """Run what reads a storage, but for who is about to write to it. What it is computed by,

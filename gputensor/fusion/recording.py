@@ -10,16 +10,16 @@ change any more then. It is run at once when
 - a recorded operator writes to memory that is there: that is its last instruction,
 - it has `LONGEST` instructions, or the block is left.
 
-Storages are held by weak references: what nobody can ask for any more is never stored, and what
-only that needed is never computed. Operands whose bytes somebody outside may write to unseen are
-not recorded at all.
+What nobody can ask for any more, as only the recording holds its storage, is never stored, and what
+only that needed is never computed. (A weak reference to each would cost a tenth of recording it.)
+Operands whose bytes somebody outside may write to unseen are not recorded at all.
 """
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from sys import getrefcount
 
 from ..core.arguments import NUMBERS
 from ..dispatch.backend_select import TENSOR_KEYS
@@ -43,14 +43,15 @@ class State:
     what was recorded before is recorded again by one look for each operator.
 
     then: (operator, operands, params), in one tuple -> what it leads to, the number of the step
-    whose result it is, and that step. chains: what was made here, by what is stored and the types
-    of scalars.
+    whose result it is, and that step. next: the same by what quick.py knows. chains: what was made
+    here, by what is stored and the types of scalars.
     """
 
-    __slots__ = ("then", "chains")
+    __slots__ = ("then", "next", "chains")
 
     def __init__(self) -> None:
         self.then: dict[Any, tuple[State, int, _Step]] = {}
+        self.next: dict[Any, Any] = {}
         self.chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
 
 
@@ -83,7 +84,7 @@ class Recording:
         self.scalars: list[Any] = []
         self.steps: list[_Step] = []
         self.state = _root
-        self.results: list[ref[Pending]] = []
+        self.results: list[Pending] = []
         self.is_open, self.is_run = True, False
         self.others: list[Any] = []  # places where it is open as well
 
@@ -134,15 +135,17 @@ class Recording:
 
     def wanted(self) -> list[tuple[int, Pending]]:
         """The storages that somebody holds, each with the step whose result it is by now."""
-        alive = [found() for found in self.results]
         return [
-            (storage._array[1], storage) for storage in alive
-            if type(storage) is Pending and storage._array[0] is self
+            (storage._array[1], storage) for storage in self.results
+            if getrefcount(storage) > _ALONE
+            and type(storage) is Pending and storage._array[0] is self
         ]  # fmt: skip
 
     def close(self) -> None:
         if self.is_open:
             self.is_open = False
+            if self.recorder.latest is self:
+                self.recorder.latest = None
             for at in (self.at, *self.others):
                 if self.recorder.open.get(at) is self:
                     del self.recorder.open[at]
@@ -152,13 +155,13 @@ class Recording:
         with lock:
             if self.is_run:
                 return
-            self._run_what_it_reads()
             self.close()
             wanted = self.wanted()
             stores = [number for number, _ in wanted]
             if into is not None:
                 stores.append(into[0])
             if stores:
+                self._run_what_it_reads()
                 outputs = [
                     allocate(self.steps[number][0].geometry, self.place) for number, _ in wanted
                 ]
@@ -260,6 +263,10 @@ class Recording:
             tuple([number_of[3 * number + 1] for number in stores]), self.recorder.is_native,
         )  # fmt: skip
         return chain, inputs, scalars
+
+
+# What `getrefcount` says there of what nobody else holds.
+_ALONE = [getrefcount(x) for x in [object()]][0]
 
 
 def _type(scalar: Any) -> Any:

@@ -258,7 +258,8 @@ class Replays:
             self.why = "is called within a block that changes what operators do"
             return None
         if self.generation != _generation[0]:
-            self.generation, self._tries = _generation[0], 0
+            # Its code is read anew: a method of Tensor may have been replaced.
+            self.generation, self._tries, self.outside = _generation[0], 0, None
             self.plans.clear()
         if dispatcher.is_wrapped():
             self.why = "is called while a trace or a profile is on"

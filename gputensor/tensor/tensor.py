@@ -21,7 +21,7 @@ from ..core.device import CPU, device
 from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
 from ..core.lazy import Lacks
-from ..dispatch import defaults
+from ..dispatch import defaults, dispatcher
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
@@ -88,7 +88,8 @@ class Lacking:
 
 class TensorType(type):
     """The type of Tensor: a call of it is refused here, and not by a `__new__` or an `__init__`,
-    with which Python would take half as long again to make a tensor (`blank`)."""
+    with which Python would take half as long again to make a tensor (`blank`). And it knows what of
+    Tensor somebody has replaced, so that calls that are kept need not ask."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         own: Any = cls.__new__
@@ -98,6 +99,24 @@ class TensorType(type):
                 return made
         rule = "be given to gputensor.tensor(...)"
         raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        cls._replaces(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        cls._replaces(name)
+        super().__delattr__(name)
+
+    def _replaces(cls, name: str) -> None:
+        if cls is getattr(TensorBase, "_kind", None):
+            patched.setdefault(name, vars(cls).get(name))
+            dispatcher.generation[0] += 1
+
+
+# Attributes of Tensor that were ever set, and what stood in the class itself before; None where it
+# had none of its own.
+patched: dict[str, Any] = {}
 
 
 class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking, metaclass=TensorType):

@@ -100,3 +100,54 @@ def test_a_tree_that_has_grown_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(quick, "_BOUND", 1)
     for seed in range(30):
         assert programs.run(seed, True) == programs.run(seed, False), seed
+
+
+def test_what_follows_is_found_by_all_that_it_depends_on() -> None:
+    x, other = gt.arange(4), gt.arange(8)[::2]
+    weight = gt.nn.Parameter(gt.rand(4), requires_grad=False)
+
+    def program(y: Any, *numbers: Any) -> list[Any]:
+        z = x + y
+        found = [z * n for n in numbers]
+        found += [gt.pow(z, n) for n in numbers if type(n) is not bool]
+        found += [
+            gt.add(z, y, alpha=2),
+            z + y,
+            z * weight,
+            weight * z,
+            -z,
+            -z.view(2, 2),
+            z[1:] + 1,
+        ]
+        return [*found, z.double() * numbers[0], -(z.double() + y)]
+
+    for _ in range(3):
+        for numbers in ((2, 3), (2.0, 3), (True, 2), (2, 2.0), (0, 0.0), (-0.0, 0.0), (3, 2)):
+            for y in (x, other, x + 1, x.double(), x[:1]):
+                with gt.fuse():
+                    found = program(y, *numbers)
+                assert state_of(found) == state_of(program(y, *numbers))
+
+
+def test_only_what_somebody_holds_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores: list[int] = []
+    run = recording.run_chain
+
+    def counted(chain: Any, *args: Any) -> None:
+        stores.append(len(chain.stores))
+        run(chain, *args)
+
+    monkeypatch.setattr(recording, "run_chain", counted)
+    x = gt.rand(4)
+    for _ in range(3):
+        with gt.fuse():
+            held = [x + 1, x + 2]
+            view = (x * 2).view(2, 2)
+            x + 3, (x * 3).view(2, 2)
+            held.pop()
+        assert stores == [2]
+        assert state_of([*held, view]) == state_of([x + 1, (x * 2).view(2, 2)])
+        del stores[:]
+        with gt.fuse():
+            x + 1, x * 2
+        assert not stores

@@ -396,6 +396,49 @@ def test_numbers_are_compared_by_type_and_bits() -> None:
             assert state_of(fused(x, n)) == state_of(function(x, n)), n
 
 
+@pytest.mark.parametrize("name", ["__mul__", "relu", "shape", "sum"])
+def test_a_method_of_tensors_that_is_replaced_is_seen(
+    name: str, runs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(x: Any) -> Any:
+        return x.relu() * 2 + x.shape[0], x.sum()
+
+    fused = gt.fuse(function)
+    x = gt.rand(4) - 0.5
+    for _ in range(6):
+        fused(x)
+    ours, calls = vars(gt.Tensor).get(name), []
+    inherited = getattr(gt.Tensor, name)
+
+    def other(self: Any, *args: Any) -> Any:
+        calls.append(name)
+        return gt.tensor([7.0, 8, 9, 10])
+
+    for _ in range(2):
+        before = len(runs)
+        with monkeypatch.context() as patch:
+            patch.setattr(gt.Tensor, name, other if name != "shape" else property(other))
+            for _ in range(3):
+                made = fused(x)
+                assert state_of(made) == state_of(function(x))
+        assert len(runs) == before + 3 and len(calls) >= 6
+        calls.clear()
+        assert vars(gt.Tensor).get(name) is ours
+        for _ in range(3):
+            assert state_of(fused(x)) == state_of(function(x))
+        assert len(runs) == before + 4 and not calls
+    gt.Tensor.additional = other  # type: ignore[attr-defined]
+    try:
+        setattr(gt.Tensor, name, inherited)
+        for _ in range(3):
+            fused(x)
+        assert len(runs) == before + 5
+    finally:
+        if ours is None:
+            delattr(gt.Tensor, name)
+        del gt.Tensor.additional  # type: ignore[attr-defined]
+
+
 class Negating(gt.DispatchMode):
     def __gputensor_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Any = None
