@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.device import device
 from ..core.dtype import bool_, dtype
@@ -38,6 +38,19 @@ from ..core.geometry import Geometry, geometry
 
 _places: dict[Any, object] = {}
 _BOUND = 1 << 12
+
+
+class Stream(NamedTuple):
+    """Where a call's numbers are, and the distribution's parameters: a scalar of a chain."""
+
+    seed: int
+    block: int
+    first: Any
+    second: Any
+
+    def at(self, element: int) -> Stream:
+        """The same from an element on, one of a multiple of four."""
+        return self._replace(block=self.block + element // 4)
 
 
 class Recorded:
@@ -221,6 +234,12 @@ class Chain:
             read = sum([_unique_bytes(self.geometry(x)) for x in values])
             total += step.what.geometry.nbytes + read
         return total
+
+    @property
+    def drawn(self) -> list[int]:
+        """The values that are random numbers."""
+        steps = enumerate(self.instructions, len(self.inputs))
+        return [n for n, step in steps if step.what.family == "random"]
 
     @property
     def is_reduced(self) -> bool:

@@ -18,7 +18,7 @@ from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from . import cpu_body, cpu_boxes, cpu_reductions, native
-from .chain import Chain
+from .chain import Chain, Stream
 
 # Of the dimension that blocks are cut from: parts of fewer would leave gaps between elements.
 _SHORTEST = 16
@@ -33,7 +33,7 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
         if found is not None:
             return found
     body, walk = cpu_body.Body(chain, chain.stores), chain.walk
-    go, pool = body.go, body.pool
+    go, pool, has_streams = body.go, body.pool, bool(chain.drawn)
 
     def at_once(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays = [x._get_array() for x in inputs]
@@ -49,7 +49,10 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
             def block(number: int) -> None:
                 part = slice(number * cpu_body.BLOCK, (number + 1) * cpu_body.BLOCK)
                 values = [x if x.size == 1 else x[part] for x in arrays]
-                quiet.run(go, values, [x[part] for x in results], scalars, mine)
+                beside = scalars
+                if has_streams:
+                    beside = [x.at(part.start) if type(x) is Stream else x for x in scalars]
+                quiet.run(go, values, [x[part] for x in results], beside, mine)
 
             return block
 
@@ -103,6 +106,15 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
         box = cpu_boxes.box(walk.sizes, body.order, body.turned, 2 * cpu_body.BLOCK)
         return in_boxes
     return at_once if walk.numel // max(walk.sizes) > cpu_body.BLOCK // _SHORTEST else by_rows
+
+
+def draws(chain: Chain) -> bool:
+    """Whether random numbers are drawn as blocks come to them, which are then runs of places."""
+    walk = chain.walk
+    if chain.is_native or walk.numel <= cpu_body.BLOCK:
+        return not chain.is_native
+    body = cpu_body.Body(chain, chain.stores)
+    return body.is_flat and walk.is_row_major and cpu_body.BLOCK % 4 == 0
 
 
 def source(chain: Chain) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.geometry import Geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import defaults
 from ..iterator.coalesce import coalesce
 from ..iterator.config import Config
@@ -18,7 +18,7 @@ from ..iterator.order import dimension_order
 from ..iterator.plan import Plan, build
 from ..kernels import stub
 from ..kernels.cuda import chain_launch, reduce_chain_launch, variants
-from ..kernels.cuda.chain_source import FAMILIES, Body, Step, functor
+from ..kernels.cuda.chain_source import FAMILIES, Body, Drawn, Step, functor
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import allocate
 from .chain import Chain, Instruction
@@ -43,10 +43,11 @@ def prepare(chain: Chain) -> Run | None:
     launch = chain_launch.bind(written.body, _plan(chain), written.packing)
     if launch is None:
         return None
-    index = chain.device.index
+    index, places = chain.device.index, (0,) * len(chain.drawn)
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        launch(index, tuple([x._address() for x in (*outputs, *inputs)]), tuple(scalars))
+        addresses = [x._address() for x in (*outputs, *inputs)]
+        launch(index, (*addresses, *places), tuple(scalars))
 
     return run
 
@@ -163,6 +164,11 @@ class _Reduced:
         return [functor(body) for body in dict.fromkeys(bodies) if body is not None]
 
 
+def draws(chain: Chain) -> bool:
+    """Whether random numbers are drawn in the chain's kernel."""
+    return prepare(chain) is not None
+
+
 def source(chain: Chain) -> str | None:
     """The functors of a chain as they are compiled; None where `prepare` leaves it to the
     operators."""
@@ -181,15 +187,24 @@ def written(chain: Chain) -> tuple[Body | None, list[chain_launch.Packer]]:
 class _Written:
     """A chain as chain_source.py takes it: body, None where it cannot; packing, of its numbers."""
 
-    __slots__ = ("chain", "body", "packing")
+    __slots__ = ("chain", "body", "packing", "place")
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.packing: list[chain_launch.Packer] = []
         self.body: Body | None = None
-        if chain.inputs and all(map(self._has_functor, chain.instructions)):
-            steps = tuple([self._step(step) for step in chain.instructions])
-            self.body = Body(tuple([x.dtype for x in chain.inputs]), steps, chain.stores)
+        count, drawn = len(chain.inputs), chain.drawn
+        others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
+        steps = [chain.instructions[n - count] for n in others]
+        # As a body counts them: inputs, what is drawn in the place of one, and results.
+        self.place = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
+        if (chain.inputs or drawn) and all(map(self._has_functor, steps)):
+            made = tuple([self._drawn(chain.instructions[n - count]) for n in drawn])
+            inputs = (*[x.dtype for x in chain.inputs], *[x.of for x in made])
+            self.body = Body(
+                inputs, tuple([self._step(step) for step in steps]),
+                tuple([self.place[n] for n in chain.stores]), made,
+            )  # fmt: skip
 
     def _has_functor(self, step: Instruction) -> bool:
         what, loop = step.what, step.what.loop
@@ -204,12 +219,17 @@ class _Written:
         scalars = [self.chain.scalars[~n] for n in (*step.operands, *step.params) if n < 0]
         return all(kind in NUMBERS for kind in scalars)
 
+    def _drawn(self, step: Instruction) -> Drawn:
+        what, slot = step.what, len(self.packing)
+        self.packing += chain_launch.packers_of_stream(slot, ~step.params[0], what.loop)
+        return Drawn(what.loop, what.result, slot, what.operator.qualified_name)
+
     def _step(self, step: Instruction) -> Step:
         """A step whose numbers have slots of their own."""
         what, first = step.what, len(self.packing)
         numbers = [n for n in step.operands if n < 0]
         slots = iter(range(first, first + len(numbers)))
-        inputs = tuple([n if n >= 0 else ~next(slots) for n in step.operands])
+        inputs = tuple([self.place[n] if n >= 0 else ~next(slots) for n in step.operands])
         params = tuple(range(first + len(numbers), first + len(numbers) + len(step.params)))
         made = Step(
             what.family, what.loop, what.compute, what.result, inputs, params,
@@ -222,7 +242,9 @@ class _Written:
 def _plan(chain: Chain) -> Plan:
     """One walk of all operands."""
     outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
-    return plan_of(outputs, [(x, chain.device) for x in chain.inputs])
+    # Places in a stream are counted as the elements of a tensor in row-major order.
+    places = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
+    return plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *places)])
 
 
 def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:

@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator, Table, passing
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
-from . import copies, quick, reductions, standing
+from . import copies, drawing, quick, reductions, standing
 from .chain import Recorded
 from .pending import Pending
 from .recorder import current
@@ -35,6 +35,7 @@ def install() -> None:
         for key_set, place in ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")):
             for plain in (key_set, key_set & keys.BELOW_ADINPLACEORVIEW):
                 passing[plain | FUSE] = partial(quick.before, plain, place)
+        drawing.install()
         dispatcher.register_fallback(keys.key("Fuse"), _make, "maker")
 
 
@@ -43,6 +44,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     below = _below(table)
     if operator.qualified_name in copies.NAMES:
         return copies.recording(operator, below, _is_own)
+    if operator.qualified_name in drawing.NAMES:
+        return drawing.recording(operator, below, partial(_is_own, table))
     if reductions.is_one(operator):
         return reductions.recording(operator, below, lambda place: _is_own(table, place))
     if operator not in bound or "pointwise" not in operator.tags:
@@ -74,6 +77,10 @@ def _is_own(table: Table, place: device) -> bool:
     backend = keys.highest(backend_select.DENSE_KEYS[place.type])
     kernel, _ = table.slot(backend)
     return kernel is not None and kernel.convention == "native"
+
+
+# Those whose result does not depend on an element.
+_ASK_FOR_SIZES = frozenset(("aten::empty_like", "aten::new_empty"))
 
 
 # --- what does not record -------------------------------------------------------------------------
@@ -129,11 +136,14 @@ def _below(table: Table) -> Callable[..., Any]:
     # Made of operators, as a rule; called as a whole where the call may come again.
     def pass_on_parts(key_set: int, *args: Any) -> Any:
         recorder = current.get()
-        if recorder is None or recorder.trace is not None:
+        trace = None if recorder is None else recorder.trace
+        if trace is not None and "nondeterministic_seeded" in operator.tags:
+            trace.refuse(f"runs {operator.short_name}")
+        if recorder is None or trace is not None and trace.why is None:
             return run_first(key_set, *args)
         return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
 
-    if is_view or is_composite:
+    if is_view or is_composite or operator.qualified_name in _ASK_FOR_SIZES:
         return pass_on
     return pass_on_parts if is_explicit else run_first
 

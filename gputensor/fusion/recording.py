@@ -26,7 +26,7 @@ from ..dispatch.backend_select import TENSOR_KEYS
 from ..tensor.make import allocate, from_storage
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
-from .chain import Chain, Instruction, Recorded
+from .chain import Chain, Instruction, Recorded, Stream
 from .pending import Pending, fill
 from .running import run_chain
 
@@ -215,10 +215,12 @@ class Recording:
         codes = []
         for code in self.steps[number][1]:
             while code % 3 == 1:
-                what, (source, *_), _ = self.steps[code // 3]
-                if what.family != "copy" or source % 3 != 1 or what.kinds[0] is not what.result:
+                what, operands, _ = self.steps[code // 3]
+                if what.family != "copy" or what.kinds[0] is not what.result:
                     break
-                code = source
+                if operands[0] % 3 != 1:
+                    break
+                code = operands[0]
             codes.append(code)
         return tuple(codes)
 
@@ -271,7 +273,7 @@ _ALONE = [getrefcount(x) for x in [object()]][0]
 
 def _type(scalar: Any) -> Any:
     """What a chain knows of a scalar: the type of a number."""
-    return type(scalar) if type(scalar) in NUMBERS else scalar
+    return type(scalar) if type(scalar) in NUMBERS or type(scalar) is Stream else scalar
 
 
 # Chains at one state, for as many choices of what is stored.

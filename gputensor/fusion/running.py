@@ -12,6 +12,7 @@ from .._generated import calls
 from ..structured import pointwise
 from ..tensor.make import allocate, from_storage
 from ..tensor.tensor import Tensor
+from . import drawn
 from .chain import Chain
 
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], object]
@@ -43,7 +44,12 @@ def prepared(chain: Chain) -> Run:
 
 def _prepared(chain: Chain) -> Run:
     executor = _executor(chain)
-    run: Run | None = None if executor is None else executor.prepare(chain)
+    run: Run | None = None
+    if _draws_first(chain):
+        rest = drawn.without(chain)
+        run = partial(drawn.first, chain, None if rest is None else _prepared(rest))
+    elif executor is not None:
+        run = executor.prepare(chain)
     if run is None:
         run = partial(one_by_one, chain)
     if not any(chain.turned):
@@ -72,8 +78,17 @@ def _executor(chain: Chain) -> Any:
 
 def source(chain: Chain) -> str | None:
     """What a chain is compiled from; None where nothing is compiled for it."""
+    part = drawn.without(chain) if _draws_first(chain) else chain
     write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
-    return None if write is None else write(chain)
+    return None if write is None or part is None else write(part)
+
+
+def _draws_first(chain: Chain) -> bool:
+    """Whether a chain's random numbers are written to memory, and read from there."""
+    if not chain.drawn:
+        return False
+    executor = _executor(chain)
+    return executor is None or chain.is_reduced or not executor.draws(chain)
 
 
 def one_by_one(

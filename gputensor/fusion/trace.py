@@ -87,6 +87,7 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
+            self._held, self._called = [], []  # so that nothing is computed for this alone
 
     def ran(
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],

@@ -7,6 +7,7 @@ strides, from where the generator's last call ended.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
@@ -45,6 +46,18 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     if numel == 0 or place.type == "meta":
         return out
     seed, block = (generator or generators.default_generator(place)).take(numel, place.index)
+    if later is None or not later(loop, out, seed, block, first, second):
+        draw(loop, out, seed, block, first, second)
+    return out
+
+
+# Asked whether a tensor gets its numbers later: (loop, tensor, seed, block, first, second).
+later: Callable[..., bool] | None = None
+
+
+def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any) -> None:
+    """Numbers from a place in a stream into every element."""
+    shape, place = out._geometry, out._device
     if place is CPU:
         run(getattr(stub.cpu("random"), loop), out._get_array(), seed, block, first, second)
     elif shape.is_contiguous:
@@ -55,7 +68,6 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
         missing.ask_inplace(
             operators.copy_, out, dense, False
         )  # one write is counted, by the caller
-    return out
 
 
 def _launch(loop: str, out: Tensor, scalars: tuple[Any, ...]) -> None:

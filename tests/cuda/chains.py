@@ -296,7 +296,7 @@ def compile_together(run: Callable[[], object]) -> None:
         begin = text.index('#line 1 "chain"\n') + len('#line 1 "chain"\n')
         functors.append(text[begin : text.index("#line", begin)].replace(name, marks[family]))
     families = [
-        family for family in sorted(chain_source.FAMILIES - {"copy"})
+        family for family in ("random", *sorted(chain_source.FAMILIES - {"copy"}))
         if any(f'#line 1 "{family}.cu"' in text for text in texts.values())
     ]  # fmt: skip
     text = module.composed(families, "".join(functors))

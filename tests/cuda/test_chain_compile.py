@@ -11,7 +11,7 @@ import pytest
 
 from gputensor.core.dtype import bool_, float16, float32
 from gputensor.kernels.cuda import chain_launch, chain_source, module
-from gputensor.kernels.cuda.chain_source import Body, Step
+from gputensor.kernels.cuda.chain_source import Body, Drawn, Step
 
 from . import chains, sass
 from .test_compile import OPTIONS, nvrtc, requires_nvrtc
@@ -42,6 +42,8 @@ def bound(body: Body, shape: tuple[int, ...], turned: int = -1) -> Any:
         walks.append(tuple(strides[::-1] if k == turned else strides))
     layout = SimpleNamespace(shape=shape, stride_bytes=walks)
     packing: list[Any] = []
+    for made in body.drawn:
+        packing += chain_launch.packers_of_stream(made.slot, 0, made.op)
     for step in body.steps:
         slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
         packing += chain_launch.packers(step, slots)
@@ -111,3 +113,17 @@ def test_the_names_of_all_families_are_apart() -> None:
     one = bound(Body((float32,), tuple(step), (1,)), (100,))
     one.family = module.keep(text)
     program(one, "sm_80")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
+@pytest.mark.parametrize(
+    "op, of", [("uniform", float32), ("normal", float16), ("bernoulli", bool_)]
+)
+def test_random_numbers_compile(op: str, of: Any, arch: str) -> None:
+    drawn = Drawn(op, of, 0, f"aten::{op}_")
+    step = Step("binary", "mul", float32, float32, (0, 1), (), "aten::mul.Tensor")
+    body = Body((float32, of), (step,), (2, 1), (drawn,))
+    for shape in ((100,), (N, N)):
+        one = bound(body, shape)
+        _, log = program(getattr(one, "at", lambda one=one: one)(), arch)
+        assert "Compiling entry function" in log

@@ -75,6 +75,20 @@ def _copied(rng: random.Random, x: Any, z: Any) -> Any:
     return made
 
 
+def _drawn(rng: random.Random, x: Any) -> Any:
+    """Random numbers, for what may be recorded, and perhaps something of them."""
+    pick = rng.random()
+    calls: list[Callable[[], Any]] = [
+        lambda: gt.rand_like(x), lambda: gt.randn_like(x), lambda: gt.dropout(x, 0.4, True),
+        lambda: gt.native_dropout(x, 0.4, True)[0], lambda: gt.bernoulli(x, 0.3),
+        lambda: x.detach().uniform_(1, 2), lambda: x.detach().bernoulli_(0.6),
+        lambda: x.detach().clone().random_(0, 5), lambda: gt.rand(3, 4, dtype=x.dtype),
+        lambda: x.detach().t().normal_(), lambda: gt.alpha_dropout(x, 0.4, True),
+    ]  # fmt: skip
+    made = rng.choice(calls)()
+    return (made, made * x) if pick < 0.5 else made
+
+
 def _reduced(rng: random.Random, x: Any) -> Any:
     """A reduction of what may be recorded, and perhaps something beside it or of it."""
     dim = rng.choice([(), 0, -1, tuple(range(x.ndim))])
@@ -106,7 +120,9 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
             lambda: gt.add(x, z, alpha=3),
         ]  # fmt: skip
         return calls[pick]()
-    if kind < 0.66:
+    if kind < 0.55:
+        return _drawn(rng, x)
+    if kind < 0.67:
         name = rng.choice(INPLACE)
         method = getattr(x, name)
         with gt.no_grad() if rng.random() < 0.5 else nullcontext():
@@ -178,4 +194,4 @@ def run(seed: int, is_fused: bool, length: int = 24) -> Any:
                             told.append((type(error), str(error)))
     looked = [x.tobytes() if isinstance(x, np.ndarray) else repr(x) for x in kept]
     said = [(w.category, str(w.message)) for w in warned]
-    return [state_of(x) for x in alive], looked, told, said
+    return [state_of(x) for x in alive], looked, told, said, gt.rand(2).tolist()

@@ -32,6 +32,9 @@ struct chain {
 template <class P> struct chain_body {
   const P& p;
   template <int J, class T> DEVICE T read(T x) const { return x; }
+  template <int J, class F = op::OP> DEVICE auto drawn(u64 block, int lane) const {
+    return F::template drawn<J>(p.value, block, lane);
+  }
   template <class... X> DEVICE auto of(X... x) const { return op::OP::of(p.value, x...); }
 };
 

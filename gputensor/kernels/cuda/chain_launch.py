@@ -11,7 +11,10 @@ from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
-from . import chain_source, launch, module, numbers, pointwise_launch, pointwise_plan, variants
+from . import (
+    chain_source, launch, module, numbers, pointwise_launch, pointwise_plan, random_launch,
+    variants,
+)  # fmt: skip
 from .chain_source import Body, Step
 
 # What a kernel of any GPU may be given.
@@ -35,6 +38,15 @@ def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
     return [(slot, ~source, pack) for slot, source, (_, _, pack) in zip(slots, sources, made)]
 
 
+def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
+    """The same of random numbers; source: the call's (seed, counter, first, second)."""
+    pair = random_launch.packer(op)
+    return [
+        (slot, ~source, lambda stream: numbers.pair(stream[0], stream[1])),
+        (slot + 1, ~source, lambda stream: pair(stream[2], stream[3])),
+    ]
+
+
 def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
     """What runs a chain over a layout: callable(device_index, pointers, scalars); None where its
     parameters are too long. layout: as pointwise_launch takes it, without numbers."""
@@ -52,6 +64,9 @@ def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
     fixed = {
         "OUTPUTS": str(n_outputs), "NUMBERS": str(len(values)),
     }  # fmt: skip
+    if body.drawn:
+        drawn = range(len(strides) - len(body.drawn), len(strides))
+        fixed["DRAWN"] = str(sum([1 << j for j in drawn]))
     types = tuple([variants.storage(d) for d in body.dtypes])
 
     def one(sizes: Sizes, before: int) -> Any:
@@ -61,7 +76,7 @@ def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
 
         def make(lows: Sizes) -> launch.Launch:
             walk = pointwise_plan.Walk(sizes, [*strides], sizes_of, list(lows), n_outputs)
-            plan = pointwise_plan.choose(walk)
+            plan = pointwise_plan.choose(walk, not body.drawn)
             if plan is None:
                 return plain
             defines = variants.planned(chain_source.NAME, types[0], types, plan) | fixed

@@ -39,13 +39,24 @@ class Step(NamedTuple):
     name: str
 
 
+class Drawn(NamedTuple):
+    """Random numbers in the place of an input. op: the functor of random.cu; slot: of seed and
+    counter, which the distribution's parameters follow."""
+
+    op: str
+    of: dtype
+    slot: int
+    name: str
+
+
 class Body(NamedTuple):
     """What a chain computes, whatever its layout. inputs: dtypes; stores: the values that are
-    kept, in the order of the outputs."""
+    kept, in the order of the outputs; drawn: the last of the inputs."""
 
     inputs: tuple[dtype, ...]
     steps: tuple[Step, ...]
     stores: tuple[int, ...]
+    drawn: tuple[Drawn, ...] = ()
 
     @property
     def dtypes(self) -> tuple[dtype, ...]:
@@ -58,7 +69,8 @@ def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> 
     """Everything that is compiled for a chain: by the kernels of `file`, which also needs what
     stands before the bodies of `families`."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
-    return module.composed([*sorted(of), *families], functor(body), file)
+    heads = ["random"] if body.drawn else []
+    return module.composed([*heads, *sorted(of), *families], functor(body), file)
 
 
 def functor(body: Body, name: str = NAME) -> str:
@@ -81,6 +93,9 @@ def functor(body: Body, name: str = NAME) -> str:
         lines += ["    } else {", f"      return r{len(outputs) - 1};", "    }", "  }", "};", ""]
     parameters = ", ".join(["const V& n", *[f"{of} x{j}" for j, of in enumerate(types)]])
     lines += [f"struct {name} {{", f"  template <class V> static DEVICE auto of({parameters}) {{"]
+    before = count - len(body.drawn)
+    for j, made in enumerate(body.drawn, before):
+        lines[-1:-1] = _drawing(made, j)
     for k, step in enumerate(body.steps):
         out = variants.storage(step.out)
         lines += [f"    // {step.name}", f"    const {out} v{k} = {_call(step, value)};"]
@@ -90,6 +105,20 @@ def functor(body: Body, name: str = NAME) -> str:
     else:
         lines.append(f"    return {name}_results{{{', '.join(kept)}}};")
     return "\n".join([*lines, "  }", "};", "", "}  // namespace op", ""])
+
+
+def _drawing(made: Drawn, j: int) -> list[str]:
+    """What reads input j."""
+    of, word, slot = variants.storage(made.of), variants.random_scalar(made.of), made.slot
+    bits = f"random_block(n[{slot}].low, n[{slot}].high, block)"
+    call = f"{made.op}::of<{word}>({bits}, lane, n[{slot + 1}])"
+    return [
+        f"  // {made.name}",
+        "  template <int J, class V>",
+        f"  static DEVICE take_if<J == {j}, {of}> drawn(const V& n, u64 block, int lane) {{",
+        f"    return bits_as<{of}>({call});" if of != word else f"    return {call};",
+        "  }",
+    ]
 
 
 def _call(step: Step, value: object) -> str:

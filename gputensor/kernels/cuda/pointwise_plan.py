@@ -121,7 +121,7 @@ class Turned:
 Plan = Rows | Turned
 
 
-def choose(walk: Walk) -> Plan | None:
+def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
     """The kernel of a walk; None: the strided entry."""
     for out, size in zip(walk.strides[: walk.outputs], walk.itemsizes):
         assert out is not None, "out is a tensor"
@@ -129,7 +129,7 @@ def choose(walk: Walk) -> Plan | None:
             return None
     if walk.bytes < SMALL_BYTES or len(walk.shape) > MAX_OUTER_DIMS + 1:
         return None
-    return turned(walk) or rows(walk)
+    return (turned(walk) if may_turn else None) or rows(walk)
 
 
 def rows(walk: Walk) -> Rows:

@@ -124,6 +124,12 @@ struct uniform {  // as many bits as the type holds
 
 }  // namespace op
 
+// The words of a block, counted from a call's first.
+DEVICE philox_block random_block(u64 seed, u64 base, u64 block) {
+  const u64 low = base + block;
+  return philox(philox_block{{low, low < base, 0, 0}}, seed, 0);
+}
+
 // value[0] = {seed, counter of element 0}; value[1] = {whole Philox blocks, elements of one more}
 // that earlier launches of a split call took; value[2] = the distribution's two parameters.
 // In a graph the upper half of value[1].high is set, and value[0] = {address of seed and counter,
@@ -135,8 +141,7 @@ DEVICE philox_block random_bits(const value_slot (&value)[3], u32 block) {
     seed = place[0];
     base += place[1];
   }
-  const u64 low = base + value[1].low + block;
-  return philox(philox_block{{low, low < base, 0, 0}}, seed, 0);
+  return random_block(seed, base, value[1].low + block);
 }
 
 // ---- body ----

@@ -15,6 +15,11 @@ _BY_PLACE = (1).to_bytes(4, "little")
 _COUNTED = ("bernoulli", "integers")  # whose parameters are integers
 
 
+def packer(op: str) -> Any:
+    """What packs the two parameters of a distribution."""
+    return numbers.pair if op in _COUNTED else _FLOATS
+
+
 def bind(family: str, op: str, layout: Any) -> Any:
     numel = launch.product(layout.shape)
     if numel == 0:
@@ -28,7 +33,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
         raise errors.no_cuda_kernel(op, of)
     scalar = variants.random_scalar(of)
     defines = variants.define(op, scalar, "CONTIGUOUS")
-    pack = numbers.pair if op in _COUNTED else _FLOATS
+    pack = packer(op)
 
     def one(sizes: tuple[int, ...], before: int) -> launch.Launch:
         numel, taken = sizes[0], before % 4

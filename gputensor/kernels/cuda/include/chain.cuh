@@ -26,6 +26,10 @@ template <class F, class S, class T, class... A> DEVICE T made(A... a) {
   return cast<T>(cast<S>(F::of(a...)));
 }
 
+template <bool IS, class T> struct taken_if {};
+template <class T> struct taken_if<true, T> { typedef T type; };
+template <bool IS, class T> using take_if = typename taken_if<IS, T>::type;
+
 template <class T> DEVICE bool is_true(T condition) { return bits_as<u8>(condition) != 0; }
 
 // Any strides of operands whose types are known, four elements a thread.

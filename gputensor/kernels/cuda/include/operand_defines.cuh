@@ -9,6 +9,9 @@
 #ifndef HELD
 #define HELD 0
 #endif
+#ifndef DRAWN
+#define DRAWN 0
+#endif
 #ifndef UNIT
 #define UNIT 4
 #endif
@@ -41,5 +44,6 @@ struct operands {
     constexpr int widths[] = {WIDTHS};
     return widths[j];
   }
+  static DEVICE constexpr bool is_drawn(int j) { return DRAWN >> j & 1; }
   static DEVICE constexpr bool is_held(int j) { return HELD >> j & 1; }
 };

@@ -54,7 +54,7 @@ template <int WIDTH, class T, int N> DEVICE void store_unit(char* address, const
 }
 
 // Input J of U units of V elements each, in registers.
-template <class O, int J, int V, int U> struct input_units {
+template <class O, int J, int V, int U, bool IS_DRAWN = O::is_drawn(J)> struct input_units {
   typedef typename O::template type<J> T;
   static constexpr int kind = O::kind(J), elements = kind == STAYS ? 1 : V;
   static constexpr bool is_held = O::is_held(J);  // one for all units of the thread
@@ -78,6 +78,31 @@ template <class O, int J, int V, int U> struct input_units {
       return body.template given<J>();
     } else {
       return body.template read<J>(value_of(x[is_held ? 0 : k].at(elements == 1 ? 0 : i)));
+    }
+  }
+};
+
+// Random numbers in place of a load: the address, of a tensor that would begin at 0, is the place
+// of an element in the stream.
+template <class O, int J, int V, int U> struct input_units<O, J, V, U, true> {
+  typedef typename O::template type<J> T;
+  u64 place[U];
+  i64 step;
+
+  DEVICE void load(int k, const char* address, i64 stride_bytes) {
+    place[k] = (u64)address / sizeof(T);
+    step = O::kind(J) == RUNS ? 1 : stride_bytes / (i64)sizeof(T);
+  }
+
+  template <class B> DEVICE auto get(const B& body, int k, int i) const {
+    if constexpr (V > 1 && O::kind(J) == RUNS && O::width(J) >= V) {
+      // a unit begins at a multiple of V, so what elements share is computed once
+      const u64 at = place[k];
+      const int lane = V >= 4 ? i & 3 : (int)(at & 3) + i;
+      return body.template drawn<J - O::outputs>((at >> 2) + (V >= 4 ? i >> 2 : 0), lane);
+    } else {
+      const u64 at = place[k] + (u64)(i * step);
+      return body.template drawn<J - O::outputs>(at >> 2, (int)(at & 3));
     }
   }
 };

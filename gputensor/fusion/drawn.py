@@ -1,0 +1,48 @@
+"""A chain whose random numbers are drawn before the rest of it runs, for who cannot draw within."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor.make import allocate
+from ..tensor.tensor import Tensor
+from .chain import Chain, Instruction
+
+
+def without(chain: Chain) -> Chain | None:
+    """The chain with its random numbers as further inputs; None where nothing else is left."""
+    count, drawn = len(chain.inputs), chain.drawn
+    others = [
+        n for n in range(count, count + len(chain.instructions)) if n not in drawn
+    ]  # fmt: skip
+    numbers = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
+    steps = [chain.instructions[n - count] for n in others]
+    stores = tuple([numbers[n] for n in chain.stores if n not in drawn])
+    if not stores:
+        return None
+    made = [
+        Instruction(x.what, tuple([numbers.get(n, n) for n in x.operands]), x.params) for x in steps
+    ]
+    shapes = [chain.geometry(n) for n in drawn]
+    return Chain(
+        chain.device, (*chain.inputs, *shapes), chain.scalars, tuple(made), stores, chain.is_native
+    )
+
+
+def first(
+    chain: Chain, rest: Callable[..., object] | None, inputs: list[Tensor], outputs: list[Tensor],
+    scalars: list[Any],
+) -> None:  # fmt: skip
+    """Draw the numbers, and run what is `without` them. rest: what runs that."""
+    count, given = len(chain.inputs), list(inputs)
+    for n in chain.drawn:
+        step = chain.instructions[n - count]
+        places = [place for place, x in enumerate(chain.stores) if x == n]
+        out = outputs[places[0]] if places else allocate(step.what.seen, chain.device)
+        step.what.entry.write(out, scalars[~step.params[0]])
+        for place in places[1:]:
+            outputs[place].copy_(out)
+        given.append(out)
+    if rest is not None:
+        rest(given, [x for x, n in zip(outputs, chain.stores) if n not in chain.drawn], scalars)
