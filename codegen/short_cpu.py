@@ -63,9 +63,10 @@ def summed() -> list[str]:
     the sign of that is not the product's."""
     doc = "The product of x with ones; loop(x, None, None, out, False) where that is 0."
     closed = ["loop", "geometry", "params", "otherwise", "around"]
-    setup = ["begin, finish = around", *kept(1), ELEMENT, "ones = loop.ones"]
-    return form("summed", closed, doc, setup, ["self", *params(1)], [
-        *others(1, "otherwise(self, a)"),
+    # Three params, as `reduction` has them: each may stand behind the other.
+    setup = ["begin, finish = around", *kept(3), ELEMENT, "ones = loop.ones"]
+    return form("summed", closed, doc, setup, ["self", *params(3)], [
+        *others(3, "otherwise(self, a, b, c)"),
         *records(("self",), ("self",)),
         *arrays(("self",)),
         "array = _empty(sizes, element)",

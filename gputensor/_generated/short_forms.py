@@ -357,13 +357,13 @@ def reduction(
 def summed(loop: Any, geometry: Any, params: Any, otherwise: Any, around: Any) -> ShortCut:
     """The product of x with ones; loop(x, None, None, out, False) where that is 0."""
     begin, finish = around
-    a0, = (*params, None)[:1]
+    a0, b0, c0 = (*params, None, None, None)[:3]
     sizes, element = geometry.sizes, geometry.dtype.np
     ones = loop.ones
 
-    def short(self, a=None):
-        if a is not a0:
-            return otherwise(self, a)
+    def short(self, a=None, b=None, c=None):
+        if a is not a0 or b is not b0 or c is not c0:
+            return otherwise(self, a, b, c)
         now, node = _now(), None
         if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
             return None

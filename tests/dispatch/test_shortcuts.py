@@ -7,6 +7,7 @@ between registrations, their undoing, fallbacks, modes and guards in any order, 
 from __future__ import annotations
 
 import contextvars
+import itertools
 import random
 import subprocess
 import sys
@@ -168,6 +169,14 @@ def test_other_params_have_their_own(turned_on: None) -> None:
         for _ in range(3):
             a.clamp(max=bound / 7)
     assert getattr(short[a._geometry], "depth", 1) <= 4
+
+
+@pytest.mark.parametrize("dtypes", [*itertools.permutations([None, gt.float32, gt.float64])])
+def test_sums_of_other_dtypes_stand_behind_each_other(turned_on: None, dtypes: Any) -> None:
+    a = gt.arange(4.0)
+    for dtype in [*dtypes] * 4 + [dtype for dtype in dtypes for _ in range(4)] + [*dtypes]:
+        made = a.sum() if dtype is None else a.sum(dtype=dtype)
+        assert made.item() == 6 and made.dtype is (dtype or gt.float32)
 
 
 def test_one_that_was_left_for_1_does_not_serve_True(turned_on: None) -> None:

@@ -191,10 +191,9 @@ def bind_whole(op: str, given: dtype, compute: dtype, out: dtype, numel: int | N
 
 # What OpenBLAS adds up faster: its products of vectors this short are the same on every run,
 # wherever the operands lie. Other libraries say nothing of the kind.
-_blas: Any = np.show_config(mode="dicts")
-_BY_PRODUCT = frozenset(
-    (float32, float64) if "openblas" in _blas["Build Dependencies"]["blas"]["name"] else ()
-)
+_config: Any = np.show_config(mode="dicts")
+_blas = _config.get("Build Dependencies", {}).get("blas", {}).get("name", "")
+_BY_PRODUCT = frozenset((float32, float64) if "openblas" in _blas else ())
 
 
 def _small_sum(element: np.dtype, numel: int) -> Loop:
