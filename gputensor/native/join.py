@@ -25,6 +25,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
+from .copy import copy_
 from .view import view_strides
 
 # Bytes up to which NumPy's one call is faster than a copy of each part, threads and all.
@@ -89,7 +90,8 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
     """(dimension, geometry of the result)."""
     first = tensors[0]._geometry
-    if first.ndim and first.numel and all([x._geometry is first for x in tensors]):
+    is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
+    if is_alike and type(dim) is int:  # True equals 1, and is refused
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)
@@ -122,6 +124,17 @@ def _by_numpy(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     return out
 
 
+def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
+    """Whether nothing is cast, and copies are ours: who registers or watches copy_ sees each."""
+    element = made._geometry.dtype
+    key_set = made._keys
+    for x in tensors:
+        if x._geometry.dtype is not element:
+            return False
+        key_set |= x._keys
+    return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
+
+
 def _fill(part: Tensor, source: Tensor) -> None:
     """copy_ below ADInplaceOrView: a new result has version 0, and `out` counts one write."""
     key_set = (part._keys | source._keys) & BELOW_ADINPLACEORVIEW
@@ -139,9 +152,8 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     found = _tensors("cat", tensors)
     d, shape = _cat_plan(found, dim)
     made = allocate(shape, found[0]._device)
-    if made._device is CPU and 0 < shape.nbytes <= _SMALL:
-        if all([x._geometry.dtype is shape.dtype for x in found]):
-            return _by_numpy(made, found, d)
+    if made._device is CPU and 0 < shape.nbytes <= _SMALL and _is_plain(made, found):
+        return _by_numpy(made, found, d)
     return _join(made, found, d)
 
 
