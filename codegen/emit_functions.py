@@ -220,7 +220,8 @@ def _single(it: Public) -> list[str]:
     if it.outs:
         form = it.outs[op.name]
         guards.remove("out is None")
-        given = [_out_keys(form), *gather.short_cut(form, guards), *_out(form, {}, lead), *end]
+        given = [_out_keys(form), *gather.short_cut(form, guards, None, form.kernel_numbers)]
+        given += [*_out(form, {}, lead), *end]
         lines += ["if out is not None:", *indent(given)]
     return [*lines, *_call(op, {}, lead), *end]
 

@@ -77,11 +77,13 @@ def _coerced(op: Op, listed: str) -> str:
 
 
 def short_cut(
-    op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None
-) -> list[str]:
+    op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None,
+    numbers: Sequence[str] | None = None,
+) -> list[str]:  # fmt: skip
     """Lines that take the call's short cut where there is one: found by the tensors' geometries,
     it is given all arguments but an `alpha` of 1. guards: tests that come first. arguments: what
-    stands for some, as in `call`."""
+    stands for some, as in `call`. numbers: tensor arguments that may be numbers, if others than the
+    schema's."""
     if op.short:
         return _by_arguments(op, guards, arguments or {})
     if not op.leaves_short_cuts:
@@ -90,7 +92,7 @@ def short_cut(
     given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
     shapes = [
         f"type({x}) if type({x}) in NUMBERS else {x}._geometry"
-        if name in op.numbers
+        if name in (op.numbers if numbers is None else numbers)
         else f"{x}._geometry"
         for name in [a.name for a in op.tensors]
         for x in [given[name]]

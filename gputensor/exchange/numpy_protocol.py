@@ -128,6 +128,10 @@ def array_function(
     if name in _LIKE:
         return _like(name, dict(zip(_LIKE[name], args)) | kwargs)
     if anywhere:
+        if name in table.ELSEWHERE and _is_elsewhere(args[:2]):
+            found = _tried(_row_of, name, args, kwargs, table.ELSEWHERE)
+            if found is not _MISSING:
+                return found
         _check(name, (args, kwargs), name in _BOOLEAN)
     return _by_numpy(function, args, kwargs, name in _WRITERS)
 
@@ -181,6 +185,17 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     ours = tuple([export.of_cupy(x) if export.is_of_cupy(x) else x for x in inputs])
     found = _tried(_operator_of, ufunc, ours)
     return NotImplemented if found is _MISSING else found
+
+
+def _is_elsewhere(args: Iterable[Any]) -> bool:
+    """Whether a tensor among them is where NumPy cannot compute."""
+    return any(
+        [
+            not x.is_cpu if isinstance(x, Tensor)
+            else isinstance(x, (list, tuple)) and _is_elsewhere(x)
+            for x in args
+        ]
+    )  # fmt: skip
 
 
 def _is_foreign(x: Any) -> bool:
@@ -281,9 +296,14 @@ def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[st
     return _row_of(row, inputs[:1], given)
 
 
-def _row_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _row_of(
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rows: dict[str, table.Row] = table.FUNCTIONS,
+) -> Any:
     """A function by its row. Raises: KeyError for arguments that the row leaves out."""
-    row = table.FUNCTIONS[name]
+    row = rows[name]
     first, named = row.call(args, kwargs)
     return row.target(*map(_argument, first), **{k: _argument(x) for k, x in named.items()})
 

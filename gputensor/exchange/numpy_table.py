@@ -54,6 +54,7 @@ amin              min              a / axis - keepdims
 any               any              a / axis - keepdims
 argmax            argmax           a / axis - keepdims
 argmin            argmin           a / axis - keepdims
+argmin            argmin           a / axis - keepdims
 argsort           argsort          a / axis
 astype            astype           x dtype / copy
 broadcast_to      broadcast_to     array shape /
@@ -152,7 +153,9 @@ class Row:
             return self._found
         home, _, name = self._target.rpartition(".")
         standard: Any = import_module("gputensor.array_api")
-        if home == "linalg":
+        if home == "elsewhere":
+            standard = import_module("gputensor.array_api.numpy_elsewhere")
+        elif home == "linalg":
             standard = standard.linalg
         elif home or not hasattr(standard, name):
             standard = import_module("gputensor")
@@ -161,7 +164,27 @@ class Row:
         return found
 
 
-FUNCTIONS = {
-    name: Row(target, parameters)
-    for name, target, *parameters in map(str.split, _ROWS.strip().splitlines())
-}
+# What NumPy computes on the CPU, for tensors of other devices: array_api/numpy_elsewhere.py.
+_ROWS_ELSEWHERE = """
+argpartition      elsewhere.argpartition  a kth / axis
+bincount          elsewhere.bincount      x / weights minlength
+digitize          elsewhere.digitize      x bins / right
+histogram         elsewhere.histogram     a / bins range - weights
+median            elsewhere.median        a / axis - - keepdims
+partition         elsewhere.partition     a kth / axis
+percentile        elsewhere.percentile    a q / axis - - method keepdims
+quantile          elsewhere.quantile      a q / axis - - method keepdims
+ravel_multi_index elsewhere.ravel_multi_index multi_index dims /
+take              elsewhere.take          a indices / axis
+unravel_index     elsewhere.unravel_index indices shape /
+"""
+
+
+def _read(rows: str) -> dict[str, Row]:
+    return {
+        name: Row(target, parameters)
+        for name, target, *parameters in map(str.split, rows.strip().splitlines())
+    }
+
+
+FUNCTIONS, ELSEWHERE = _read(_ROWS), _read(_ROWS_ELSEWHERE)

@@ -38,7 +38,7 @@ def register(module: ModuleType) -> None:
 
 def _register_functions(backends: Any, tensor: type) -> None:
     for table, function in {
-        "concatenate_lookup": np.concatenate, "take_lookup": take,
+        "concatenate_lookup": np.concatenate, "take_lookup": np.take,
         "tensordot_lookup": np.tensordot, "empty_lookup": empty,
         "divide_lookup": backends.np_divide, "einsum_lookup": einsum,
         "percentile_lookup": backends._percentile, "numel_lookup": count,
@@ -106,13 +106,6 @@ def count(
         return np.broadcast_to(np.array(added, np.dtype(dtype)), kept)
     element = element_type("numel", dtype, by_name=True)
     return full(kept, added, dtype=element, device=x.device)
-
-
-def take(x: Tensor, indices: Any, axis: int | None = None, **options: Any) -> Tensor:
-    """`np.take` by indexing, which takes what an index may be on every device."""
-    if axis is None:
-        return x.reshape(-1)[indices]
-    return x[(slice(None),) * (axis % x.ndim) + (indices,)]
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:

@@ -132,8 +132,8 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                     key_set |= _checked_out("blend", out)._keys & keep
                     if alpha is _ONE:
                         key = (
-                            input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                            out._geometry,
+                            type(input) if type(input) in NUMBERS else input._geometry,
+                            type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
                         )
                         short = op_blend_out.table.short.get(key)
                         if short is not None and (made := short(input, other, out)) is not None:

@@ -333,7 +333,7 @@ SILENT = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "
     "exchange_device memory_allocated memory_reserved memory_stats memory_snapshot "
     "reset_peak_memory_stats set_memory_limit Event current_stream default_stream set_stream "
-    "external_stream compile check_stream reset_after_fork"
+    "external_stream compile check_stream nccl reset_after_fork"
 ).split()
 
 
@@ -380,7 +380,7 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "stream.wait_stream": lambda: stream.wait_stream(cuda.default_stream(0)),
         **{
             f"event.{name}": getattr(event, name)
-            for name in ("synchronize", "query", "record", "wait")
+            for name in ("synchronize", "query", "has_passed", "record", "wait")
         },
         "event.elapsed_time": lambda: event.elapsed_time(event),
     }

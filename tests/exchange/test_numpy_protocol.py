@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -244,7 +245,7 @@ def test_on_other_devices_ours_compute_where_that_is_asked_for(on_devices: None)
         found = f(x)
         assert isinstance(found, gt.Tensor) and found.is_cuda
         same(found.cpu(), f(M))
-    for f in (lambda y: np.partition(y, 1), np.cross, lambda y: np.percentile(y, 50)):
+    for f in (lambda y: np.unwrap(y), np.cross, lambda y: np.percentile(y, 50, method="hazen")):
         with pytest.raises(TypeError, match=r"must be on the CPU .*use .cpu\(\)"):
             f(*[x] * (2 if f is np.cross else 1))
     with pytest.raises(gt.GpuTensorError, match="detach"):
@@ -253,6 +254,45 @@ def test_on_other_devices_ours_compute_where_that_is_asked_for(on_devices: None)
     with pytest.raises(TypeError, match="must be on the CPU"):
         np.sin(x.detach())
     assert not gt.get_numpy_on_devices()
+
+
+ELSEWHERE: list[Callable[[Any], Any]] = [
+    lambda x: np.median(x), lambda x: np.median(x, axis=0, keepdims=True),
+    lambda x: np.median(x, axis=(0, 1)), lambda x: np.quantile(x, 0.3, axis=1),
+    lambda x: np.percentile(x, [10, 90], axis=(1, 0), keepdims=True),
+    lambda x: np.percentile(x, 40, method="lower"), lambda x: np.partition(x.ravel(), 2)[2],
+    lambda x: np.argpartition(x, 0, axis=None)[0], lambda x: np.take(x, [2, 0], axis=1),
+    lambda x: np.take(x, [5, 1]), lambda x: np.histogram(x, [-1.0, 0.0, 2.0])[0],
+    lambda x: np.histogram(x, bins=4)[0], lambda x: np.histogram(x, 3, (-1, 1), weights=x * x)[0],
+    lambda x: np.histogram(x, 3, (-1, 1))[1], lambda x: np.digitize(x, [-1.0, 0.0, 1.0]),
+    lambda x: np.digitize(x, [-1.0, 0.0, 1.0], right=True),
+    lambda x: np.unravel_index(np.argmax(x), (3, 4))[1], lambda x: np.argmin(x, axis=1),
+    lambda x: np.ravel_multi_index(np.unravel_index(np.argmin(x), (3, 4)), (3, 4)),
+    lambda x: np.bincount((x > 0).astype(np.int64).ravel(), minlength=4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(ELSEWHERE)))
+def test_what_numpy_would_compute_several_operators_do_elsewhere(
+    number: int, on_devices: None
+) -> None:
+    if not gt.cuda.is_available():
+        pytest.skip("needs CUDA devices, real or emulated")
+    values = np.array([[0.5, -1.5, 1.0, 2.0], [-0.25, 0.75, -1.0, 0.0], [3.0, 1.25, -2.0, 0.1]])
+    found = ELSEWHERE[number](gt.from_numpy(values).cuda())
+    assert isinstance(found, gt.Tensor) and found.is_cuda
+    same(found.cpu(), ELSEWHERE[number](values))
+
+
+def test_what_several_operators_lack_is_refused_elsewhere(on_devices: None) -> None:
+    if not gt.cuda.is_available():
+        pytest.skip("needs CUDA devices, real or emulated")
+    x = gt.ones(4, device="cuda")
+    for f in (lambda: np.percentile(x, 5, method="hazen"), lambda: np.digitize(x, [2.0, 1.0])):
+        with pytest.raises(TypeError, match=r"must be on the CPU .*use .cpu\(\)"):
+            f()
+    with pytest.raises(gt.GpuTensorError, match="hold two bounds at least"):
+        np.histogram(x, [1.0])
 
 
 def test_what_is_made_like_a_tensor() -> None:

@@ -53,8 +53,8 @@ def add(input, other, *, alpha=1, out=None):
             key_set |= _checked_out("add", out)._keys & keep
             if alpha is _ONE:
                 key = (
-                    input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                    out._geometry,
+                    type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
                 )
                 short = op_add_out.table.short.get(key)
                 if short is not None and (made := short(input, other, out)) is not None:
@@ -206,8 +206,8 @@ def sub(input, other, *, alpha=1, out=None):
             key_set |= _checked_out("sub", out)._keys & keep
             if alpha is _ONE:
                 key = (
-                    input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                    out._geometry,
+                    type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
                 )
                 short = op_sub_out.table.short.get(key)
                 if short is not None and (made := short(input, other, out)) is not None:
@@ -370,8 +370,8 @@ def rsub(input, other, *, alpha=1, out=None):
             key_set |= _checked_out("rsub", out)._keys & keep
             if alpha is _ONE:
                 key = (
-                    input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                    out._geometry,
+                    type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
                 )
                 short = op_rsub_Tensor_out.table.short.get(key)
                 if short is not None and (made := short(input, other, out)) is not None:
@@ -416,8 +416,8 @@ def mul(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("mul", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_mul_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -897,8 +897,8 @@ def minimum(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("minimum", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_minimum_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -965,8 +965,8 @@ def maximum(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("maximum", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_maximum_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -1259,8 +1259,8 @@ def fmod(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("fmod", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_fmod_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -1354,8 +1354,8 @@ def remainder(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("remainder", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_remainder_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -1710,8 +1710,8 @@ def copysign(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("copysign", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_copysign_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -2271,8 +2271,8 @@ def bitwise_and(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("bitwise_and", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_bitwise_and_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -2407,8 +2407,8 @@ def bitwise_or(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("bitwise_or", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_bitwise_or_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -2542,8 +2542,8 @@ def bitwise_xor(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("bitwise_xor", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_bitwise_xor_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -2678,8 +2678,8 @@ def bitwise_left_shift(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("bitwise_left_shift", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_bitwise_left_shift_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -2817,8 +2817,8 @@ def bitwise_right_shift(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("bitwise_right_shift", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_bitwise_right_shift_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:

@@ -44,8 +44,8 @@ def eq(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("eq", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_eq_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -154,8 +154,8 @@ def ne(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("ne", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_ne_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -287,8 +287,8 @@ def lt(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("lt", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_lt_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -418,8 +418,8 @@ def le(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("le", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_le_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -551,8 +551,8 @@ def gt(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("gt", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_gt_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
@@ -684,8 +684,8 @@ def ge(input, other, *, out=None):
         if out is not None:
             key_set |= _checked_out("ge", out)._keys & keep
             key = (
-                input._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                out._geometry,
+                type(input) if type(input) in NUMBERS else input._geometry,
+                type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
             )
             short = op_ge_Tensor_out.table.short.get(key)
             if short is not None and (made := short(input, other, out)) is not None:
