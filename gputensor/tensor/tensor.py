@@ -100,6 +100,17 @@ class TensorType(type):
         rule = "be given to gputensor.tensor(...)"
         raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
 
+    @property
+    def __signature__(cls) -> Any:
+        """Of a subclass's `__new__`, as of any class: `inspect` would show the call above."""
+        own: Any = cls.__new__
+        if own is object.__new__:
+            raise AttributeError("__signature__")
+        from inspect import signature
+
+        shown = signature(own)
+        return shown.replace(parameters=[*shown.parameters.values()][1:])
+
     def __setattr__(cls, name: str, value: Any) -> None:
         cls._replaces(name)
         super().__setattr__(name, value)

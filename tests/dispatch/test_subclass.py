@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from typing import Any
 
@@ -343,3 +344,8 @@ def test_a_tensor_that_holds_itself_is_copied_once() -> None:
     views = copy.deepcopy([x, x[:1].as_subclass(Tagged)])
     views[0].zero_()
     assert views[1].tolist() == [0]  # they still share memory
+
+
+def test_a_subclass_has_the_signature_of_its_new() -> None:
+    assert [*inspect.signature(gt.nn.Parameter).parameters] == ["data", "requires_grad"]
+    assert [*inspect.signature(gt.Tensor).parameters] == ["args", "kwargs"]

@@ -148,8 +148,8 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             _check_output("\n".join(re.findall("# → (.*)", block.text)), printed.getvalue(), where)
 
 
-# Those of the benchmarks take half a minute where PyTorch is installed.
-_SLOW = {"benchmarks.md": [pytest.mark.full]}
+# Those of the benchmarks take half a minute where PyTorch is installed; others some seconds.
+_SLOW = {name: [pytest.mark.full] for name in ("benchmarks.md", "kernels_without_a_gpu.md")}
 
 
 @pytest.mark.parametrize(
