@@ -93,6 +93,7 @@ def short_forms() -> str:
         short_cuda.cuda_inplace("cuda_inplace", 2),
         short_cuda.cuda_inplace("cuda_inplace_number", 1, has_number=True),
         short_cuda.cuda_empty(),
+        short_cuda.cuda_empty_like(),
         short_views.recorded(),
         short_views.view(),
         *(short_views.view(f"view_{n}", n) for n in range(1, len(SIZES) + 1)),

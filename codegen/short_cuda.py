@@ -11,7 +11,7 @@ from .short_parts import (
 
 CUDA_MEMORY = [
     "index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize",
-    "cuda = runtime.cuda()",
+    "take = runtime.cuda().taker(nbytes, index)",
 ]
 # Memory of the allocator's, and the storage and tensor over it.
 ALLOCATED = [
@@ -44,15 +44,15 @@ def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int =
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
     closed += ["low_bits", "params"] if n_params else []
-    setup = [*CUDA_MEMORY, "run, head, tail = straight(launch, index)", *kept(n_params)]
+    setup = [*CUDA_MEMORY, "run, pack, tail = straight(launch, index)", *kept(n_params)]
     given = [*operands, *number, *params(n_params)]
     doc = f"({', '.join([*operands, *number, *PARAMS[:n_params]])}) -> the launch's result."
     return form(name, closed, doc, setup, given, [
         *others(n_params, "None", is_dims=True),
         *is_plain(operands, "CUDA_KEYS", is_written=False, device="device"),
         *addresses(operands, each("{}._storage", operands), "low_bits" if n_params else "15"),
-        "memory = cuda.allocate(nbytes, index)",
-        f"run(head({', '.join(['memory.ptr', *ARRAYS[:n], *number])}) + tail)",
+        "memory = take()",
+        f"run(pack({', '.join(['memory.ptr', *ARRAYS[:n], *number, 'tail'])}))",
         *ALLOCATED,
     ])  # fmt: skip
 
@@ -60,22 +60,32 @@ def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int =
 def cuda_inplace(name: str, n: int, has_number: bool = False) -> list[str]:
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["device", "launch", *each("size_{}", ARRAYS[:n])]
-    setup = ["run, head, tail = straight(launch, device.index)"]
+    setup = ["run, pack, tail = straight(launch, device.index)"]
     given = [*operands, *number]
     return form(name, closed, f"({', '.join(given)}) -> self.", setup, given, [
         *is_plain(operands, "CUDA_KEYS", is_written=True, device="device"),
         *storage(operands, may_lack=False),
         *addresses(operands, ("storage", "theirs"), "15"),
-        f"run(head({', '.join(['x', *ARRAYS[:n], *number])}) + tail)",
+        f"run(pack({', '.join(['x', *ARRAYS[:n], *number, 'tail'])}))",
         *WRITTEN,
     ])  # fmt: skip
 
 
 def cuda_empty() -> list[str]:
     doc = "size -> uninitialised memory. asks: whether the device is current, as none was named."
-    return form("cuda_empty", ["geometry", "device", "asks"], doc, CUDA_MEMORY, ["size"], [
+    setup = ["cuda = runtime.cuda()", *CUDA_MEMORY]
+    return form("cuda_empty", ["geometry", "device", "asks"], doc, setup, ["size"], [
         *ints(),
         *unless("_now() is not PLAIN", "asks and cuda.current_device() != index"),
-        "memory = cuda.allocate(nbytes, index)",
+        "memory = take()",
+        *ALLOCATED,
+    ])  # fmt: skip
+
+
+def cuda_empty_like() -> list[str]:
+    doc = "self -> uninitialised memory; autograd has nothing to say of it."
+    return form("cuda_empty_like", ["geometry", "device"], doc, CUDA_MEMORY, ["self"], [
+        *unless("self._keys is not CUDA_KEYS", "self._device is not device", "_now() is not PLAIN"),
+        "memory = take()",
         *ALLOCATED,
     ])  # fmt: skip

@@ -904,8 +904,8 @@ def cuda_unary(
 ) -> ShortCut:
     """(self, a, b, c) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
-    cuda = runtime.cuda()
-    run, head, tail = straight(launch, index)
+    take = runtime.cuda().taker(nbytes, index)
+    run, pack, tail = straight(launch, index)
     a0, b0, c0 = (*params, None, None, None)[:3]
 
     def short(self, a=None, b=None, c=None):
@@ -921,8 +921,8 @@ def cuda_unary(
         x = self._storage._data.ptr + self._offset * size_x
         if x & low_bits:
             return None
-        memory = cuda.allocate(nbytes, index)
-        run(head(memory.ptr, x) + tail)
+        memory = take()
+        run(pack(memory.ptr, x, tail))
         storage = Storage()
         storage._data = memory
         storage._array = None
@@ -945,8 +945,8 @@ def cuda_unary(
 def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut:
     """(self, other) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
-    cuda = runtime.cuda()
-    run, head, tail = straight(launch, index)
+    take = runtime.cuda().taker(nbytes, index)
+    run, pack, tail = straight(launch, index)
 
     def short(self, other):
         if (
@@ -963,8 +963,8 @@ def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: An
         y = other._storage._data.ptr + other._offset * size_y
         if (x | y) & 15:
             return None
-        memory = cuda.allocate(nbytes, index)
-        run(head(memory.ptr, x, y) + tail)
+        memory = take()
+        run(pack(memory.ptr, x, y, tail))
         storage = Storage()
         storage._data = memory
         storage._array = None
@@ -987,8 +987,8 @@ def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: An
 def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> ShortCut:
     """(self, other) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
-    cuda = runtime.cuda()
-    run, head, tail = straight(launch, index)
+    take = runtime.cuda().taker(nbytes, index)
+    run, pack, tail = straight(launch, index)
 
     def short(self, other):
         if (
@@ -1001,8 +1001,8 @@ def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> Sh
         x = self._storage._data.ptr + self._offset * size_x
         if x & 15:
             return None
-        memory = cuda.allocate(nbytes, index)
-        run(head(memory.ptr, x, other) + tail)
+        memory = take()
+        run(pack(memory.ptr, x, other, tail))
         storage = Storage()
         storage._data = memory
         storage._array = None
@@ -1024,7 +1024,7 @@ def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> Sh
 
 def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut:
     """(self, other) -> self."""
-    run, head, tail = straight(launch, device.index)
+    run, pack, tail = straight(launch, device.index)
 
     def short(self, other):
         if (
@@ -1044,7 +1044,7 @@ def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut
         y = theirs._data.ptr + other._offset * size_y
         if (x | y) & 15:
             return None
-        run(head(x, x, y) + tail)
+        run(pack(x, x, y, tail))
         storage.version += 1
         return self
 
@@ -1053,7 +1053,7 @@ def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut
 
 def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
     """(self, other) -> self."""
-    run, head, tail = straight(launch, device.index)
+    run, pack, tail = straight(launch, device.index)
 
     def short(self, other):
         if (
@@ -1067,7 +1067,7 @@ def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
         x = storage._data.ptr + self._offset * size_x
         if x & 15:
             return None
-        run(head(x, x, other) + tail)
+        run(pack(x, x, other, tail))
         storage.version += 1
         return self
 
@@ -1076,8 +1076,9 @@ def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
 
 def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
     """size -> uninitialised memory. asks: whether the device is current, as none was named."""
-    index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     cuda = runtime.cuda()
+    index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
+    take = runtime.cuda().taker(nbytes, index)
 
     def short(size):
         for n in size:
@@ -1085,7 +1086,35 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
                 return None
         if _now() is not PLAIN or asks and cuda.current_device() != index:
             return None
-        memory = cuda.allocate(nbytes, index)
+        memory = take()
+        storage = Storage()
+        storage._data = memory
+        storage._array = None
+        storage.nbytes = nbytes
+        storage.device = device
+        storage.version = 0
+        tensor = blank()
+        tensor._geometry = geometry
+        tensor._keys = CUDA_KEYS
+        tensor._device = device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def cuda_empty_like(geometry: Any, device: Any) -> ShortCut:
+    """self -> uninitialised memory; autograd has nothing to say of it."""
+    index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
+    take = runtime.cuda().taker(nbytes, index)
+
+    def short(self):
+        if self._keys is not CUDA_KEYS or self._device is not device or _now() is not PLAIN:
+            return None
+        memory = take()
         storage = Storage()
         storage._data = memory
         storage._array = None

@@ -167,11 +167,11 @@ def empty_like(
     place = self._device if device is None else device
     element = shape.dtype if dtype is None else dtype
     if memory_format is None or memory_format is formats.preserve_format:
-        if place is CPU and element is shape.dtype and memory_format is None:
-            known = seen(shape, "empty_like")
+        if place is self._device and element is shape.dtype and memory_format is None:
+            known = seen(shape, "empty_like" if place is CPU else ("empty_like", place))
             table = operators.empty_like.table
             if known is not None and known.short is not table.short:
-                _learn_empty_like(table, shape, known)
+                _learn_empty_like(table, shape, place, known)
         if shape.is_row_major:
             # The call of empty written out (bench/overhead.py).
             include, keep = _state.get()
@@ -188,12 +188,15 @@ def empty_like(
     return table[keys](keys, shape.sizes, element, layout, place, pin_memory, memory_format)
 
 
-def _learn_empty_like(table: Table, shape: Geometry, known: Seen) -> None:
+def _learn_empty_like(table: Table, shape: Geometry, place: Any, known: Seen) -> None:
     if shape.is_row_major:
         wanted = contiguous_geometry(shape.sizes, shape.dtype)
     else:
         wanted = geometry(shape.sizes, dense_strides_like(shape), shape.dtype)
-    shortcuts.learn(table, empty_like, shape, short_make.empty_like(wanted))
+    if place is CPU:
+        shortcuts.learn(table, empty_like, shape, short_make.empty_like(wanted))
+    elif place.type == "cuda":
+        shortcuts.learn(table, empty_like, shape, short_cuda.empty_like(wanted, place), place)
     known.short = table.short
 
 

@@ -21,7 +21,7 @@ from gputensor.core.registry import Registry
 
 INTERFACE = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "
-    "exchange_device device_name capability limits mem_get_info can_access_peer allocate "
+    "exchange_device device_name capability limits mem_get_info can_access_peer allocate taker "
     "memory_allocated memory_reserved memory_stats memory_snapshot reset_peak_memory_stats "
     "empty_cache set_memory_limit record_stream Stream Event current_stream default_stream "
     "set_stream external_stream copy_async memset_async pinned_allocate synchronize arch compile "

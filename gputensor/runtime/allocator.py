@@ -131,7 +131,7 @@ class Allocator:
         self._let_go: deque[Any] = deque()
         self._alone: dict[Block, None] = {}  # what is in no pools
         self._give_back = self._returned.append if keeps_blocks else self._free_now
-        # What was current when memory was last asked for, and the bins of that stream: `allocating`
+        # What was current when memory was last asked for, and the bins of that stream: `taking`
         self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
         self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
@@ -601,41 +601,12 @@ def allocating(
 ) -> Callable[[int, int], Memory]:
     """A runtime's `allocate(nbytes, device_index)`: memory for work on the current stream.
 
-    `Allocator.allocate` with that stream, in one frame where a block is there; every result on a
-    device comes by here (bench/host_cuda.py). current(index): an object that is the same as long as
-    a stream is current; stream_of(index, it): that stream.
+    current(index): an object that is the same as long as a stream is current; stream_of(index, it):
+    that stream.
     """
 
     def allocate(nbytes: int, device_index: int) -> Memory:
-        try:
-            allocator = allocators[device_index]
-        except IndexError:  # no such device, or the first call of the process
-            allocator = None
-        if allocator is None:
-            allocator = allocators[allocators.checked("allocate", device_index)]
-        of = current(device_index)
-        seen, bins = allocator._last
-        if seen is of and nbytes > 0 and not allocator._returned and not allocator._waiting:
-            memory = Memory()
-            memory.block = None
-            try:
-                blocks = bins[nbytes + STEP - 1 & -STEP]
-                # No call until the counters are right: Note [Finalisers and signals]
-                block, blocks[LAST] = blocks[-1], ()
-            except (KeyError, IndexError):
-                pass
-            else:
-                block.state = USED
-                memory.block = block
-                memory.ptr = block.ptr
-                memory.nbytes = nbytes
-                memory.device_index = device_index
-                counts = allocator._counts
-                counts.allocations += 1
-                in_use = counts.in_use = counts.in_use + block.size
-                if in_use > counts.peak:
-                    counts.peak = in_use
-                return memory
+        allocator, of = _of_device(allocators, device_index), current(device_index)
         stream = stream_of(device_index, of)
         memory = allocator.allocate(nbytes, stream)
         pools = allocator._pools.get(stream.key)
@@ -644,6 +615,55 @@ def allocating(
         return memory
 
     return allocate
+
+
+def taking(
+    allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
+) -> Callable[[int, int], Callable[[], Memory]]:
+    """A runtime's `taker(nbytes, device_index)`, for who allocates the same again and again.
+
+    It is allocate(nbytes, device_index), in one frame where a block is there and the stream is the
+    one of the last call: every result of a short cut comes by here (bench/host_cuda.py).
+    """
+
+    def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:
+        allocator, size = _of_device(allocators, device_index), nbytes + STEP - 1 & -STEP
+        counts = allocator._counts
+
+        def take() -> Memory:
+            seen, bins = allocator._last
+            if seen is current(device_index) and not allocator._returned and not allocator._waiting:
+                memory = Memory()
+                try:
+                    blocks = bins[size]
+                    # No call until the counters are right: Note [Finalisers and signals]
+                    block, blocks[LAST] = blocks[-1], ()
+                except (KeyError, IndexError):
+                    memory.block = None
+                else:
+                    block.state = USED
+                    memory.block = block
+                    memory.ptr = block.ptr
+                    memory.nbytes = nbytes
+                    memory.device_index = device_index
+                    counts.allocations += 1
+                    in_use = counts.in_use = counts.in_use + block.size
+                    if in_use > counts.peak:
+                        counts.peak = in_use
+                    return memory
+            return allocate(nbytes, device_index)
+
+        return take
+
+    return taker
+
+
+def _of_device(allocators: Allocators, device_index: int) -> Allocator:
+    try:
+        return allocators[device_index]
+    except IndexError:  # no such device, or the first call of the process
+        pass
+    return allocators[allocators.checked("allocate", device_index)]
 
 
 class Allocators(list[Allocator]):
@@ -685,6 +705,7 @@ class Allocators(list[Allocator]):
         self[memory.device_index].record_stream(memory, stream)
 
     def close(self) -> None:
-        """In a forked child: give nothing back."""
+        """In a forked child: give nothing back, and hand nothing out at once."""
         for allocator in self:
             allocator.is_closed = True
+            allocator._last = (None, {})

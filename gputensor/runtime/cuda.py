@@ -30,7 +30,7 @@ import numpy as np
 from gputensor.core import errors
 
 from . import capture, no_cuda, nvrtc
-from .allocator import Allocator, Allocators, Memory, allocating
+from .allocator import Allocator, Allocators, Memory, allocating, taking
 from .capture import capturing
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
@@ -511,6 +511,7 @@ def _stream_of(index: int, of: Any) -> Stream:
 
 
 allocate = allocating(_allocators, _cupy_stream, _stream_of)
+taker = taking(_allocators, _cupy_stream, lambda *given: allocate(*given))
 
 
 def set_stream(stream: Stream) -> Stream:
@@ -760,7 +761,7 @@ def _give_context() -> None:
 class _Launcher:
     """What a thread launches with: a parameter block at a fixed address; where it has contexts."""
 
-    __slots__ = ("address", "array", "begin", "block", "devices", "lists", "view")
+    __slots__ = ("address", "array", "begin", "block", "lists", "ready", "view")
 
     def __init__(self) -> None:
         self.block = ctypes.create_string_buffer(_MAX_PARAMS + 64)
@@ -771,7 +772,8 @@ class _Launcher:
         self.address = ctypes.addressof(self.array)
         self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
-        self.devices: set[int] = set()
+        # By device where it has a context: `view` and `address`.
+        self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:
         """Address of an array with the address of each parameter in the block."""
@@ -791,12 +793,13 @@ def launch(
         launcher = _local.launcher
     except AttributeError:
         launcher = _local.launcher = _Launcher()
+        _local.ready = launcher.ready
     device = function.device_index
     previous = _get_device()
     if previous != device:
         _set_device(device)
     try:
-        if device not in launcher.devices or shared_bytes > function.shared_bytes:
+        if device not in launcher.ready or shared_bytes > function.shared_bytes:
             _prepare(launcher, function, shared_bytes)
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
         (gx, gy, gz), (bx, by, bz) = grid, block
@@ -822,19 +825,17 @@ def launcher(
 
     def run(params: bytes) -> None:
         try:
-            own = _local.launcher
-        except AttributeError:
-            own = _local.launcher = _Launcher()
-        if (
-            _get_device() != device or device not in own.devices
-            or shared_bytes and shared_bytes > function.shared_bytes
-        ):  # fmt: skip
+            view, address = _local.ready[device]
+            is_ready = _get_device() == device
+        except (AttributeError, KeyError):
+            is_ready = False
+        if not is_ready or shared_bytes and shared_bytes > function.shared_bytes:
             launch(function, grid, block, shared_bytes, current_stream(device), params)
             return
         try:
             stream, n = _cupy_stream(device).ptr, len(params)
-            own.view[:n] = params  # no call between this and the launch
-            _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, own.address, 0)
+            view[:n] = params  # no call between this and the launch
+            _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, address, 0)
         except Exception as error:
             failed = function, grid, block, shared_bytes, current_stream(device), params
             raise _launch_error(error, *failed) from error
@@ -845,7 +846,7 @@ def launcher(
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
     """Once per thread and device: a context. Beyond 48 KiB of shared memory: the driver's leave."""
     _give_context()
-    launcher.devices.add(function.device_index)
+    launcher.ready[function.device_index] = launcher.view, launcher.address
     if shared_bytes > function.shared_bytes:
         attribute = _driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _driver.funcSetAttribute(function.ptr, attribute, shared_bytes)

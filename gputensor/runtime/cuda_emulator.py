@@ -26,7 +26,7 @@ import numpy as np
 from gputensor.core import errors
 
 from . import capture, kernel_cache, no_cuda, nvrtc
-from .allocator import Allocator, Allocators, allocating
+from .allocator import Allocator, Allocators, allocating, taking
 from .capture import capturing
 from .emulator import findings, nvrtc_options, settings, toolchain
 from .emulator.machine import Loaded, Machine
@@ -337,6 +337,7 @@ def current_stream(index: int) -> Stream:
 
 
 allocate = allocating(_allocators, current_stream, lambda index, stream: stream)
+taker = taking(_allocators, current_stream, lambda *given: allocate(*given))
 
 
 def external_stream(index: int, ptr: int) -> Stream:

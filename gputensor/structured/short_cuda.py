@@ -84,6 +84,11 @@ def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
     return forms.cuda_empty(geometry, place, asks)
 
 
+def empty_like(geometry: Any, place: Any) -> ShortCut:
+    """self -> uninitialised memory beside it."""
+    return forms.cuda_empty_like(geometry, place)
+
+
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
     """self -> a copy of a geometry, by a launch that looks at the addresses itself."""
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

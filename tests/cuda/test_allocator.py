@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gputensor.core import errors
 from gputensor.runtime import allocator as allocators
 from gputensor.runtime import segments
-from gputensor.runtime.allocator import Allocator, allocating
+from gputensor.runtime.allocator import Allocator, allocating, taking
 from gputensor.runtime.segments import LARGE_SEGMENT, SMALL_SEGMENT, STEP
 from tests.harness import tier
 
@@ -575,13 +575,18 @@ def interrupted():
 
 
 def as_a_runtime(allocator):
-    """What allocates on the current stream, as `allocator.allocate` on a given one."""
-    current = threading.local()
-    of_runtime = allocating([allocator], lambda index: current.stream, lambda index, of: of)
+    """What takes for the current stream, as `allocator.allocate` for a given one."""
+    local = threading.local()
+
+    def current(index):
+        return local.stream
+
+    of_runtime = allocating([allocator], current, lambda index, of: of)
+    taker = taking([allocator], current, of_runtime)
 
     def allocate(nbytes, stream):
-        current.stream = stream
-        return of_runtime(nbytes, 0)
+        local.stream = stream
+        return taker(nbytes, 0)()
 
     return allocate
 

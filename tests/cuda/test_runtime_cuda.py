@@ -367,6 +367,7 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "load": lambda: cuda.load(b"another", "k", 0),
         "launch": lambda: cuda.launch(*launched),
         "launcher": lambda: run(bytes(8)),
+        "taker": cuda.taker(1 << 40, 0),
         "call_library": lambda: cuda.call_library("sort", lambda library: fake._check(), (), (), 0),
         "begin_capture": lambda: cuda.begin_capture(stream, (1, 0), "global"),
         "replay": lambda: cuda.replay(graph, 0),

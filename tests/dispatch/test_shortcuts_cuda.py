@@ -88,6 +88,18 @@ def test_copies_of_a_layout_leave_one(turned_on: None, name: str) -> None:
         assert short(turned) is not None
 
 
+def test_empty_like_leaves_one_beside_that_of_the_cpu(turned_on: None) -> None:
+    x, y = gt.ones(2, 3), ones(2, 3)
+    for _ in range(4):
+        for at in (x, y):
+            made = gt.empty_like(at)
+            assert made.device == at.device and made.shape == at.shape and made._version == 0
+    short = dispatcher.find("aten::empty_like").table.short[y._geometry]
+    assert short(x).device == x.device and short(y).device == y.device
+    with gt.inference_mode():
+        assert short(y) is None and gt.empty_like(y).is_inference()
+
+
 def test_empty_is_on_the_device_that_is_current_or_named(turned_on: None) -> None:
     if gt.cuda.device_count() < 2:
         pytest.skip("one device")

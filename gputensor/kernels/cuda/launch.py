@@ -27,8 +27,10 @@ PACK_BYTES = 16
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
-# run, head, tail: `run(head(*operands) + tail)` launches.
+# run, pack, tail: `run(pack(*operands, tail))` launches.
 Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
+# Where the only number of a call comes from, as in `packers`; its packer; what stands around it.
+Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
 
 
 class Launch:
@@ -40,8 +42,8 @@ class Launch:
     """
 
     __slots__ = (
-        "family", "entry", "defines", "grid", "block", "shared_bytes", "head", "values", "packers",
-        "single", "tail", "runs",
+        "family", "entry", "defines", "grid", "block", "shared_bytes", "n_pointers", "head",
+        "values", "packers", "single", "tail", "runs",
     )  # fmt: skip
     family: str
     entry: str
@@ -56,9 +58,9 @@ class Launch:
     ) -> None:  # fmt: skip
         self.family, self.entry, self.defines = family, entry, defines
         self.grid, self.block, self.shared_bytes = (blocks, 1, 1), (threads, 1, 1), 0
-        self.head: Callable[..., bytes] = _pointers(n_pointers)
+        self.n_pointers, self.head = n_pointers, _pointers(n_pointers)
         self.values, self.packers = values, packers
-        self.single: tuple[int, Callable[[Any], bytes], bytes, bytes] | None = None
+        self.single: Single | None = None
         self.tail: bytes = tail if packers else b"".join(values) + tail
         if len(packers) == 1:
             slot, source, packer = packers[0]
@@ -92,10 +94,26 @@ class Launch:
     def straight(self, device_index: int) -> Straight:
         """The launch in parts: see `straight` below."""
         run = self.runs.get(device_index) or self.load(device_index)
-        return (run, self.pack_all, b"") if self.packers else (run, self.head, self.tail)
+        if not self.packers:
+            return run, packed_behind(self.n_pointers, self.tail), self.tail
+        if self.single is not None and self.single[0] == self.n_pointers - 1 == 2:
+            return run, self.packed_with_number(self.single), self.single[3]
+        return run, self.pack_all, b""
 
-    def pack_all(self, *operands: Any) -> bytes:
-        return self.pack(operands)
+    def pack_all(self, *given: Any) -> bytes:
+        *operands, _ = given
+        return self.pack(tuple(operands))
+
+    def packed_with_number(self, single: Single) -> Callable[..., bytes]:
+        """What packs two pointers and, where a third would stand, a number."""
+        _, packer, before, after = single
+        size = len(packer(0))
+        pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
+
+        def packed(out: int, x: int, number: Any, tail: bytes) -> bytes:
+            return pack(out, x, 0, before, packer(number), tail)
+
+        return packed
 
     def load(self, device_index: int) -> Callable[[bytes], None]:
         function = module.function(self.family, self.entry, self.defines, device_index)
@@ -145,8 +163,13 @@ def whole(launch: Any, device_index: int) -> Straight:
     return partial(launch, device_index), _operands, ()
 
 
-def _operands(*operands: Any) -> Operands:
-    return operands
+def _operands(*given: Any) -> Operands:
+    return given[:-1]
+
+
+def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
+    """What packs pointers and a tail of this length."""
+    return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 
 @cache

@@ -220,7 +220,8 @@ class Reduce:
         if self.last is not None:
             return launch.whole(self, device_index)
         stage = self.stages[0][2]
-        return stage.bound(self.runs, device_index), _POINTERS, stage.tail
+        pack = launch.packed_behind(2, stage.tail)
+        return stage.bound(self.runs, device_index), pack, stage.tail
 
     def __getattr__(self, name: str) -> Any:
         return getattr(
