@@ -7,6 +7,8 @@ any alignment. Nothing here is cleared.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import math
 import os
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 ALIGNED_FROM = 1 << 16
 
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _uint8 = np.dtype(np.uint8)
 
 
@@ -38,6 +42,18 @@ def allocate(nbytes: int) -> np.ndarray:
         raise errors.out_of_memory("cpu", nbytes, {}) from None
     begin = -array.ctypes.data % ALIGNMENT
     return array[begin : begin + nbytes]
+
+
+@functools.cache
+def cache_nbytes() -> int:
+    """Bytes of the largest cache that the first CPU has a part in; 32 MiB if Linux tells none."""
+    sizes = [32 << 20]
+    for index in range(8):
+        with contextlib.suppress(OSError), open(f"{_CACHES}/index{index}/size") as file:
+            given = file.read().strip()
+            if given[:-1].isdecimal() and given[-1:] in _UNITS:
+                sizes.append(int(given[:-1]) * _UNITS[given[-1]])
+    return max(sizes[1:] or sizes)
 
 
 # --- threads ------------------------------------------------------------------------------------
@@ -110,8 +126,8 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
 
 
 def share(count: int, threads: int, make: Callable[[], Callable[[int], object]]) -> None:
-    """Do pieces 0 to count - 1 on up to `threads` threads, each taking the next one when it is
-    free.
+    """Do pieces 0 to count - 1 on up to `threads` threads: each those of a part of its own, then what
+    others have left. A part is one run of memory, and its thread's cache may have it from before.
 
     make: called once in each thread that takes part, gives the function of a piece. Where pieces
     are small this loses nothing on a machine whose other CPUs are busy: a thread that does not come
@@ -124,29 +140,30 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         for index in range(count):
             work(index)
         return
-    following = itertools.count().__next__  # one C call, so no two threads get the same number
+    # one C call each, so no two threads get the same number
+    nexts = [itertools.count(count * n // threads).__next__ for n in range(threads)]
+    ends = [count * (n + 1) // threads for n in range(threads)]
 
-    def take() -> None:
-        nonlocal count
-        index = following()
-        if index >= count:
-            return
+    def take(first: int) -> None:
+        work = None
         try:
-            work = make()
-            while index < count:
-                work(index)
-                index = following()
+            for which in (*range(first, threads), *range(first)):
+                following = nexts[which]
+                while (index := following()) < ends[which]:
+                    if work is None:
+                        work = make()
+                    work(index)
         except BaseException:
-            count = 0
+            ends[:] = [0] * threads
             raise
 
-    tickets = [_Ticket(take) for _ in range(threads - 1)]
+    tickets = [_Ticket(functools.partial(take, n)) for n in range(1, threads)]
     failure: BaseException | None = None
     interruption: BaseException | None = None
     try:
         _the_pool().ask(tickets)
         _inside.part = True
-        take()
+        take(0)
     except BaseException as error:
         failure = error
     finally:
@@ -157,7 +174,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
                     ticket.end()
                 break
             except BaseException as error:
-                count, interruption = 0, error
+                ends[:], interruption = [0] * threads, error
     if interruption is not None:
         failure = interruption
     for ticket in tickets:

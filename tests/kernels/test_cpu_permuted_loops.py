@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import gputensor as gt
 from gputensor.kernels.cpu import copy, copy_compiled, copy_permuted, copy_walk
+from gputensor.runtime import cpu
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
@@ -33,6 +34,11 @@ def memory(nbytes, offset):
     return whole, whole[begin : begin + nbytes]
 
 
+def holds(monkeypatch, nbytes):
+    """What the cache is said to hold."""
+    monkeypatch.setattr(cpu, "cache_nbytes", lambda: nbytes)
+
+
 def filled(shape, dtype, offset=0):
     flat = memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, offset)[1]
     flat[...] = (np.arange(flat.size) * 2654435761 >> 7).astype(np.uint8)
@@ -40,7 +46,7 @@ def filled(shape, dtype, offset=0):
 
 
 def test_pairs_of_f64_need_no_more_than_eight_bytes(monkeypatch):
-    monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
+    holds(monkeypatch, 0)
     for shape, order in (((96, 64, 2), (1, 0, 2)), ((3, 4096, 2), (1, 0, 2))):
         src = filled(shape, np.float64, 8).transpose(order)
         for offset in (0, 8):
@@ -90,7 +96,7 @@ CASES = [
 @pytest.mark.parametrize("streams", [False, True])
 def test_each_loop_has_the_bytes_of_numpys(loop, shape, view, itemsize, streams, monkeypatch):
     if streams:
-        monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
+        holds(monkeypatch, 0)
     src = view(filled(shape, WORDS[itemsize]))
     for offset in {0, 8, 16, 64 - itemsize}:
         plan = check(src, offset)
@@ -109,12 +115,14 @@ def test_each_loop_has_the_bytes_of_numpys(loop, shape, view, itemsize, streams,
     ids=["lines", "parts of lines", "long rows", "one row many times"],
 )
 def test_rows_of_whole_lines_are_written_past_the_cache(src, passes, monkeypatch):
-    monkeypatch.setattr(copy_permuted, "_STREAM_FROM", 0)
+    holds(monkeypatch, 0)
     for offset, expected in ((0, passes), (16, False)):
         plan = check(src, offset)
         assert plan is not None and plan.loop == "rows" and plan.table[4] == expected
-    monkeypatch.undo()
-    assert check(src).table[4] == 0  # what a cache holds is written into it
+    touched = src.nbytes + (src[:1] if 0 in src.strides else src).nbytes
+    for cache, expected in ((3 * touched // 2, False), (3 * touched // 2 - 1, passes)):
+        holds(monkeypatch, cache)
+        assert check(src).table[4] == expected  # what a cache holds is written into it
 
 
 def test_short_runs_on_either_side_are_walked_until_they_are_long():
@@ -133,7 +141,7 @@ def test_short_runs_on_either_side_are_walked_until_they_are_long():
     st.sampled_from(list(WORDS)), st.sampled_from([0, 1, 4, 16, 60]), st.integers(0, 5),
     st.sampled_from([0, 1 << 23]), st.sampled_from([64, 1 << 12, 1 << 19]),
 )  # fmt: skip
-def test_any_order_of_dimensions(sizes, random, itemsize, offset, margin, from_bytes, unit):
+def test_any_order_of_dimensions(sizes, random, itemsize, offset, margin, cache, unit):
     while np.prod(sizes) > 200_000:
         sizes.pop()
     order = list(range(len(sizes)))
@@ -141,12 +149,10 @@ def test_any_order_of_dimensions(sizes, random, itemsize, offset, margin, from_b
     src = filled(sizes, WORDS[itemsize]).transpose(order)
     if random.random() < 0.3 and src.shape[0] > 2:
         src = src[1:-1]
-    before = copy_permuted._STREAM_FROM, copy_permuted._UNIT_NBYTES
-    copy_permuted._STREAM_FROM, copy_permuted._UNIT_NBYTES = from_bytes, unit
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        holds(patch, cache)
+        patch.setattr(copy_permuted, "_UNIT_NBYTES", unit)
         check(src, offset, margin)
-    finally:
-        copy_permuted._STREAM_FROM, copy_permuted._UNIT_NBYTES = before
 
 
 def test_a_large_transpose_takes_them_and_what_they_cannot_do_goes_to_numpy():
@@ -161,3 +167,20 @@ def test_a_large_transpose_takes_them_and_what_they_cannot_do_goes_to_numpy():
     gt.set_compiled_loops(False)
     assert copy.loops(dst, src.T) == "NumPy's"
     assert "tiles" in repr(copy_permuted.planned(4, (700, 1024), (4096, 4), (4, 2800), 64))
+
+
+@pytest.mark.parametrize(
+    "sizes, expected",
+    [
+        (["32K", "1024K", "32768K"], 32 << 20),
+        (["2M"], 2 << 20),
+        (["", "?K"], 32 << 20),
+        ([], 32 << 20),
+    ],
+)
+def test_the_largest_cache_is_what_linux_tells(sizes, expected, tmp_path, monkeypatch):
+    for index, size in enumerate(sizes):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
+    monkeypatch.setattr(cpu, "_CACHES", tmp_path)
+    assert cpu.cache_nbytes.__wrapped__() == expected

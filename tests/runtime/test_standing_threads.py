@@ -38,7 +38,7 @@ def both(piece, count=2):
     barrier = threading.Barrier(2)
 
     def work(index):
-        if index < 2:
+        if index in (0, count // 2):
             barrier.wait()
         piece(index)
 
@@ -61,6 +61,23 @@ def test_the_same_thread_helps_again():
         both(lambda index: seen.add(threading.current_thread()))
     assert seen - {threading.current_thread()} == set(helpers()) and len(helpers()) == 1
     assert all(t.daemon for t in helpers())
+
+
+def test_a_thread_has_the_same_part_in_each_call_and_what_others_leave():
+    for _ in range(3):
+        mine, theirs, rest_is_done = [], [], threading.Event()
+
+        def piece(index, mine=mine, theirs=theirs, rest_is_done=rest_is_done):
+            if in_helper():
+                theirs.append(index)
+                rest_is_done.wait(60)
+            else:
+                mine.append(index)
+                if len(mine) == 9:
+                    rest_is_done.set()
+
+        both(piece, 10)
+        assert mine == [0, 1, 2, 3, 4, 6, 7, 8, 9] and theirs == [5]
 
 
 def test_no_thread_is_left_after_set_num_threads_1():
@@ -106,7 +123,7 @@ def test_a_helpers_failure_arrives_with_its_traceback_and_stops_the_rest():
     with pytest.raises(KeyError, match="helper") as caught:
         both(piece, 1000)
     assert "piece" in [entry.name for entry in caught.traceback]
-    assert sorted(done) == [0, 1]
+    assert sorted(done) == [0, 500]
     both(lambda index: None)  # and the helper is still there
 
 
