@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -152,6 +154,7 @@ def test_any_order_of_dimensions(sizes, random, itemsize, offset, margin, cache,
     with pytest.MonkeyPatch.context() as patch:
         holds(patch, cache)
         patch.setattr(copy_permuted, "_UNIT_NBYTES", unit)
+        patch.setattr(copy_permuted, "_PARALLEL_FROM", 0)
         check(src, offset, margin)
 
 
@@ -184,3 +187,83 @@ def test_the_largest_cache_is_what_linux_tells(sizes, expected, tmp_path, monkey
         (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
     monkeypatch.setattr(cpu, "_CACHES", tmp_path)
     assert cpu.cache_nbytes.__wrapped__() == expected
+
+
+# --- Threads: copy_share.cpp --------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch):
+    monkeypatch.setattr(copy_permuted, "_PARALLEL_FROM", 0)
+    monkeypatch.setattr(copy_permuted, "_UNIT_NBYTES", 1 << 12)
+    copy_permuted.planned.cache_clear()
+    yield
+    copy_permuted.planned.cache_clear()
+
+
+def turned(x):
+    """`x.T`, copied by the compiled loops."""
+    to = np.empty(x.shape[::-1], x.dtype)
+    copy_walk.copy(to, x.T)
+    return to
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 9])
+def test_callers_at_once_have_each_unit_done_once(threads, in_small_pieces):
+    gt.set_num_threads(threads)
+    wrong = []
+
+    def caller(number):
+        x = filled((600, 500 + number), np.uint32)
+        for _ in range(100):
+            if not (turned(x) == x.T).all():
+                wrong.append(number)
+
+    callers = [threading.Thread(target=caller, args=(n,)) for n in range(4)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join(60)
+    assert not wrong and not any(thread.is_alive() for thread in callers)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_copies_with_helpers_of_its_own(in_small_pieces):
+    x = filled((600, 500), np.uint32)
+    over = threading.Event()
+
+    def busy():
+        while not over.is_set():
+            turned(x)
+
+    other = threading.Thread(target=busy)
+    other.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                try:
+                    fine = all((turned(x) == x.T).all() for _ in range(5))
+                    os._exit(0 if fine else 2)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        over.set()
+        other.join(60)
+
+
+def test_a_copy_within_a_piece_takes_no_further_threads(in_small_pieces, monkeypatch):
+    asked = []
+    x = filled((600, 500), np.uint32)
+    real = copy_compiled.library
+
+    def library(text, *given):
+        asked.append(text)
+        return real(text, *given)
+
+    monkeypatch.setattr(copy_compiled, "library", library)
+    cpu.share(2, 2, lambda: lambda index: turned(x))
+    assert asked and "copy_share.cpp" not in asked
+    turned(x)
+    assert "copy_share.cpp" in asked

@@ -21,7 +21,7 @@ from ...runtime import cpu
 from . import copy_compiled, copy_plan
 from .copy_plan import Walk
 
-_TEXT = "copy_permuted.cpp"
+_TEXT, _SHARE = "copy_permuted.cpp", "copy_share.cpp"
 _ARGUMENTS = tuple((name, "pppnn") for name in ("tiles", "lanes", "rows", "repeats"))
 _SIZES = (1, 2, 4, 8, 16)
 _VECTOR, _LINE = 16, 64
@@ -62,14 +62,12 @@ def run(plan: Plan, dst: int, src: int, nbytes: int) -> None:
     """dst, src: the addresses of a copy that `plan` was made for."""
     loop = copy_compiled.library(_TEXT, (("WORD", f"w{plan.words}"),), _ARGUMENTS)[plan.loop]
     table: int = plan.table.__array_interface__["data"][0]
-    units, step = plan.units, plan.step
-
-    def piece(index: int) -> None:
-        first = index * step
-        loop(dst, src, table, first, min(units, first + step))
-
-    threads = cpu.get_num_threads() if nbytes >= _PARALLEL_FROM else 1
-    cpu.share(-(-units // step), threads, lambda: piece)
+    threads = cpu.free_threads() if nbytes >= _PARALLEL_FROM else 1
+    if threads == 1:
+        loop(dst, src, table, 0, plan.units)
+        return
+    share = copy_compiled.library(_SHARE, (), (("share", "ppppnnn"),))["share"]
+    share(loop, dst, src, table, plan.units, plan.step, threads)
 
 
 @lru_cache(maxsize=1024)
