@@ -64,12 +64,12 @@ class Recorded:
     a reduction takes its operand's elements together over; None of what has the walk's sizes.
     turned: which dimension of the result each of the walk's is, where they are in another order;
     seen: the geometry with the walk's dimensions. feeds: the same, where later steps of the
-    recording may read the result. at, also: see `_places`.
+    recording may read the result. at, also: see `_places`. whole, part: see Note [What takes rows].
     """
 
     __slots__ = (
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
-        "can_wait", "reduces", "turned", "seen", "feeds", "at", "also", "nbytes",
+        "can_wait", "reduces", "turned", "seen", "feeds", "at", "also", "nbytes", "whole", "part",
     )  # fmt: skip
     operator: Any
     rule: Any
@@ -86,13 +86,15 @@ class Recorded:
         self, operator: Any, kinds: tuple[Any, ...], entry: Any,
         reduces: tuple[int, ...] | None = None, walk: Geometry | None = None,
         feeds: bool = True, turned: tuple[int, ...] | None = None,
+        whole: tuple[int, ...] | None = None, part: int = 0, seen: Geometry | None = None,
     ) -> None:  # fmt: skip
+        self.whole, self.part = whole, part
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.compute: dtype = entry.plan.common_dtype
         shape = self.geometry = entry.plan.outputs[0].geometry
         self.reduces, self.turned, walk = reduces, turned, walk or shape
-        self.seen: Geometry = shape
+        self.seen: Geometry = seen or shape
         if turned is not None:
             strides = tuple([shape.strides[d] for d in turned])
             self.seen = geometry(walk.sizes, strides, shape.dtype)
@@ -100,7 +102,7 @@ class Recorded:
         self.walk: Geometry = geometry(walk.sizes, walk.strides, bool_)
         self.at: Any = _place(self.device, self.walk)
         laid_out = geometry(self.seen.sizes, self.seen.strides, bool_)
-        is_other = laid_out is not self.walk and reduces is None
+        is_other = laid_out is not self.walk and (reduces is None or feeds)
         self.also: Any = _place(self.device, laid_out) if is_other else None
         self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = getattr(getattr(entry, "bound", None), "looks_at_values", False)
@@ -124,6 +126,8 @@ class Recorded:
     @property
     def shown(self) -> str:
         """What it gives, for readers."""
+        if self.part:
+            return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
             laid_out = f", strides {list(self.geometry.strides)}" if self.family == "copy" else ""
             return f"{self.result}{laid_out}"
@@ -163,7 +167,8 @@ class Instruction:
 class Chain:
     """See Note [A chain]. stores: the values that are wanted, in the order of the outputs. An
     operator that nobody's value needs is not in it. is_native: on the CPU its arithmetic may be
-    compiled. Hashable, so that plans are found by it."""
+    compiled. walk: sizes and strides of what is computed element by element. Hashable, so that
+    plans are found by it."""
 
     __slots__ = (
         "device",
@@ -172,6 +177,7 @@ class Chain:
         "instructions",
         "stores",
         "is_native",
+        "walk",
         "_key",
         "_hash",
     )
@@ -181,15 +187,17 @@ class Chain:
     instructions: tuple[Instruction, ...]
     stores: tuple[int, ...]
     is_native: bool
+    walk: Geometry
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
         instructions: tuple[Instruction, ...], stores: tuple[int, ...], is_native: bool = False,
+        walk: Geometry | None = None,
     ) -> None:  # fmt: skip
-        self.is_native = is_native
+        self.is_native, self.walk = is_native, walk or instructions[0].what.walk
         self.device, self.inputs, self.scalars = place, inputs, scalars
         self.instructions, self.stores = instructions, stores
-        self._key = (place, inputs, scalars, instructions, stores, is_native)
+        self._key = (place, inputs, scalars, instructions, stores, is_native, self.walk)
         self._hash = hash(self._key)
 
     def __hash__(self) -> int:
@@ -197,11 +205,6 @@ class Chain:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and self._key == other._key
-
-    @property
-    def walk(self) -> Geometry:
-        """Sizes and strides of what is computed element by element."""
-        return self.instructions[0].what.walk
 
     def geometry(self, value: int) -> Geometry:
         """Of any value, with the walk's dimensions."""
@@ -214,10 +217,9 @@ class Chain:
         return found
 
     @property
-    def turned(self) -> tuple[tuple[int, ...] | None, ...]:
-        """Of each that is stored, see `Recorded`."""
-        count = len(self.inputs)
-        return tuple([self.instructions[x - count].what.turned for x in self.stores])
+    def are_seen_otherwise(self) -> tuple[bool, ...]:
+        """Of each that is stored, whether it has other dimensions than the walk."""
+        return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property
     def bytes_moved(self) -> int:
@@ -230,7 +232,7 @@ class Chain:
         """What the operators move, one after the other."""
         total = 0
         for step in self.instructions:
-            values = {x for x in step.operands if x >= 0}
+            values = {x for x in step.operands if x >= 0 and not step.what.part}
             read = sum([_unique_bytes(self.geometry(x)) for x in values])
             total += step.what.geometry.nbytes + read
         return total
@@ -243,8 +245,12 @@ class Chain:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether an instruction of it is a reduction."""
-        return any([step.what.reduces is not None for step in self.instructions])
+        """Whether an instruction of it takes rows, or is computed once for a row."""
+        sizes = self.walk.sizes
+        return any([
+            x.what.reduces is not None or x.what.whole is not None or x.what.walk.sizes != sizes
+            for x in self.instructions
+        ])  # fmt: skip
 
     def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
         """The chain, without reductions, that stores these values of it; and the inputs that it
@@ -265,7 +271,7 @@ class Chain:
         ]
         return Chain(
             self.device, tuple([self.inputs[n] for n in inputs]), self.scalars, tuple(made),
-            tuple([numbers[n] for n in wanted]),
+            tuple([numbers[n] for n in wanted]), walk=self.walk,
         ), inputs  # fmt: skip
 
     def __str__(self) -> str:

@@ -21,12 +21,14 @@ Array = Any
 
 class _Step:
     """An instruction, bound. out: the place among the outputs, or ~place among the temporaries.
-    moves: it changes nothing but the layout."""
+    moves: it changes nothing but the layout. row: of what a row has once, its sizes, which is 1
+    where the walk's rows lie; it has no temporary."""
 
-    __slots__ = ("loop", "operands", "params", "element", "out", "moves")
+    __slots__ = ("loop", "operands", "params", "element", "out", "moves", "row")
 
-    def __init__(self, instruction: Any, out: int) -> None:
+    def __init__(self, instruction: Any, out: int, walk: Geometry) -> None:
         what = instruction.what
+        self.row = None if what.walk.sizes == walk.sizes else what.walk.sizes
         self.moves: bool = what.family == "copy" and what.kinds[0] is what.result
         self.loop = instruction.what.entry.loop
         self.operands, self.params = instruction.operands, instruction.params
@@ -56,6 +58,52 @@ class _Inline:
         return out
 
 
+class _Rows:
+    """An operator of rows.py. out: as of `_Step`, where its first result has the walk's sizes;
+    further: of its other results, the place among the outputs, or -1."""
+
+    __slots__ = ("block", "operands", "params", "element", "out", "further", "kinds", "row")
+
+    def __init__(self, instruction: Any, out: int, further: list[int]) -> None:
+        what = instruction.what
+        self.block, self.out, self.further = what.entry.block, out, further
+        self.operands, self.params = instruction.operands, instruction.params
+        self.element = what.geometry.dtype.np
+        self.row: Any = what.seen.sizes if what.reduces is not None else None
+        self.kinds = [
+            (x.geometry.sizes, x.geometry.dtype.np) for x in what.entry.plan.outputs[1:]
+        ]  # fmt: skip
+
+    def made(
+        self, first: Array, values: list[Array], outputs: list[Array], scalars: list[Any],
+        sizes: tuple[int, ...],
+    ) -> list[Array]:  # fmt: skip
+        """All results."""
+        outs = [first]
+        for place, (row, element) in zip(self.further, self.kinds):
+            outs.append(
+                outputs[place] if place >= 0 else np.empty(_of_row(sizes, row), element)
+            )  # fmt: skip
+        given = [values[x] for x in self.operands]
+        self.block(given, outs, [scalars[-1 - x] for x in self.params])
+        return outs
+
+
+class _Further:
+    """A further result of an operator of rows.py."""
+
+    __slots__ = ("of", "part", "element")
+
+    def __init__(self, instruction: Any) -> None:
+        self.of, self.part = instruction.operands[0], instruction.what.part
+        self.element = instruction.what.geometry.dtype.np
+
+
+def _of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes of what a row has once, for a block of these sizes."""
+    return tuple([1 if m == 1 else n for n, m in zip(sizes, row)])
+
+
 class Body:
     """What a chain does element by element, bound: over arrays of one shape, a part of the walk's;
     and the reductions of rows that it reads itself.
@@ -80,7 +128,10 @@ class Body:
         self.order: tuple[int, ...] = tuple(
             sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
         )
-        self.has_inline: bool = any([type(x) is _Inline for x in self.steps])
+        self.has_inline: bool = any([
+            type(x) in (_Inline, _Rows) or type(x) is _Step and x.row is not None
+            for x in self.steps
+        ])  # fmt: skip
         self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
         count = len(chain.inputs)
         stored = [
@@ -122,16 +173,27 @@ class Body:
         `cpu_boxes.move`."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
+        results: dict[int, list[Array]] = {}
         for step in self.steps:
-            if type(step) is not _Step:  # a reduction
-                values.append(None if step is None else step.made(values, outputs))
+            kind = type(step)
+            if kind is not _Step and kind is not _Rows:
+                if kind is _Further:
+                    values.append(results[step.of][step.part])
+                else:
+                    values.append(None if step is None else step.made(values, outputs))
                 continue
-            given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
             if step.out >= 0:
                 out = outputs[step.out]
+            elif step.row is not None:
+                out = np.empty(_of_row(sizes, step.row), step.element)
             else:
                 memory = None if pool is None else pool[~step.out]
                 out = self.temporary(sizes, memory, step.element)
+            if kind is _Rows:
+                results[len(values)] = step.made(out, values, outputs, scalars, sizes)
+                values.append(out)
+                continue
+            given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
             if scratch is not None and step.moves:
                 cpu_boxes.move(out, given[0], scratch)
             else:
@@ -186,32 +248,51 @@ def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
     free: list[int] = []
     used = 0
 
+    further = {
+        (x.operands[0], x.what.part): count + n for n, x in enumerate(chain.instructions)
+        if x.what.part
+    }  # fmt: skip
+
+    def place_of(x: int | None) -> int:
+        return stores.index(x) if x in stores else -1
+
     def is_temporary(x: int) -> bool:
-        return type(steps[x - count]) is _Step and steps[x - count].out < 0
+        step = steps[x - count]
+        return type(step) in (_Step, _Rows) and step.row is None and step.out < 0
 
     for n, instruction in enumerate(chain.instructions):
-        is_reduction = instruction.what.reduces is not None
-        if is_reduction and count + n not in last_read:
+        what, value = instruction.what, count + n
+        if what.part:
+            steps.append(_Further(instruction))
+            continue
+        is_rows = what.whole is not None
+        is_reduction = what.reduces is not None and not is_rows
+        if is_reduction and value not in last_read:
             steps.append(None)
             continue
         ending = {x for x in instruction.operands if x >= count and last_read[x] == n}
         if is_reduction:
-            place = stores.index(count + n) if count + n in stores else -1
-            steps.append(_Inline(instruction, place))
+            steps.append(_Inline(instruction, place_of(value)))
             free += [steps[x - count].out for x in ending if is_temporary(x)]
             continue
-        if isinstance(instruction.what.entry.loop, np.ufunc):  # it may write where it reads
-            for x in ending:
-                if is_temporary(x) and chain.geometry(x).dtype is instruction.what.result:
+        has_walk = what.reduces is None and what.walk.sizes == chain.walk.sizes
+        if has_walk and not is_rows and isinstance(what.entry.loop, np.ufunc):
+            for x in ending:  # it may write where it reads
+                if is_temporary(x) and chain.geometry(x).dtype is what.result:
                     free.append(steps[x - count].out)
                     ending.remove(x)
                     break
-        if count + n in stores:
-            place = stores.index(count + n)
-        elif free:
-            place = free.pop()
+        place = place_of(value)
+        if place < 0 and has_walk:
+            if free:
+                place = free.pop()
+            else:
+                used, place = used + 1, ~used
+        if is_rows:
+            others = range(1, len(what.entry.plan.outputs))
+            places = [place_of(further.get((value, part))) for part in others]
+            steps.append(_Rows(instruction, place, places))
         else:
-            used, place = used + 1, ~used
-        steps.append(_Step(instruction, place))
+            steps.append(_Step(instruction, place, chain.walk))
         free += [steps[x - count].out for x in ending if is_temporary(x)]
     return steps, used

@@ -56,13 +56,13 @@ class _Reduction:
         self.whole, self.axes, self.keepdim = entry.run, entry.axes, entry.keepdim
         self.loop: Any = entry.run.kept if type(entry.run) is in_blocks else entry.run
         self.axis, self.stays = axis, axis not in what.reduces
+        has_places = what.family == "argreduce"
         self.is_exact: bool = what.loop in ("any", "all") or (
-            max(given.category, compute.category) <= INTEGER
+            max(given.category, compute.category) <= INTEGER and not has_places
         )
         # Where NumPy casts, it does so through a buffer that does not end where rows do.
-        self.is_by_rows: bool = self.is_exact or (
-            given is compute and (given.itemsize > 2 or given is float16)
-        )
+        is_alone = given is compute and (given.itemsize > 2 or given is float16)
+        self.is_by_rows: bool = self.is_exact or has_places or is_alone
         is_one_run = len(what.reduces) == walk.ndim and (
             walk.is_row_major or walk.strides == tuple(sorted(walk.strides))
         )
@@ -71,7 +71,9 @@ class _Reduction:
             and given is compute is result and not hasattr(self.loop, "ones")
         )  # fmt: skip
         self.divide_by: int = walk.numel if what.loop == "mean" else 1
-        if what.loop in LOOPS:
+        if has_places:
+            self.part, self.combine = result.np, self.loop  # no parts of it are combined
+        elif what.loop in LOOPS:
             self.part, self.combine = result.np, LOOPS[what.loop]
         else:
             ends = {"nansum": "sum"}.get(what.loop, what.loop)
@@ -160,7 +162,8 @@ def prepare(chain: Chain) -> Run:
     read = {x for step in chain.instructions for x in step.operands}
     for value in dict.fromkeys(chain.stores):
         step = chain.instructions[value - count]
-        if step.what.reduces is None or value in read:
+        what = step.what
+        if what.reduces is None or value in read or what.part or what.whole is not None:
             stored.append(value)
         else:
             reductions.append(_Reduction(chain, step, value, axis))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.dtype import int64
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import defaults
 from ..iterator.coalesce import coalesce
@@ -17,11 +18,12 @@ from ..iterator.config import Config
 from ..iterator.order import dimension_order
 from ..iterator.plan import Plan, build
 from ..kernels import stub
-from ..kernels.cuda import chain_launch, reduce_chain_launch, variants
+from ..kernels.cuda import argreduce_chain_launch, chain_launch, reduce_chain_launch, variants
 from ..kernels.cuda.chain_source import FAMILIES, Body, Drawn, Step, functor
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import allocate
 from .chain import Chain, Instruction
+from .running import further_results
 
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
 
@@ -56,21 +58,49 @@ class _Fused:
     """A reduction in one kernel with what it reduces. inputs: those of the chain that it takes."""
 
     __slots__ = ("body", "inputs", "launch")
-    launch: reduce_chain_launch.ChainReduce | None
+    launch: Callable[..., None] | None
 
     def __init__(self, chain: Chain, step: Instruction) -> None:
         part, self.inputs = chain.part((step.operands[0],))
         written = _Written(part)
         self.body, self.launch = written.body, None
-        walks = self._walks(part, step)
-        if written.body is None or walks is None:
-            return
         what = step.what
+        if written.body is None or what.family not in ("reduce", "argreduce"):
+            return
+        if what.family == "argreduce":
+            self._search(part, step, written)
+            return
+        walks = self._walks(part, step)
+        if walks is None:
+            return
         plan = what.entry.plan
         self.launch = reduce_chain_launch.bind(
             what.entry.run, written.body, written.packing, what.result, plan.shape, plan.n_reduced,
             walks, plan.common_dtype.code,
         )  # fmt: skip
+
+    def _search(self, part: Chain, step: Instruction, written: _Written) -> None:
+        """The launch of argmax and argmin, max and min: addresses are values, indices, inputs."""
+        what, assumed = step.what, step.what.entry.plan.walk
+        assert written.body is not None and what.reduces is not None
+        sizes, source = part.walk.sizes, part.geometry(part.stores[0])
+        kept = tuple([1 if d in what.reduces else n for d, n in enumerate(sizes)])
+        walks = []
+        for of in (int64, source.dtype):
+            strides = contiguous_geometry(kept, of).stride_bytes
+            walks.append(tuple([0 if n == 1 else s for n, s in zip(kept, strides)]))
+        found = _coalesced(part, [walks[0], source.stride_bytes, walks[1]])
+        if found[0] != assumed.shape:
+            return
+        of_indices, _, of_values, *inputs = found[1]
+        bound = argreduce_chain_launch.bind(
+            what.entry.run, written.body, written.packing, assumed.shape, assumed.n_reduced,
+            [of_indices, of_values, *inputs],
+        )  # fmt: skip
+        if bound is None or what.whole is not None:
+            self.launch = bound
+            return
+        self.launch = lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
 
     @staticmethod
     def _walks(part: Chain, step: Instruction) -> list[Any] | None:
@@ -85,42 +115,49 @@ class _Fused:
             at = next(strides) if stays or entry.keepdim else 0
             seen.append(at if stays else 0)
         source = part.geometry(part.stores[0])
-        walks = [tuple(seen), source.stride_bytes]
-        order = dimension_order(sizes, walks, n_reduced=1)
-        for x in part.inputs:
-            lacks = len(sizes) - x.ndim
-            walks.append(tuple([
-                0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
-                for d in range(len(sizes))
-            ]))  # fmt: skip
-        shape, found = coalesce(sizes, walks, order)
+        shape, found = _coalesced(part, [tuple(seen), source.stride_bytes])
         return [found[0], *found[2:]] if shape == entry.plan.shape else None
+
+
+def _coalesced(part: Chain, walks: list[Any]) -> tuple[Any, list[Any]]:
+    """The sizes that a reduction walks, and strides in bytes: `walks`, of results and, second, of
+    what is reduced, and those of the inputs."""
+    sizes = part.walk.sizes
+    order = dimension_order(sizes, walks[:2], n_reduced=1)
+    for x in part.inputs:
+        lacks = len(sizes) - x.ndim
+        walks.append(tuple([
+            0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
+            for d in range(len(sizes))
+        ]))  # fmt: skip
+    return coalesce(sizes, walks, order)
 
 
 class _Reduced:
     """A chain with reductions: one launch for what is stored, and one for each reduction, which
     computes its operand itself where nobody else needs that."""
 
-    __slots__ = ("chain", "fused", "wanted", "reductions")
+    __slots__ = ("chain", "fused", "wanted", "ends")
 
     def __init__(self, chain: Chain) -> None:
         self.chain, count = chain, len(chain.inputs)
         steps = dict(enumerate(chain.instructions, count))
+        self.ends = [(n, x) for n, x in steps.items() if _is_end(x)]
         self.wanted = [
-            n for n in dict.fromkeys(chain.stores) if steps[n].what.reduces is None
+            n for n in dict.fromkeys(chain.stores) if not _is_end(steps[n])
+            and not steps[n].what.part
         ]  # fmt: skip
-        self.reductions = [(n, x) for n, x in steps.items() if x.what.reduces is not None]
-        self.fused: dict[int, tuple[_Fused, reduce_chain_launch.ChainReduce]] = {}
+        self.fused: dict[int, tuple[_Fused, Callable[..., None]]] = {}
         stored = list(self.wanted)
-        for n, step in self.reductions:
-            source = step.operands[0]
-            if source < count or source in stored:
+        for n, step in self.ends:
+            sources = [x for x in step.operands if x >= count and x not in stored]
+            if not sources:
                 continue
             made = _Fused(chain, step)
             if made.launch is not None:
                 self.fused[n] = made, made.launch
-            elif source not in self.wanted:
-                self.wanted.append(source)
+            else:
+                self.wanted += [x for x in dict.fromkeys(sources) if x not in self.wanted]
 
     def prepared(self) -> Run | None:
         chain, fused, wanted = self.chain, self.fused, self.wanted
@@ -133,26 +170,31 @@ class _Reduced:
                 return None
         stores, index = chain.stores, chain.device.index or 0
 
+        def made(n: int, outputs: Sequence[Any]) -> Any:
+            if n in stores:
+                return outputs[stores.index(n)]
+            return allocate(chain.geometry(n), chain.device)
+
         def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            values = dict(enumerate(inputs))
-            for n in wanted:
-                values[n] = (
-                    outputs[stores.index(n)] if n in stores
-                    else allocate(chain.geometry(n), chain.device)
-                )  # fmt: skip
+            values = {**dict(enumerate(inputs)), **{n: made(n, outputs) for n in wanted}}
             if launch is not None:
                 launch([inputs[n] for n in taken], [values[n] for n in wanted], scalars)
-            for n, step in self.reductions:
-                out = values[n] = outputs[stores.index(n)]
-                one = fused.get(n)
-                if one is None:
-                    step.what.entry.write(out, values[step.operands[0]])
-                else:
-                    of = (out, *[inputs[x] for x in one[0].inputs])
+            for n, step in self.ends:
+                one, what = fused.get(n), step.what
+                outs = values[n] = [made(n, outputs)]
+                if what.whole is not None:
+                    outs += further_results(chain, n, outputs)
+                if one is not None:
+                    of = (*outs, *[inputs[x] for x in one[0].inputs])
                     one[1](index, [x._address() for x in of], scalars)
+                elif what.whole is not None:
+                    given = [values[x] for x in step.operands]
+                    what.entry.write(outs, given, [scalars[~x] for x in step.params])
+                else:
+                    what.entry.write(outs[0], values[step.operands[0]])
             for place, n in enumerate(stores):
-                if outputs[place] is not values[n]:
-                    outputs[place].copy_(values[n])
+                if stores.index(n) != place:
+                    outputs[place].copy_(outputs[stores.index(n)])
 
         return run
 
@@ -162,6 +204,11 @@ class _Reduced:
         if self.wanted:
             bodies.append(_Written(self.chain.part(self.wanted)[0]).body)
         return [functor(body) for body in dict.fromkeys(bodies) if body is not None]
+
+
+def _is_end(step: Instruction) -> bool:
+    """Whether it takes rows."""
+    return not step.what.part and (step.what.reduces is not None or step.what.whole is not None)
 
 
 def draws(chain: Chain) -> bool:

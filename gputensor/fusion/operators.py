@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator, Table, passing
 from ..makers.rows import bound
 from ..structured import pointwise
 from ..tensor.tensor import Tensor
-from . import copies, drawing, quick, reductions, standing
+from . import copies, drawing, quick, reductions, rows, standing
 from .chain import Recorded
 from .pending import Pending
 from .recorder import current
@@ -46,6 +46,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         return copies.recording(operator, below, _is_own)
     if operator.qualified_name in drawing.NAMES:
         return drawing.recording(operator, below, partial(_is_own, table))
+    if operator.qualified_name in rows.MAKERS:
+        return rows.recording(operator, below, partial(_is_own, table))
     if reductions.is_one(operator):
         return reductions.recording(operator, below, lambda place: _is_own(table, place))
     if operator not in bound or "pointwise" not in operator.tags:
@@ -83,6 +85,12 @@ def _is_own(table: Table, place: device) -> bool:
 _ASK_FOR_SIZES = frozenset(("aten::empty_like", "aten::new_empty"))
 
 
+# Made of what is recorded, whether the call may come again or not.
+_IN_PARTS = frozenset(
+    ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
+)
+
+
 # --- what does not record -------------------------------------------------------------------------
 
 
@@ -90,7 +98,9 @@ def _below(table: Table) -> Callable[..., Any]:
     operator, schema = table.operator, table.signature.schema
     written = [n for n, a in enumerate(schema.arguments) if a.is_write]
     is_view = not written and any(r.aliases for r in (x.type for x in schema.returns))
-    is_composite = keys.CompositeImplicitAutograd in operator.kernels
+    is_composite = (
+        keys.CompositeImplicitAutograd in operator.kernels or operator.qualified_name in _IN_PARTS
+    )  # fmt: skip
     is_explicit = not written and keys.CompositeExplicitAutograd in operator.kernels
 
     # Bits above that fell through are kept: clone goes on to copy_ with them.

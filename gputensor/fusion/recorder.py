@@ -51,17 +51,41 @@ class Recorder:
             placed = self._placed(what, inputs, params)
             if placed is None:
                 return None
+            made = self._made(what, placed)
             recording = placed[0]
-            if what.also is not None:
-                self._goes_on_at(what.also, recording)
-            storage = _new(Pending)
-            storage._data, storage.device, storage.version = None, what.device, 0
-            storage.nbytes, storage._array = what.nbytes, placed
-            recording.results.append(storage)
-            made = from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
             if len(recording.steps) >= LONGEST:
                 recording.run(f"it has {LONGEST} operators")
             return made
+
+    def record_results(
+        self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> list[Tensor] | None:
+        """`record` of an operator with several results: of the first, and of its further ones."""
+        if not whats[0].can_wait:
+            return None
+        with lock:
+            placed = self._placed(whats[0], inputs, params)
+            if placed is None:
+                return None
+            recording, number = placed
+            made = [self._made(whats[0], placed)]
+            for what in whats[1:]:
+                of = recording, recording.add(what, (3 * number + 1,), ())
+                made.append(self._made(what, of))
+            if len(recording.steps) >= LONGEST:
+                recording.run(f"it has {LONGEST} operators")
+            return made
+
+    def _made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
+        """The tensor that a step gives."""
+        recording = placed[0]
+        if what.also is not None:
+            self._goes_on_at(what, recording)
+        storage = _new(Pending)
+        storage._data, storage.device, storage.version = None, what.device, 0
+        storage.nbytes, storage._array = what.nbytes, placed
+        recording.results.append(storage)
+        return from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
 
     def record_into(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
@@ -120,7 +144,10 @@ class Recorder:
     ) -> tuple[Recording, int] | None:
         """The recording that takes a step, and the step's number."""
         recording = self.open.get(what.at)
-        if recording is not None and what.reduces is not None and recording.others:
+        if (
+            recording is not None and (what.reduces is not None or what.whole is not None)
+            and (recording.has_copies or what.at is not recording.at)
+        ):  # fmt: skip
             recording.close()  # a sum depends on the layout of what it adds up
             recording = None
         if recording is None:
@@ -158,8 +185,13 @@ class Recorder:
         beside = tuple([recording.scalar(x) for x in params]) if params else ()
         return recording, recording.add(what, tuple(codes), beside)
 
-    def _goes_on_at(self, at: Any, recording: Recording) -> None:
-        """Results of another layout go into a recording, too."""
+    def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
+        """Results of another layout, or of those that rows have, go into a recording, too."""
+        at = what.also
+        if what.reduces is None:
+            recording.has_copies = True
+        else:
+            recording.has_rows = True
         other = self.open.get(at)
         if other is not recording and recording.is_open:
             if other is not None:

@@ -66,7 +66,7 @@ class Recording:
 
     __slots__ = (
         "recorder", "at", "place", "inputs", "found", "scalars", "steps", "state", "results",
-        "is_open", "is_run", "others",
+        "is_open", "is_run", "others", "walk", "has_copies", "has_rows",
     )  # fmt: skip
     recorder: Recorder
     at: Any
@@ -77,6 +77,7 @@ class Recording:
 
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.at, self.place = recorder, what.at, what.device
+        self.walk, self.has_copies, self.has_rows = what.walk, False, False
         # (storage, offset, geometry, ndarray where there is one) of each, and their codes and those
         # of numbers.
         self.inputs: list[tuple[Any, ...]] = []
@@ -86,7 +87,8 @@ class Recording:
         self.state = _root
         self.results: list[Pending] = []
         self.is_open, self.is_run = True, False
-        self.others: list[Any] = []  # places where it is open as well
+        # Places where it is open as well: of copies to other layouts, and of what a row has.
+        self.others: list[Any] = []
 
     def scalar(self, value: Any) -> int:
         """The code of a number: one for all that are equal, where equal means the same bits."""
@@ -263,6 +265,7 @@ class Recording:
             self.place, tuple([self.inputs[n][2] for n in inputs]),
             tuple([_type(self.scalars[n]) for n in scalars]), tuple(instructions),
             tuple([number_of[3 * number + 1] for number in stores]), self.recorder.is_native,
+            self.walk if self.has_rows else None,
         )  # fmt: skip
         return chain, inputs, scalars
 

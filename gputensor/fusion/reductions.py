@@ -1,4 +1,4 @@
-"""Reductions as members of a chain.
+"""Reductions as members of a chain: sums and their like, argmax and argmin.
 
 Note [A chain that is reduced]
 A reduction of what is recorded goes into the same recording. It takes the elements as they are
@@ -12,13 +12,18 @@ small one is, where that lets the next call be replayed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..core.dtype import float16
+from ..core.device import CPU
+from ..core.dtype import dtype, float16, int64
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.keys import LAZY
 from ..dispatch.operator import Operator
 from ..makers.rows import bound
+from ..kernels.cpu import quiet
+from ..native import argreduce
 from ..structured.pointwise import Rule
+from ..tensor.make import from_storage
 from ..tensor.tensor import Tensor
 from . import standing
 from .chain import Recorded
@@ -28,7 +33,8 @@ from .recorder import current
 # Elements from which on reading an operand once more costs more than recording.
 LARGE = 1 << 16
 # Elements of a row that is short.
-_SHORT = 1 << 14
+SHORT = 1 << 14
+_BOUND = 1 << 11
 
 
 def is_one(operator: Operator) -> bool:
@@ -36,7 +42,14 @@ def is_one(operator: Operator) -> bool:
     if operator not in bound or "reduction" not in operator.tags:
         return False
     factory = bound[operator][0]
-    return bool(factory.__module__.endswith("native.reduce")) and factory.__name__ == "functional"
+    family = factory.__module__.rpartition(".native.")[2]
+    return family in ("reduce", "argreduce") and factory.__name__ == "functional"
+
+
+def slowest_dim(shape: Geometry) -> int:
+    """The dimension of the largest stride, which the CPU's blocks are cut from."""
+    strides, sizes = shape.strides, shape.sizes
+    return max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
 
 
 def recording(
@@ -44,8 +57,12 @@ def recording(
 ) -> Callable[..., Any]:
     """The kernel of a reduction at Fuse. is_own: whether calls for a device come to our kernel."""
     factory, loop = bound[operator]
-    made = factory(standing.Standing(operator, _Entry), loop)
-    kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
+    kernel: Callable[..., Any]
+    if factory is argreduce.functional:
+        kernel = _of_places(operator, loop)
+    else:
+        made = factory(standing.Standing(operator, _Entry), loop)
+        kernel = made[1] if type(made) is tuple else made
     ours: dict[Any, bool] = {}
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
@@ -80,15 +97,10 @@ class _Entry:
     __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "write", "what")
     is_fresh = False
 
-    def __init__(self, operator: Operator, real: Any) -> None:
+    def __init__(self, operator: Operator, real: Any, family: str = "reduce") -> None:
         self.operator, self.name, self.plan = operator, real.loop, real.plan
-        self.run, self.axes, self.keepdim, self.write = (
-            real.run,
-            real.axes,
-            real.keepdim,
-            real.write,
-        )
-        self.rule = Rule("reduce", real.loop, None)
+        self.run, self.axes, self.keepdim = real.run, real.axes, real.keepdim
+        self.write, self.rule = real.write, Rule(family, real.loop, None)
         self.what: Recorded | None = None
 
     def _is_of_short_rows(self, shape: Any, axes: tuple[int, ...]) -> bool:
@@ -97,11 +109,10 @@ class _Entry:
         given, compute, numel = shape.dtype, self.plan.common_dtype, shape.numel
         if self.plan.device.type != "cpu" or self.axes is None:
             return False
-        slowest = max(
-            range(shape.ndim), key=lambda d: shape.strides[d] if shape.sizes[d] > 1 else -1
-        )
+        slowest = slowest_dim(shape)
         is_alone = given is compute and (given.itemsize > 2 or given is float16)
-        return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= _SHORT
+        is_alone = is_alone or self.rule.family == "argreduce"
+        return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= SHORT
 
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what
@@ -115,3 +126,81 @@ class _Entry:
         if made is None:
             raise _Now
         return made
+
+
+# --- argmax and argmin ----------------------------------------------------------------------------
+
+
+class Output(NamedTuple):
+    geometry: Geometry
+
+
+class Layout(NamedTuple):
+    """What `Recorded` asks of a plan, of operators that have none of their own. walk: what their
+    kernel on a device walks."""
+
+    device: Any
+    common_dtype: dtype
+    outputs: tuple[Output, ...]
+    walk: Any = None
+    scalar_operands: tuple[int, ...] = ()
+
+
+class _Places:
+    """What an entry asks for of argmax and argmin: over one dimension, or over all elements, which
+    then lie in row-major order. On the CPU it is called like a sum's loop."""
+
+    __slots__ = ("loop", "plan", "run", "axes", "keepdim")
+
+    def __init__(self, loop: str, x: Tensor, dim: int | None, keepdim: bool) -> None:
+        shape, self.loop, self.keepdim = x._geometry, loop, keepdim
+        one, sizes = x, (1,) * shape.ndim if keepdim else ()
+        if dim is None:
+            flat = contiguous_geometry((shape.numel,), shape.dtype)
+            one = from_storage(x._get_storage(), x._offset, flat, x._keys)
+        axis = 0 if dim is None else dim % shape.ndim
+        real = argreduce._Entry(loop, one, None, axis, keepdim and dim is not None)
+        result = real.geometry if dim is not None else contiguous_geometry(sizes, int64)
+        self.plan = Layout(x._device, shape.dtype, (Output(result),), real.plan)
+        self.axes = None if dim is None else (axis,)
+        self.run = run = real.run
+        if x._device is CPU:
+
+            def over(array: Any, axes: Any, unused: None, out: Any, keepdims: bool) -> None:
+                if axes is None:
+                    run(array.reshape(-1), 0, out.reshape(()), False)
+                else:
+                    run(array, axes[0], out, keepdims)
+
+            self.run = over
+
+    def write(self, out: Tensor, source: Tensor) -> None:
+        if source._device is CPU:
+            array, made = source._get_array(), out._get_array()
+            quiet.run(self.run, array, self.axes, None, made, self.keepdim)
+        else:
+            self.run(source._device.index, (out._address(), source._address()))
+
+
+def _of_places(operator: Operator, loop: str) -> Callable[..., Any]:
+    known: dict[Any, _Entry] = {}
+
+    def kernel(key_set: int, self: Tensor, dim: Any = None, keepdim: Any = False) -> Tensor:
+        shape = self._geometry
+        key = (shape, self._device, dim, type(dim), keepdim, type(keepdim))
+        entry = known.get(key)
+        if entry is None:
+            is_fine = type(keepdim) is bool and not shape.dtype.is_complex and shape.ndim > 0
+            if dim is None:
+                is_fine &= shape.is_row_major
+            else:
+                is_fine &= type(dim) is int and -shape.ndim <= dim < shape.ndim
+            if not is_fine:
+                raise _Now
+            if len(known) >= _BOUND:
+                known.clear()
+            found = _Places(loop, self, dim, keepdim)
+            entry = known[key] = _Entry(operator, found, "argreduce")
+        return entry.fresh(self)
+
+    return kernel

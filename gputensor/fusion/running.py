@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -52,7 +52,7 @@ def _prepared(chain: Chain) -> Run:
         run = executor.prepare(chain)
     if run is None:
         run = partial(one_by_one, chain)
-    if not any(chain.turned):
+    if not any(chain.are_seen_otherwise):
         return run
     return partial(_with_the_walks_dimensions, run, chain)
 
@@ -61,9 +61,9 @@ def _with_the_walks_dimensions(
     run: Run, chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
 ) -> None:
     seen = [
-        x if turned is None
+        x if not is_seen_otherwise
         else from_storage(x._get_storage(), x._offset, chain.geometry(value), x._keys)
-        for x, value, turned in zip(outputs, chain.stores, chain.turned)
+        for x, value, is_seen_otherwise in zip(outputs, chain.stores, chain.are_seen_otherwise)
     ]  # fmt: skip
     run(inputs, seen, scalars)
 
@@ -96,14 +96,23 @@ def one_by_one(
 ) -> None:
     """What the operators do when nothing is recorded."""
     values: list[Any] = [*inputs]
+    further: dict[int, list[Any]] = {}  # all results of those with several
     for step in chain.instructions:
         number = len(values)
         given = tuple([values[x] if x >= 0 else scalars[-1 - x] for x in step.operands])
         params = tuple([scalars[-1 - x] for x in step.params])
         what = step.what
         places = [n for n, x in enumerate(chain.stores) if x == number]
-        out = outputs[places[0]] if places else allocate(what.seen, what.device)
-        if what.reduces is not None:
+        if what.part:
+            out = further[step.operands[0]][what.part]
+        else:
+            out = outputs[places[0]] if places else allocate(what.seen, what.device)
+        if what.part:
+            pass
+        elif what.whole is not None:
+            further[number] = [out, *further_results(chain, number, outputs)]
+            what.entry.write(further[number], given, params)
+        elif what.reduces is not None:
             what.entry.write(out, given[0])
         elif what.family == "copy":
             calls.copy_(out, given[0], False)
@@ -114,3 +123,20 @@ def one_by_one(
         for place in places[1:]:
             outputs[place].copy_(out)
         values.append(out)
+
+
+def further_results(chain: Chain, number: int, outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Where an instruction's further results go: outputs of the chain, or new memory."""
+    found = []
+    what = chain.instructions[number - len(chain.inputs)].what
+    stored = {
+        step.what.part: n for n, step in enumerate(chain.instructions, len(chain.inputs))
+        if step.what.part and step.operands[0] == number
+    }  # fmt: skip
+    for part, output in enumerate(what.entry.plan.outputs[1:], 1):
+        value = stored.get(part)
+        if value is not None and value in chain.stores:
+            found.append(outputs[chain.stores.index(value)])
+        else:
+            found.append(allocate(output.geometry, what.device))
+    return found

@@ -92,6 +92,15 @@ class _Writer:
     def _statements(self, n: int, instruction: Instruction, name: str) -> list[str]:
         what, values = instruction.what, self.values
         loop = f"{what.operator.short_name.rstrip('_')}{self.prefix}{n}"
+        if what.part:
+            made = f"{values[instruction.operands[0]]}_{what.part}"
+            return [f"{name} = {made}.reshape({what.geometry.sizes})"]
+        if what.whole is not None:
+            self.names[loop] = partial(_results, what, len(instruction.operands))
+            given = [values[x] for x in instruction.operands]
+            given += [self._number(x, instruction) for x in instruction.params]
+            made = ", ".join([f"{name}_{n}" for n in range(1, len(what.entry.plan.outputs))])
+            return [f"{name}, {made} = {loop}({', '.join(given)})"]
         if what.reduces is not None:
             entry = what.entry
             run = partial(_reduce, entry.run, entry.axes, entry.keepdim, what.geometry)
@@ -132,7 +141,7 @@ class _Writer:
     def _number(self, x: int, instruction: Instruction) -> str:
         """The name of a scalar: as an array where that is the same to a ufunc."""
         value, kind = self.step.scalars[-1 - x], None
-        if isinstance(instruction.what.entry.loop, np.ufunc) and x in instruction.operands:
+        if x in instruction.operands and isinstance(instruction.what.entry.loop, np.ufunc):
             kinds = {self.chain.geometry(n).dtype for n in instruction.operands if n >= 0}
             kind = kinds.pop() if len(kinds) == 1 else None
         if kind in _FLOATS and type(value) in (int, float) or kind in _INTS and type(value) is int:
@@ -152,6 +161,15 @@ def _reduce(run: Any, axes: Any, keepdim: bool, shape: Geometry, array: Any) -> 
     made = np.empty(shape.sizes, shape.dtype.np)
     run(array, axes, None, made, keepdim)
     return made
+
+
+def _results(what: Any, count: int, *given: Any) -> Any:
+    """All results of an operator of rows.py, of `count` operands and numbers."""
+    made = [np.empty(what.seen.sizes, what.result.np)]
+    others = what.entry.plan.outputs[1:]
+    made += [np.empty(x.geometry.sizes, x.geometry.dtype.np) for x in others]
+    what.entry.block(list(given[:count]), made, list(given[count:]))
+    return [made[0].reshape(what.geometry.sizes), *made[1:]]
 
 
 def _allocates(what: Any) -> bool:

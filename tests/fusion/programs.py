@@ -103,6 +103,28 @@ def _reduced(rng: random.Random, x: Any) -> Any:
     return (made, x - made) if pick < 0.6 else made
 
 
+def _of_rows(rng: random.Random, x: Any) -> Any:
+    """An operator that takes rows, of what may be recorded, and perhaps something of it."""
+    dim, pick, keepdim = rng.choice([0, -1, 1, -2]), rng.random(), rng.random() < 0.6
+    if pick < 0.5:
+        x = x * 2 - 1
+    sizes = x.shape[rng.choice([0, 1, 2, -1]) :]
+    weight = gt.linspace(-1, 1, sizes[-1] if sizes else 1).to(x.dtype)
+    functional = gt.nn.functional
+    calls: list[Callable[[], Any]] = [
+        lambda: gt.argmax(x, dim, keepdim), lambda: gt.argmin(x, dim, keepdim), lambda: x.argmax(),
+        lambda: gt.argmin(x, None, keepdim), lambda: tuple(gt.max(x, dim, keepdim)),
+        lambda: gt.min(x, dim, keepdim)[0], lambda: gt.max(x, dim, keepdim)[1],
+        lambda: gt.softmax(x, dim), lambda: gt.log_softmax(x, dim),
+        lambda: functional.layer_norm(x, sizes), lambda: gt.native_layer_norm(x, sizes[-1:], None,
+        weight, 1e-5), lambda: functional.layer_norm(x, sizes[-1:], weight, weight + 1),
+    ]  # fmt: skip
+    made = rng.choice(calls)()
+    if pick < 0.3 or isinstance(made, tuple):
+        return made
+    return (made, made * 2 + 1) if pick < 0.4 else (made, x - made)
+
+
 def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
     """One statement; what it gives, or None."""
     kind, x = rng.random(), rng.choice(alive)
@@ -137,8 +159,10 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
         return _view(x, rng.choice(VIEWS))
     if kind < 0.80:
         return _copied(rng, x, rng.choice(alive))
-    if kind < 0.86:
+    if kind < 0.84:
         return _reduced(rng, x)
+    if kind < 0.87:
+        return _of_rows(rng, x)
     if kind < 0.89:
         return rng.choice([gt.sum, gt.cumsum, gt.amax, gt.sort, gt.softmax, gt.matmul])(
             *((x, x) if rng.random() < 0.2 else (x,)), *((0,) if rng.random() < 0.5 else ())

@@ -129,6 +129,28 @@ def test_a_reduction_computes_what_it_reduces(launched: list[str]) -> None:
             assert_same(got, expected, str(number))
 
 
+def test_extremes_are_looked_for_in_what_is_computed(launched: list[str]) -> None:
+    x, row = operands()[:2]
+    made = np.random.default_rng(2)
+    big = gt.from_numpy(made.integers(0, 9, (2, 3, 40_000)).astype("f4")).to("cuda")
+    one = ["argreduce_chain"]
+    cases: list[tuple[list[str], Any]] = [
+        (one, lambda: (x * row + 1).argmax(1)), (one, lambda: (x * row).argmin(0, True)),
+        (one, lambda: (x * 2).argmax()), (one, lambda: tuple((x - row).max(1))),
+        (one, lambda: (x - row).min(0, True)[1]), (one, lambda: (x.half() * 2).min(1)[0]),
+        (one * 2, lambda: tuple((big * 2).max(2))), (one * 2, lambda: (big.abs() + 1).argmin()),
+        (["chain_strided"], lambda: (x * row).argmax()),
+    ]  # fmt: skip
+    wanted = [state_of(f()) for _, f in cases]
+    compile_together(lambda: [gt.fuse(f)() for _, f in cases])
+    for (entries, f), value in zip(cases, wanted):
+        launched.clear()
+        with gt.fuse():
+            found = f()
+        assert launched == entries
+        assert state_of(found) == value
+
+
 def test_a_long_reduction_is_cut_into_the_segments_that_it_has_alone(launched: list[str]) -> None:
     x = gt.from_numpy(np.random.default_rng(2).normal(size=40_001).astype("f4")).to("cuda")
     for of in (x, x[1:], x[::2]):  # aligned, not aligned, not a run

@@ -24,6 +24,15 @@ struct min : argmin {};
 
 }  // namespace op
 
+// rows: how many there are, of `count` elements. Where `is_partial`, a segment's index goes to its
+// own place.
+struct argreduce_walk {
+  u32 rows, count, per_segment;
+  u32 lane_bits, slot_bits;  // threads per row and rows per block, powers of two
+  u32 lanes_are_adjacent, is_partial, ndim;
+  divider segments;
+};
+
 // argreduce_launch.py packs it. values: null, or where the elements go. from: null, or the indices
 // to look at, `count` for each row.
 template <int MAX_DIMS> struct argreduce_params {
@@ -33,10 +42,7 @@ template <int MAX_DIMS> struct argreduce_params {
   const char* in;
   const i64* from;
   i64 along_bytes;
-  u32 rows, count, per_segment;
-  u32 lane_bits, slot_bits;  // threads per row and rows per block, powers of two
-  u32 lanes_are_adjacent, is_partial, ndim;
-  divider segments;
+  argreduce_walk walk;
   dimension<3> dim[MAX_DIMS];
 };
 
@@ -54,6 +60,75 @@ template <class O, class T> DEVICE bool is_better(const candidate<T>& a, const c
   return O::is_beyond(a.value, b.value) || (a.value == b.value && a.index < b.index);
 }
 
+// Where a thread stands: `lane` of row `row` in `segment`.
+struct argreduce_place {
+  u32 segment, lane, row, apart;
+};
+
+DEVICE argreduce_place argreduce_locate(const argreduce_walk& p) {
+  const u32 group = quotient_of(blockIdx.x, p.segments), t = threadIdx.x;
+  const u32 lanes = 1u << p.lane_bits, slots = 1u << p.slot_bits;
+  argreduce_place at;
+  at.segment = blockIdx.x - group * p.segments.size;
+  at.lane = p.lanes_are_adjacent ? t & (lanes - 1) : t >> p.slot_bits;
+  at.row = group * slots + (p.lanes_are_adjacent ? t >> p.lane_bits : t & (slots - 1));
+  at.apart = p.lanes_are_adjacent ? 1 : slots;
+  return at;
+}
+
+// Adds the bytes at which a row begins in each operand.
+template <int OPERANDS>
+DEVICE void argreduce_begin(const argreduce_walk& p, const dimension<OPERANDS>* dims, u32 row,
+                            i64 (&offset)[OPERANDS]) {
+  u32 index = row < p.rows ? row : 0;
+#pragma unroll 1
+  for (u32 d = 0; d < p.ndim; ++d) {
+    const u32 rest = quotient_of(index, dims[d].by);
+    const u32 coordinate = index - rest * dims[d].by.size;
+#pragma unroll
+    for (int k = 0; k < OPERANDS; ++k) offset[k] += coordinate * dims[d].stride_bytes[k];
+    index = rest;
+  }
+}
+
+// The whole of it. read(i): element i of this thread's row. out, values: of the row, where it is
+// not partial.
+template <class O, class scalar, class acc, class R>
+DEVICE void argreduce_rows(const argreduce_walk& p, const argreduce_place& at, i64* parts,
+                           char* out, char* values, const i64* from, acc* value, i64* place,
+                           const R& read) {
+  typedef candidate<acc> best_t;
+  const u32 t = threadIdx.x, lanes = 1u << p.lane_bits;
+  best_t best = {cast<acc>(0u), -1};
+  if (at.row < p.rows) {
+    const u32 begin = at.segment * p.per_segment;
+    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+#pragma unroll 4
+    for (u32 c = begin + at.lane; c < end; c += lanes) {
+      const i64 index = from ? from[(u64)at.row * p.count + c] : c;
+      const best_t next = {cast<acc>(read(index)), index};
+      if (is_better<O>(next, best)) best = next;
+    }
+  }
+  for (u32 half = lanes >> 1; half > 0; half >>= 1) {
+    value[t] = best.value;
+    place[t] = best.index;
+    __syncthreads();
+    if (at.lane < half) {
+      const best_t other = {value[t + half * at.apart], place[t + half * at.apart]};
+      if (is_better<O>(other, best)) best = other;
+    }
+    __syncthreads();
+  }
+  if (at.lane || at.row >= p.rows) return;
+  if (p.is_partial) {
+    parts[(u64)at.row * p.segments.size + at.segment] = best.index;
+  } else {
+    *(i64*)out = best.index;
+    if (values) *(scalar*)values = read(best.index);
+  }
+}
+
 // ---- body ----
 #ifndef OP
 #define OP argmax
@@ -62,56 +137,13 @@ template <class O, class T> DEVICE bool is_better(const candidate<T>& a, const c
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     argreduce_strided(const argreduce_params<DIMS> p) {
-  typedef candidate<acc_t> best_t;
   __shared__ acc_t value[THREADS];
   __shared__ i64 place[THREADS];
-  const u32 group = quotient_of(blockIdx.x, p.segments);
-  const u32 segment = blockIdx.x - group * p.segments.size, t = threadIdx.x;
-  const u32 lanes = 1u << p.lane_bits, slots = 1u << p.slot_bits;
-  const u32 lane = p.lanes_are_adjacent ? t & (lanes - 1) : t >> p.slot_bits;
-  const u32 row = group * slots + (p.lanes_are_adjacent ? t >> p.lane_bits : t & (slots - 1));
-  const u32 apart = p.lanes_are_adjacent ? 1 : slots;
-  i64 out_offset = 0, value_offset = 0;
-  const char* in = p.in;
-  u32 index = row < p.rows ? row : 0;
-#pragma unroll(DIMS <= 8 ? DIMS : 1)
-  for (int d = 0; d < DIMS; ++d) {
-    if (d >= (int)p.ndim) break;
-    const u32 rest = quotient_of(index, p.dim[d].by);
-    const u32 coordinate = index - rest * p.dim[d].by.size;
-    out_offset += coordinate * p.dim[d].stride_bytes[0];
-    value_offset += coordinate * p.dim[d].stride_bytes[1];
-    in += coordinate * p.dim[d].stride_bytes[2];
-    index = rest;
-  }
-  best_t best = {cast<acc_t>(0u), -1};
-  if (row < p.rows) {
-    const u32 begin = segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
-#pragma unroll 4
-    for (u32 c = begin + lane; c < end; c += lanes) {
-      const i64 at = p.from ? p.from[(u64)row * p.count + c] : c;
-      const best_t next = {cast<acc_t>(*(const scalar_t*)(in + at * p.along_bytes)), at};
-      if (is_better<op::OP>(next, best)) best = next;
-    }
-  }
-  for (u32 half = lanes >> 1; half > 0; half >>= 1) {
-    value[t] = best.value;
-    place[t] = best.index;
-    __syncthreads();
-    if (lane < half) {
-      const best_t other = {value[t + half * apart], place[t + half * apart]};
-      if (is_better<op::OP>(other, best)) best = other;
-    }
-    __syncthreads();
-  }
-  if (lane || row >= p.rows) return;
-  if (p.is_partial) {
-    p.out[(u64)row * p.segments.size + segment] = best.index;
-  } else {
-    *(i64*)((char*)p.out + out_offset) = best.index;
-    if (p.values) {
-      *(scalar_t*)(p.values + value_offset) = *(const scalar_t*)(in + best.index * p.along_bytes);
-    }
-  }
+  const argreduce_place at = argreduce_locate(p.walk);
+  i64 offset[3] = {};
+  argreduce_begin(p.walk, p.dim, at.row, offset);
+  const char* in = p.in + offset[2];
+  argreduce_rows<op::OP, scalar_t>(
+      p.walk, at, p.out, (char*)p.out + offset[0], p.values ? p.values + offset[1] : nullptr,
+      p.from, value, place, [&](i64 i) { return *(const scalar_t*)(in + i * p.along_bytes); });
 }

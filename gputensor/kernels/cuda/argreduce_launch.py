@@ -18,7 +18,7 @@ from .softmax_launch import ADJACENT, PER_LANE, bits_for
 # reduce_launch's do.
 _PER_SEGMENT = 1 << 14
 _BLOCKS = 1024
-_PARAMS = Struct("<4Qq8I4I").pack
+_HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -52,7 +52,7 @@ class ArgReduce:
     """The launches over one layout; a second one where rows are cut into segments."""
 
     __slots__ = (
-        "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
+        "op", "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
         "segments", "per_segment", "ndim", "functions",
     )  # fmt: skip
     family, entry = "argreduce", "argreduce_strided"
@@ -60,6 +60,7 @@ class ArgReduce:
     def __init__(
         self, op: str, of: Any, count: int, along: int, kept: Sizes, walks: list[Sizes]
     ) -> None:
+        self.op = op
         self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
         dims = launch.dims_for(op, kept)
         self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
@@ -96,9 +97,15 @@ class ArgReduce:
             function = module.function(self.family, self.entry, self.defines, device_index)
             self.functions[device_index] = function
         groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
-        params = _PARAMS(
-            out, values, x, given, self.along, self.rows, count, per_segment, self.lane_bits,
-            self.slot_bits, self.is_adjacent, segments > 1, self.ndim, *divider(segments),
-        ) + self.dims  # fmt: skip
+        walk = walk_of(self, count, per_segment, segments)
+        params = _HEAD(out, values, x, given, self.along) + walk + self.dims
         stream = cuda.current_stream(device_index)
         cuda.launch(function, (groups * segments, 1, 1), (THREADS, 1, 1), 0, stream, params)
+
+
+def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:
+    """`argreduce_walk` of a launch over so many elements of each row."""
+    return _WALK(
+        of.rows, count, per_segment, of.lane_bits, of.slot_bits, of.is_adjacent, segments > 1,
+        of.ndim, *divider(segments),
+    )  # fmt: skip

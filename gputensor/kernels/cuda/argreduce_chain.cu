@@ -1,0 +1,63 @@
+// out[r] = index of op::OP's extreme over c of op::CHAIN(inputs[r, c], numbers)
+// Shapes   as argreduce.cu, any strides of out, values and inputs, up to DIMS.
+// Types    TYPES: what the chain gives, then its inputs; scalar_t: the former.
+// Launch   as argreduce.cu. A second launch over the segments' indices computes the elements there
+//          once more.
+// Design   op::CHAIN is written by chain_source.py; op::OP and what is around it stand in what
+//          argreduce.cu has before its body, which is composed with this file.
+#include "chain.cuh"
+
+// ---- body ----
+#ifndef OP
+#define OP argmax
+#endif
+#ifndef CHAIN
+#define CHAIN chain_functor
+#endif
+#ifndef TYPES
+#define TYPES f32, f32
+#endif
+#ifndef NUMBERS
+#define NUMBERS 1
+#endif
+#include "defaults.cuh"
+#include "operand_defines.cuh"
+
+// argreduce_chain_launch.py packs it. data: indices; values, or null; indices to look at, or null;
+// inputs. along_bytes: from one element of a row to the next.
+struct argreduce_chain_params {
+  static constexpr int inputs = operands::count - 1;
+  char* data[3 + inputs];
+  value_slot value[NUMBERS];
+  argreduce_walk walk;
+  i64 along_bytes[inputs];
+  dimension<2 + inputs> dim[DIMS];
+};
+
+struct searched_body {
+  const argreduce_chain_params& p;
+  template <int J, class T> DEVICE T read(T x) const { return x; }
+  template <class... X> DEVICE auto of(X... x) const { return op::CHAIN::of(p.value, x...); }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+argreduce_chain(const __grid_constant__ argreduce_chain_params p) {
+  constexpr int N = operands::count;
+  __shared__ acc_t value[THREADS];
+  __shared__ i64 place[THREADS];
+  const argreduce_place at = argreduce_locate(p.walk);
+  i64 offset[1 + N] = {};
+  argreduce_begin(p.walk, p.dim, at.row, offset);
+  const searched_body body{p};
+  const auto read = [&](i64 i) {
+    const i64 inner[N] = {};
+    all_inputs<operands, 1, 1> one;
+    one.load(0, [&](int j) {
+      return p.data[2 + j] + offset[1 + j] + i * p.along_bytes[j - 1];
+    }, inner);
+    return one.made(body, 0, 0);
+  };
+  argreduce_rows<op::OP, scalar_t>(
+      p.walk, at, (i64*)p.data[0], p.data[0] + offset[0],
+      p.data[1] ? p.data[1] + offset[1] : nullptr, (const i64*)p.data[2], value, place, read);
+}
