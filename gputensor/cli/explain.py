@@ -1,9 +1,10 @@
-"""`gputensor explain copy|view|dispatch`: the rules behind a call, applied to one case.
+"""`gputensor explain copy|view|dispatch|fuse`: the rules behind a call, applied to one case.
 
 gputensor explain copy --sizes 1,64,5,4 --to channels_last
 gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
 gputensor explain dispatch add.Tensor --device cuda
 gputensor explain dispatch 'add(x, y)' --device cuda --svg call.svg --html call.html
+gputensor explain fuse --setup 'x = gt.rand(1000)' '(x * 2 + 1).exp().sum()' --svg chain.svg
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import argparse
 import ast
 import html
 from typing import Any
+
+import numpy as np
 
 import gputensor as gt
 from gputensor.core import errors
@@ -26,7 +29,7 @@ from .output import (
     BAD_INPUT, CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, brackets, heading,
     here, print_json, table, write_pictures,
 )  # fmt: skip
-from .trace import described, drawn
+from .trace import described, drawn, run
 
 # Layouts of at most this many elements are drawn.
 _DRAWN_NUMEL = 96
@@ -36,11 +39,11 @@ def main(argv: list[str]) -> int:
     parser = Arguments("explain", "The rules behind a call, applied to one case.")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (__doc__ or "").split("\n\n", 1)[1]
-    parser.add_argument("what", choices=("copy", "view", "dispatch"))
+    parser.add_argument("what", choices=("copy", "view", "dispatch", "fuse"))
     parser.add_argument(
         "operator", nargs="?",
         help="dispatch: an operator such as add.Tensor, or a call such as 'add(x, 1)', whose names "
-             "are tensors",
+             "are tensors; fuse: Python, where `gt` and `np` are imported",
     )  # fmt: skip
     parser.add_argument("--sizes", type=_ints, help="comma-separated sizes")
     parser.add_argument("--strides", type=_ints, help="strides in elements (default: contiguous)")
@@ -55,9 +58,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--device", default="cpu", help="dispatch: the tensors' device (default: %(default)s)"
     )
+    parser.add_argument(
+        "--setup", default="", metavar="CODE", help="fuse: Python to run before, not fused"
+    )
     parser.add_pictures()
-    arguments = parser.parse_args(argv)
-    return {"copy": _copy, "view": _view, "dispatch": _dispatch}[arguments.what](arguments)
+    arguments = parser.parse_intermixed_args(argv)
+    parts = {"copy": _copy, "view": _view, "dispatch": _dispatch, "fuse": _fuse}
+    return parts[arguments.what](arguments)
 
 
 def _ints(text: str) -> tuple[int, ...]:
@@ -213,6 +220,31 @@ def _runs(tensor: Any) -> list[dict[str, Any]]:
         else:
             runs.append({"dims": [dim], "numel": size, "stride": stride})
     return runs
+
+
+# --- fuse ----------------------------------------------------------------------------------------
+
+
+def _fuse(arguments: Any) -> int:
+    code = arguments.operator
+    if code is None:
+        raise Refusal("'operator' must be given: Python, such as '(gt.rand(9) + 1).exp()'")
+    names = {"gt": gt, "np": np}
+    run(arguments.setup, "--setup", names)
+    found = gt.fuse.explain(lambda: run(code, "operator", names))
+    data = found.to_dict()
+    if arguments.svg is not None or arguments.html is not None:
+        from .pictures import chain
+
+        write_pictures(
+            arguments, "Chains of gt.fuse", chain.draw(code, data), chain.steps(data)
+        )  # fmt: skip
+    if arguments.json:
+        del data["replays"], data["why_not"]  # of a function, which this is not
+        print_json({"code": code} | data)
+        return FINE
+    print("\n".join(found.lines()))
+    return FINE
 
 
 # --- dispatch ------------------------------------------------------------------------------------

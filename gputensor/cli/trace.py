@@ -30,9 +30,9 @@ def main(argv: list[str]) -> int:
     parser.add_pictures()
     arguments = parser.parse_args(argv)
     names = {"gt": gt, "np": np}
-    _run(arguments.setup, "--setup", names)
+    run(arguments.setup, "--setup", names)
     with (tracing := trace(level=2)):
-        result = _run(arguments.code, "code", names)
+        result = run(arguments.code, "code", names)
     lines = [line for hop in tracing.hops for line in hop.lines(int(arguments.level))]
     text = None if result is None else repr(result)
     hops = described(tracing.hops)
@@ -68,7 +68,7 @@ def drawn(arguments: Any, title: str, lines: list[str], hops: list[dict[str, Any
     write_pictures(arguments, "The way of a call", call.draw(title, lines, hops), call.steps(hops))
 
 
-def _run(code: str, argument: str, names: dict[str, Any]) -> Any:
+def run(code: str, argument: str, names: dict[str, Any]) -> Any:
     """Execute statements; returns the value of the last one if it is an expression."""
     try:
         tree = ast.parse(code)

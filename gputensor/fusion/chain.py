@@ -225,17 +225,21 @@ class Chain:
     def bytes_moved(self) -> int:
         """What one kernel reads and writes: inputs once, and what is stored."""
         stored = sum([self.geometry(x).nbytes for x in self.stores])
-        return stored + sum([_unique_bytes(x) for x in self.inputs])
+        return stored + sum([unique_bytes(x) for x in self.inputs])
 
     @property
     def bytes_apart(self) -> int:
         """What the operators move, one after the other."""
         total = 0
         for step in self.instructions:
-            values = {x for x in step.operands if x >= 0 and not step.what.part}
-            read = sum([_unique_bytes(self.geometry(x)) for x in values])
-            total += step.what.geometry.nbytes + read
+            total += step.what.geometry.nbytes + self.bytes_read(step)
         return total
+
+    def bytes_read(self, step: Instruction) -> int:
+        """What an operator alone reads; a further part of one reads nothing more."""
+        if step.what.part:
+            return 0
+        return sum([unique_bytes(self.geometry(x)) for x in {*step.operands} if x >= 0])
 
     @property
     def drawn(self) -> list[int]:
@@ -285,7 +289,7 @@ class Chain:
         return "\n".join([*lines, "store " + ", ".join(f"v{x}" for x in self.stores)])
 
 
-def _unique_bytes(shape: Geometry) -> int:
+def unique_bytes(shape: Geometry) -> int:
     """What has to be read of an operand: an element that is repeated, once."""
     seen = prod([n for n, stride in zip(shape.sizes, shape.strides) if stride])
     return shape.dtype.itemsize * min(seen, shape.numel)

@@ -8,7 +8,7 @@ from typing import Any
 from ..core import errors
 from . import running
 from .block import Fusing
-from .chain import Chain
+from .chain import Chain, unique_bytes
 from .replay import replays_of
 
 
@@ -42,7 +42,17 @@ class Explanation:
     def bytes_apart(self) -> int:
         return sum(chain.bytes_apart for chain, _ in self.chains)
 
-    def __str__(self) -> str:
+    def to_dict(self) -> dict[str, Any]:
+        """The same as data. operators: how many kernels run without fusion."""
+        return {
+            "chains": [_chain(chain, reason) for chain, reason in self.chains],
+            "operators": sum([len(chain.instructions) for chain, _ in self.chains]),
+            "bytes_moved": self.bytes_moved, "bytes_apart": self.bytes_apart,
+            "replays": self.replays, "why_not": self.why_not,
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """What was fused: each chain with what ended it and its source, and the bytes in all."""
         lines = []
         for number, (chain, reason) in enumerate(self.chains):
             count = len(chain.instructions)
@@ -53,14 +63,36 @@ class Explanation:
             )
             lines += [f"  {line}" for line in str(chain).splitlines()]
             lines += [f"  | {line}" for line in (running.source(chain) or "").splitlines()]
-        again = "none" if self.replays else f"all, as it {self.why_not}"
-        lines.append(f"its Python in further calls like this one: {again}")
         total = f"{len(self.chains)} chain{'s' * (len(self.chains) != 1)}"
-        return "\n".join(
-            [*lines, f"{total}: {self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"]
-        )
+        moved = f"{self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"
+        return [*lines, f"{total}: {moved}"]
+
+    def __str__(self) -> str:
+        *chains, total = self.lines()
+        again = "none" if self.replays else f"all, as it {self.why_not}"
+        return "\n".join([*chains, f"its Python in further calls like this one: {again}", total])
 
     __repr__ = __str__
+
+
+def _chain(chain: Chain, reason: str) -> dict[str, Any]:
+    count = len(chain.inputs)
+    read = [unique_bytes(x) for x in chain.inputs]
+    return {
+        "device": str(chain.device), "sizes": list(chain.walk.sizes), "why": reason,
+        "inputs": [{"value": n, "bytes": size} for n, size in enumerate(read)],
+        "operators": [
+            {
+                "value": n, "operator": step.what.operator.qualified_name,
+                "dtype": str(step.what.result), "reads": [x for x in step.operands if x >= 0],
+                "bytes_read": chain.bytes_read(step), "bytes_written": step.what.geometry.nbytes,
+            }
+            for n, step in enumerate(chain.instructions, count)
+        ],
+        "stores": [{"value": n, "bytes": chain.geometry(n).nbytes} for n in chain.stores],
+        "bytes_moved": chain.bytes_moved, "bytes_apart": chain.bytes_apart,
+        "source": running.source(chain),
+    }  # fmt: skip
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:

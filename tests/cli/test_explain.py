@@ -138,7 +138,7 @@ BAD = [
         "'memory_format' must be channels_last only for a tensor of 4 dimensions (got 2 "
         "dimensions)",
     ),
-    (("explain",), "are required: {copy,view,dispatch}"),
+    (("explain",), "are required: {copy,view,dispatch,fuse}"),
     (("explain", "copy", "--sizes", "2,3", "--dtype", "nope"), "'--dtype' must be a dtype"),
     (("explain", "copy", "--sizes", "2,3", "--strides", "1"), "stride"),
     (("explain", "view", "--sizes", "2,3"), "'--as' must be given"),

@@ -55,7 +55,19 @@ VIEWS = [
     ("explain", "view", "--sizes", "2,300,400", "--strides", "120000,1,300", "--as", "2,-1"),
     ("explain", "view", "--sizes", "0,3", "--as", "3,0"),
 ]
-ALL = [*CALLS, *COPIES, *VIEWS]
+CHAINS = [
+    ("explain", "fuse", "gt.ones(2, 1000).mul(2).add(gt.ones(1000)).exp()"),
+    ("explain", "fuse", "(x * 2).sum(1).sqrt() + 1", "--setup", "x = gt.ones(3, 4)"),
+    (
+        "explain",
+        "fuse",
+        "y = x * 2; print(y[0, 0].item()); z = y + 1",
+        "--setup",
+        "x = gt.ones(3, 4)",
+    ),
+    ("explain", "fuse", "gt.ones(3)"),
+]
+ALL = [*CALLS, *COPIES, *VIEWS, *CHAINS]
 
 
 def drawn(tmp_path: Path, arguments: tuple[str, ...]) -> tuple[ElementTree.Element, str, str]:
@@ -293,8 +305,48 @@ def test_a_hundred_hops_fit_a_page(tmp_path: Path) -> None:
     assert len(text) < 60_000 and len(page) < 200_000
 
 
+def test_a_chain_is_drawn_with_what_explain_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = CHAINS[1]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [x["operator"] for x in found["chains"][0]["operators"]][:2] == [
+        "aten::mul.Tensor", "aten::sum.dim_IntList",
+    ]  # fmt: skip
+    first = found["chains"][0]["operators"][0]
+    assert (first["bytes_read"], first["bytes_written"]) == (48, 48)
+    chains = found["chains"]
+    assert found["bytes_moved"] == sum(x["bytes_moved"] for x in chains)
+    assert found["bytes_apart"] == sum(
+        step["bytes_read"] + step["bytes_written"] for x in chains for step in x["operators"]
+    )
+    tree, _, _ = drawn(tmp_path, command)
+    shown = words(tree)
+    kernels = f"{len(chains)} kernel{'s' * (len(chains) != 1)}"
+    assert f"fused: {kernels}, {found['bytes_moved']} B" in shown
+    for step in (step for x in chains for step in x["operators"]):
+        assert f"v{step['value']} = {step['operator'].removeprefix('aten::')}" in shown
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        ([], "'operator' must be given: Python"),
+        (["1 +"], "'operator' must be Python (got '1 +'"),
+        (["gt.ones(3) + gt.ones(2)"], "'operator' raised ShapeError"),
+        (["x", "--setup", "x ="], "'--setup' must be Python"),
+    ],
+)
+def test_code_that_cannot_be_fused(
+    code: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "fuse", *code]) == 2
+    assert said in capsys.readouterr().err
+
+
 FOLDER = ROOT / "docs" / "pictures"
-PAGE = (ROOT / "docs" / "dispatch_tools.md").read_text()
+PAGE = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("dispatch_tools", "fusion"))
 COMMANDS = re.findall(r"^gputensor (.* --svg (\w+\.svg))$", PAGE, re.M)
 
 
