@@ -2,22 +2,21 @@
 
 A block goes through all instructions before the next one is begun, on temporaries that a thread
 uses again; so operands are read from memory once, and what is not stored is never written to it.
-Where all operands have the walk's layout, a block is a run of memory; where they run along several
-dimensions, it is a box (cpu_boxes.py); else it is a part of the walk's slowest dimension. What fits
+Where all operands have the walk's layout, a block is a run of memory; where there are others, it is
+a part of a slab (cpu_layouts.py); else it is a part of the walk's slowest dimension. What fits
 into one block runs without any of it. Chains that are reduced are cpu_reductions.py's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from ..iterator import parallel
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from . import cpu_body, cpu_boxes, cpu_reductions, native
+from . import cpu_body, cpu_layouts, cpu_reductions, native
 from .chain import Chain, Stream
 
 # Of the dimension that blocks are cut from: parts of fewer would leave gaps between elements.
@@ -28,6 +27,9 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
     """See Note [An executor]."""
     if chain.is_reduced:
         return cpu_reductions.prepare(chain)
+    alone = cpu_layouts.copies_alone(chain)
+    if alone is not None:
+        return alone
     if chain.is_native:
         found = native.prepare(chain)
         if found is not None:
@@ -77,34 +79,13 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
 
         cpu.share(-(-rows // step), cpu.get_num_threads(), make)
 
-    def in_boxes(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
-
-        def make() -> Callable[[int], None]:
-            mine = pool(prod(box))
-            scratch = cpu.allocate(cpu_boxes.scratch_bytes(prod(box), body.widest))
-
-            def block(number: int) -> None:
-                where: list[Any] = []
-                for size, step in zip(walk.sizes, box):
-                    number, place = divmod(number, -(-size // step))
-                    where.append(slice(place * step, place * step + step))
-                values = [cpu_boxes.part(x, where) for x in arrays]
-                parts = [x[(*where, ...)] for x in results]
-                quiet.run(go, values, parts, scalars, mine, None, scratch)
-
-            return block
-
-        count = prod([-(-size // step) for size, step in zip(walk.sizes, box)])
-        cpu.share(count, cpu.get_num_threads(), make)
-
     if walk.numel <= cpu_body.BLOCK:
         return at_once
     if body.is_flat:
         return flat
-    if body.turned:
-        box = cpu_boxes.box(walk.sizes, body.order, body.turned, 2 * cpu_body.BLOCK)
-        return in_boxes
+    in_slabs = cpu_layouts.prepare(chain)
+    if in_slabs is not None:
+        return in_slabs
     return at_once if walk.numel // max(walk.sizes) > cpu_body.BLOCK // _SHORTEST else by_rows
 
 

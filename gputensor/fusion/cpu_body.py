@@ -10,7 +10,6 @@ from ..core.geometry import Geometry
 from ..iterator import parallel
 from ..kernels.cpu.reduce import in_blocks
 from ..runtime import cpu
-from . import cpu_boxes
 from .chain import Chain
 
 # Elements in a block: fewer lose to the hand-over of the interpreter's lock between the threads'
@@ -21,15 +20,13 @@ Array = Any
 
 class _Step:
     """An instruction, bound. out: the place among the outputs, or ~place among the temporaries.
-    moves: it changes nothing but the layout. row: of what a row has once, its sizes, which is 1
-    where the walk's rows lie; it has no temporary."""
+    row: of what a row has once, its sizes, 1 where the walk's rows lie; it has no temporary."""
 
-    __slots__ = ("loop", "operands", "params", "element", "out", "moves", "row")
+    __slots__ = ("loop", "operands", "params", "element", "out", "row")
 
     def __init__(self, instruction: Any, out: int, walk: Geometry) -> None:
         what = instruction.what
         self.row = None if what.walk.sizes == walk.sizes else what.walk.sizes
-        self.moves: bool = what.family == "copy" and what.kinds[0] is what.result
         self.loop = instruction.what.entry.loop
         self.operands, self.params = instruction.operands, instruction.params
         self.element, self.out = instruction.what.geometry.dtype.np, out
@@ -108,18 +105,20 @@ class Body:
     """What a chain does element by element, bound: over arrays of one shape, a part of the walk's;
     and the reductions of rows that it reads itself.
 
-    stores: the values that are kept, in the order of the outputs. order: the walk's dimensions,
-    slowest first. is_flat: all operands have the walk's layout, or one element. turned: the
-    dimensions along which those run that do not run along the walk's.
+    stores: the values that are kept, in the order of the outputs; walk: where they lie, if that is
+    not where the chain has them. order: the walk's dimensions, slowest first. is_flat: all operands
+    have the walk's layout, or one element.
     """
 
     __slots__ = (
-        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "turned",
-        "has_inline",
+        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_inline",
     )  # fmt: skip
 
-    def __init__(self, chain: Chain, stores: tuple[int, ...]) -> None:
-        walk = self.walk = chain.walk
+    def __init__(
+        self, chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None
+    ) -> None:  # fmt: skip
+        is_elsewhere = walk is not None
+        walk = self.walk = walk or chain.walk
         self.steps, self.n_temporaries = _steps(chain, stores)
         self.copies = [
             (place, stores.index(value)) for place, value in enumerate(stores)
@@ -135,16 +134,14 @@ class Body:
         self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
         count = len(chain.inputs)
         stored = [
-            chain.geometry(x) for x in stores if chain.instructions[x - count].what.reduces is None
+            chain.geometry(x) for x in stores
+            if not is_elsewhere and chain.instructions[x - count].what.reduces is None
         ]  # fmt: skip
         others = [
             x for x in (*chain.inputs, *stored)
             if x.numel > 1 and (x.sizes != walk.sizes or x.strides != walk.strides)
         ]  # fmt: skip
         self.is_flat: bool = not others
-        self.turned: tuple[int, ...] = tuple(dict.fromkeys([
-            d for x in others if x.sizes == walk.sizes and (d := _along(x)) != _along(walk)
-        ]))  # fmt: skip
 
     def pool(self, numel: int) -> list[Array]:
         """Temporaries for blocks of so many elements."""
@@ -167,10 +164,9 @@ class Body:
 
     def go(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...] | None = None, scratch: Any = None,
+        sizes: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
-        """Everything, over arrays of one shape: `sizes`, or that of the first output. scratch: see
-        `cpu_boxes.move`."""
+        """Everything, over arrays of one shape: `sizes`, or that of the first output."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
         results: dict[int, list[Array]] = {}
@@ -194,10 +190,7 @@ class Body:
                 values.append(out)
                 continue
             given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
-            if scratch is not None and step.moves:
-                cpu_boxes.move(out, given[0], scratch)
-            else:
-                step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
+            step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
             values.append(out)
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
@@ -231,7 +224,7 @@ class Body:
         ]  # fmt: skip
 
 
-def _along(shape: Geometry) -> int:
+def along(shape: Geometry) -> int:
     """The dimension of the smallest stride."""
     strides = [s if n > 1 and s else shape.extent for n, s in zip(shape.sizes, shape.strides)]
     return strides.index(min(strides))

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion import cpu_body, cpu_boxes
+from gputensor.fusion import cpu_body, cpu_layouts, running
+from gputensor.kernels.cpu import copy as copy_kernels
 from gputensor.kernels.cuda import launch
 
 from ..cuda.chains import compile_together
@@ -62,6 +63,17 @@ def written_to(x: Any) -> Any:
     return kept, y, z, y._version, z._version
 
 
+def written_over(x: Any) -> Any:
+    """Copies of what an operand was before the chain's last operator wrote to it."""
+    x = x.to(gt.float32).permute(0, 3, 1, 2).contiguous()
+    before = gt.fuse.explain(lambda: x.clone()).result
+    y = x + 1
+    turned = x.clone(memory_format=LAST)
+    z = (y * 2).to(gt.float64, memory_format=LAST)
+    x.mul_(y)
+    return before, turned, z, x, x._version
+
+
 def summed(x: Any) -> Any:
     y = (x.to(gt.float32) * 0.1).permute(0, 3, 1, 2).contiguous()
     return y.sum(1), y.sum(), y
@@ -80,7 +92,8 @@ def with_a_gradient(x: Any) -> Any:
 # Each with the number of its chains; None where it does not matter.
 PROGRAMS: list[tuple[Callable[[Any], Any], int | None]] = [
     (packed, 1), (turned_late, 1), (turned_first, 1), (there_and_back, 1), (turned_twice, 1),
-    (written_to, None), (summed, None), (repeated, 1), (with_a_gradient, None),
+    (written_to, None), (written_over, None), (summed, None), (repeated, 1),
+    (with_a_gradient, None),
 ]  # fmt: skip
 
 
@@ -107,6 +120,68 @@ def test_one_kernel_scales_and_turns_pixels() -> None:
     assert chain.bytes_moved == x.nbytes + 4 * x.nbytes + 3 * 4
     assert "clone(" in str(chain) and "strides [1080, 360, 40, 1]" in str(chain)
     assert len(chain.stores) == 1
+
+
+# Each with the bytes of the elements that are moved from one layout to another.
+PLACED: list[tuple[str, Callable[[Any], Any], list[int]]] = [
+    ("before they are widened", lambda x: (x.t().to(gt.float64) * 2).contiguous(), [4]),
+    ("after they are narrowed", lambda x: (x * 2).to(gt.uint8).t().contiguous(), [1]),
+    ("what both sides are read in", lambda x: (x.t().contiguous() + x) * 2, [4]),
+    ("what is kept twice", lambda x: (lambda y: (y, y.t().contiguous()))(x * 2), [4]),
+    ("an operand that is kept", lambda x: (lambda y: (y, y + 1))(x.t().contiguous()), [4]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", PLACED, ids=lambda of: of[0])
+def test_as_few_bytes_as_can_be_change_their_layout(
+    of: tuple[str, Callable[[Any], Any], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, function, expected = of
+    x = gt.rand(300, 300)
+    wanted = state_of(function(x))
+    moved: list[int] = []
+    copy = copy_kernels.copy
+
+    def noted(out: Any, source: Any) -> None:
+        if out.dtype == source.dtype:
+            moved.append(source.itemsize)
+        copy(out, source)
+
+    monkeypatch.setattr(copy_kernels, "copy", noted)
+    running._plans.clear()
+    with gt.fuse():
+        found = function(x)
+    assert state_of(found) == wanted
+    running._plans.clear()
+    assert moved == expected
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.t().to(gt.uint8).contiguous(),
+    lambda x: x.clone(memory_format=gt.contiguous_format).t().to(
+        gt.float64, memory_format=gt.contiguous_format
+    ),
+])  # fmt: skip
+def test_a_copy_alone_is_the_loop_that_copies(
+    function: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, over all there is, with its cast."""
+    x = gt.rand(300, 300)
+    wanted = state_of(function(x))
+    sizes: list[int] = []
+    copy = copy_kernels.copy
+
+    def noted(out: Any, source: Any) -> None:
+        sizes.append(out.size)
+        copy(out, source)
+
+    monkeypatch.setattr(copy_kernels, "copy", noted)
+    running._plans.clear()
+    with gt.fuse():
+        found = function(x)
+    assert state_of(found) == wanted
+    running._plans.clear()
+    assert sizes == [x.numel()]
 
 
 @requires_emulator
@@ -179,8 +254,9 @@ def test_random_chains_are_what_they_are_eagerly(
     """On the CPU, in blocks of few elements as well."""
     if block is not None:
         monkeypatch.setattr(cpu_body, "BLOCK", block)
-        monkeypatch.setattr(cpu_boxes, "_RUN", 4)
-        monkeypatch.setattr(cpu_boxes, "_PADDED_FROM", 16)
+        monkeypatch.setattr(cpu_layouts, "_SLAB_NBYTES", 16 * block)
+        monkeypatch.setattr(cpu_layouts, "_RUN", 4)
+        monkeypatch.setattr(cpu_layouts, "_ALIKE", 5)
     for seed in range(150):
         function, x = _program(seed, "cpu")
         expected = state_of(function(x))
