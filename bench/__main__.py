@@ -30,6 +30,7 @@ from .places import WrongResult
 BENCHMARKS = (
     "dispatch", "overhead", "host_cuda", "autograd", "custom_op", "layout", "pack", "operators",
     "memcpy", "ops", "emulator", "import", "fuse", "scaling",
+    "dask",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 

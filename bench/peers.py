@@ -114,6 +114,7 @@ def versions() -> dict[str, str]:
         module = _import(name)
         if module is not None:
             found[name] = str(getattr(module, "__version__", "?"))
-    if "numba" in sys.modules:  # a peer of the emulator alone, and slow to import
-        found["numba"] = str(sys.modules["numba"].__version__)
+    for name in ("numba", "dask"):  # of one benchmark each, and slow to import
+        if name in sys.modules:
+            found[name] = str(sys.modules[name].__version__)
     return found

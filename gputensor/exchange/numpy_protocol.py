@@ -28,6 +28,7 @@ from . import numpy_table as table
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.arguments import NUMBERS, element_type, flag, number
+from ..core.device import CPU
 from ..tensor import export
 from ..tensor.base import bump_version
 from ..tensor.tensor import Tensor
@@ -51,6 +52,8 @@ _LIKE = {
 _BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
 _MISSING = object()
+# What is handed on as it is.
+_PLAIN = frozenset({bool, int, float, complex, str, type(None)})
 
 _VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
 _on_devices: bool | None = None  # None until somebody asks
@@ -82,11 +85,16 @@ def array_ufunc(
     tensor: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     """`Tensor.__array_ufunc__`."""
+    is_call = method == "__call__" and not options
+    if is_call:
+        found = _at_once(ufunc, inputs)
+        if found is not _MISSING:
+            return found
     name = ufunc.__name__
     out = options.get("out")
-    if method == "__call__" and not options and _is_number_by_tensor(inputs):
+    if is_call and _is_number_by_tensor(inputs):
         return _operator_of(ufunc, inputs)
-    if method == "__call__" and not options and any(map(export.is_of_cupy, inputs)):
+    if is_call and any(map(export.is_of_cupy, inputs)):
         return _beside_cupy(ufunc, inputs)  # where CuPy has left `cupy_array + tensor` to us
     is_boolean = _answers_with_bools(ufunc)
     anywhere = get_numpy_on_devices()
@@ -97,7 +105,7 @@ def array_ufunc(
     if method == "__call__" and not options.keys() - {"out", "dtype"}:
         found = _tried(_operator_of, ufunc, inputs, options.get("dtype"))
     elif method in ("reduce", "accumulate") and getattr(np, name, None) is ufunc:
-        found = _tried(_over_axis, name, method, inputs, options)
+        found = _over_axis(name, method, inputs, options)
     if found is _MISSING:
         if anywhere:
             _check(name, (inputs, options), is_boolean)
@@ -114,22 +122,23 @@ def array_function(
 ) -> Any:
     """`Tensor.__array_function__`."""
     name = _name_of(function)
-    # What `np.ma` and pandas hand on for an argument that they were not given.
-    if kwargs:
-        kwargs = {key: x for key, x in kwargs.items() if x is not np._NoValue}
+    found = _by_row(name, False, args, kwargs)
+    if found is not _MISSING:
+        return found
+    for x in kwargs.values():
+        if x is np._NoValue:
+            # What `np.ma` and pandas hand on for an argument that they were not given.
+            given = {key: x for key, x in kwargs.items() if x is not np._NoValue}
+            return array_function(function, args, given)
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
         return _FACTS[name](args[0])
     anywhere = get_numpy_on_devices()
     _check(name, (args, kwargs), name in _BOOLEAN, anywhere)
-    if name in table.FUNCTIONS:
-        found = _tried(_row_of, name, args, kwargs)
-        if found is not _MISSING:
-            return found
     if name in _LIKE:
         return _like(name, dict(zip(_LIKE[name], args)) | kwargs)
     if anywhere:
         if name in table.ELSEWHERE and _is_elsewhere(args[:2]):
-            found = _tried(_row_of, name, args, kwargs, table.ELSEWHERE)
+            found = _by_row(name, True, args, kwargs)
             if found is not _MISSING:
                 return found
         _check(name, (args, kwargs), name in _BOOLEAN)
@@ -225,30 +234,58 @@ def _tried(function: Callable[..., Any], *args: Any) -> Any:
         return _MISSING
 
 
+@lru_cache(maxsize=1024)
+def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
+    """Ours, if there is one, and whether it takes numbers beside a tensor."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        if name in table.OPERATORS:
+            return table.OPERATORS[name], True
+        if name not in table.UFUNCS:
+            return None
+        return getattr(import_module("gputensor"), table.UFUNCS[name]), False
+    # SciPy's by its name: ours of the same name is the same function.
+    special = sys.modules.get("scipy.special")
+    ours = import_module("gputensor.special")
+    if getattr(special, name, None) is not ufunc or name not in dir(ours):
+        return None
+    return getattr(ours, name), False
+
+
+def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """What ours computes of tensors and numbers that need no second look; else _MISSING."""
+    known = _operation(ufunc)
+    if known is None:
+        return _MISSING
+    operation, takes_numbers = known
+    for x in inputs:
+        if type(x) is Tensor:
+            if x._autograd is not None or not (x._device is CPU or get_numpy_on_devices()):
+                return _MISSING
+        elif not (takes_numbers and type(x) in NUMBERS):
+            return _MISSING
+    return _tried(operation, *inputs)
+
+
 def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
     """A ufunc by our operator, in a dtype if one is named. Raises: KeyError where there is none."""
-    name = ufunc.__name__
+    known = _operation(ufunc)
+    if known is None:
+        raise KeyError(ufunc)
+    operation, takes_numbers = known
+    given = _operands(inputs)
     if dtype is not None:
         element = dtypes.from_numpy(np.dtype(dtype))
         if element is None:
             raise KeyError(dtype)
-        inputs = tuple([x if type(x) in NUMBERS else _cast(x, element) for x in _operands(inputs)])
-    if getattr(np, name, None) is ufunc:
-        if name in table.OPERATORS:
-            return table.OPERATORS[name](*_operands(inputs))
-        operation = getattr(import_module("gputensor"), table.UFUNCS[name])
-    else:
-        # SciPy's by its name: ours of the same name is the same function.
-        special = sys.modules.get("scipy.special")
-        ours = import_module("gputensor.special")
-        if getattr(special, name, None) is not ufunc or name not in dir(ours):
-            raise KeyError(name)
-        operation = getattr(ours, name)
-    return operation(*_as_tensors(_operands(inputs)))
+        given = [x if type(x) in NUMBERS else _cast(x, element) for x in given]
+    return operation(*(given if takes_numbers else _as_tensors(given)))
 
 
-def _cast(x: Any, element: dtypes.dtype) -> Tensor:
+def _cast(x: Tensor, element: dtypes.dtype) -> Tensor:
     """Raises: KeyError where NumPy would not cast so without being told."""
+    if x._geometry.dtype is element:
+        return x
     if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):
         raise KeyError(element)
     return calls.to_dtype(x, element)
@@ -283,29 +320,53 @@ def _as_tensors(operands: list[Any]) -> list[Tensor]:
 
 
 def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """`np.add.reduce(x, axis)` as `np.sum(x, axis)`, where the axis is the first if none is named.
-
-    Raises: KeyError where there is no such operator, or it lacks an option.
-    """
-    row = (table.REDUCTIONS if method == "reduce" else table.RUNNING)[name]
-    names = ("axis", "dtype")
-    if len(inputs) > 3:
-        raise KeyError(inputs)
-    given = {"axis": 0, **dict(zip(names, inputs[1:])), **options}
+    """`np.add.reduce(x, axis)` as `np.sum(x, axis)`, where the axis is the first if none is named;
+    _MISSING where there is no such operator, or it lacks an option."""
+    row = (table.REDUCTIONS if method == "reduce" else table.RUNNING).get(name)
+    if row is None or len(inputs) > 3:
+        return _MISSING
+    given = {"axis": 0, **dict(zip(("axis", "dtype"), inputs[1:])), **options}
     given.pop("out", None)
-    return _row_of(row, inputs[:1], given)
+    return _by_row(row, False, inputs[:1], given)
 
 
-def _row_of(
-    name: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    rows: dict[str, table.Row] = table.FUNCTIONS,
-) -> Any:
-    """A function by its row. Raises: KeyError for arguments that the row leaves out."""
-    row = rows[name]
-    first, named = row.call(args, kwargs)
-    return row.target(*map(_argument, first), **{k: _argument(x) for k, x in named.items()})
+@lru_cache(maxsize=1024)
+def _call(name: str, is_elsewhere: bool, count: int, *keywords: str) -> table.Call | None:
+    row = (table.ELSEWHERE if is_elsewhere else table.FUNCTIONS).get(name)
+    return None if row is None else row.call(count, keywords)
+
+
+def _by_row(name: str, is_elsewhere: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function by its row; _MISSING where there is none, or it leaves out what is given."""
+    call = _call(name, is_elsewhere, len(args), *kwargs)
+    if call is None:
+        return _MISSING
+    try:
+        return call([
+            x if type(x) in _PLAIN or type(x) is Tensor and x._autograd is None and (
+                x._device is CPU or get_numpy_on_devices()
+            ) else _taken(name, x)
+            for x in (*args, *kwargs.values())
+        ])  # fmt: skip
+    except (KeyError, errors.DtypeError):
+        return _MISSING
+
+
+def _taken(name: str, x: Any) -> Any:
+    """An argument of ours, once it has been looked at. Raises: KeyError where it is none."""
+    anywhere = get_numpy_on_devices()
+    if type(x) is tuple or type(x) is list:
+        kinds = {*map(type, x)}
+        if kinds <= _PLAIN:
+            return x
+        if kinds == {Tensor} and all(
+            [y._autograd is None and (y._device is CPU or anywhere) for y in x]
+        ):
+            return x
+    elif x is np._NoValue:
+        raise KeyError(name)
+    _check(name, (x,), name in _BOOLEAN, anywhere)
+    return _argument(x)
 
 
 def _argument(x: Any) -> Any:

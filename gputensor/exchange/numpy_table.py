@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -46,15 +47,15 @@ RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
 # A row: NumPy's function, ours, and NumPy's parameters in order. Those before the stroke are handed
 # on by position, those behind it by name, as `theirs=ours` where the names differ; "-" is one that
-# ours lacks. Ours are the standard's where it has the function (gputensor.array_api), else gt's.
+# ours lacks, `-out` one that it lacks and that may be None. Ours are the standard's where it has
+# the function (gputensor.array_api), else gt's.
 _ROWS = """
-all               all              a / axis - keepdims
-amax              max              a / axis - keepdims
-amin              min              a / axis - keepdims
-any               any              a / axis - keepdims
-argmax            argmax           a / axis - keepdims
-argmin            argmin           a / axis - keepdims
-argmin            argmin           a / axis - keepdims
+all               all              a / axis -out keepdims
+amax              max              a / axis -out keepdims
+amin              min              a / axis -out keepdims
+any               any              a / axis -out keepdims
+argmax            argmax           a / axis -out keepdims
+argmin            argmin           a / axis -out keepdims
 argsort           argsort          a / axis
 astype            astype           x dtype / copy
 broadcast_to      broadcast_to     array shape /
@@ -62,8 +63,8 @@ clip              clip             a a_min a_max /
 concatenate       concat           arrays / axis
 copy              clone            a /
 count_nonzero     count_nonzero    a / axis keepdims
-cumsum            cumulative_sum   a / axis dtype
-cumprod           cumulative_prod  a / axis dtype
+cumsum            cumulative_sum   a / axis dtype -out
+cumprod           cumulative_prod  a / axis dtype -out
 diagonal          diagonal         a / offset axis1=dim1 axis2=dim2
 diff              diff             a / n axis
 expand_dims       expand_dims      a axis /
@@ -79,26 +80,26 @@ linalg.qr         linalg.qr        a / mode
 linalg.solve      linalg.solve     a b /
 linalg.svd        linalg.svd       a / full_matrices
 matrix_transpose  matrix_transpose x /
-max               max              a / axis - keepdims
-mean              mean            a / axis - - keepdims
-min               min              a / axis - keepdims
+max               max              a / axis -out keepdims
+mean              mean            a / axis -dtype -out keepdims
+min               min              a / axis -out keepdims
 moveaxis          moveaxis         a source destination /
 nan_to_num        nan_to_num       x / - nan posinf neginf
-nansum            nansum           a / axis=dim dtype - keepdims=keepdim
+nansum            nansum           a / axis=dim dtype -out keepdims=keepdim
 nonzero           nonzero          a /
 outer             outer            a b /
-prod              prod             a / axis dtype - keepdims
+prod              prod             a / axis dtype -out keepdims
 ravel             ravel            a /
 real              real             val /
 repeat            repeat           a repeats / axis
 reshape           reshape          a shape /
 roll              roll             a shift / axis
-round             gt.round            a / decimals
+round             gt.round         a / decimals
 searchsorted      searchsorted     a v / side sorter
 sort              sort             a / axis
 stack             stack            arrays / axis
-std               std             a / axis - - ddof=correction keepdims
-sum               sum              a / axis dtype - keepdims
+std               std             a / axis -dtype -out ddof=correction keepdims
+sum               sum              a / axis dtype -out keepdims
 swapaxes          swapaxes         a axis1 axis2 /
 take_along_axis   take_along_axis  arr indices / axis
 tensordot         tensordot        a b / axes
@@ -107,7 +108,7 @@ transpose         permute_dims     a axes /
 tril              tril             m / k
 triu              triu             m / k
 unstack           unstack          x / axis
-var               var             a / axis - - ddof=correction keepdims
+var               var             a / axis -dtype -out ddof=correction keepdims
 vstack            vstack           tup /
 where             where            condition x y /
 """
@@ -121,36 +122,38 @@ def _element(given: Any) -> dtypes.dtype:
 
 
 class Row:
-    """How a call of NumPy's is one of ours."""
+    """How calls of NumPy's are calls of ours."""
 
-    __slots__ = ("_target", "_names", "_theirs", "_first", "_found")
+    __slots__ = ("_target", "_names", "_ours", "_first")
 
     def __init__(self, target: str, parameters: list[str]) -> None:
         self._target, self._first = target, parameters.index("/")
-        self._found: Callable[..., Any] | None = None
         parameters = parameters[: self._first] + parameters[self._first + 1 :]
         self._names = [name.partition("=")[0] for name in parameters]
-        self._theirs = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
+        self._ours = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
 
-    def call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """Our positional and our named arguments. Raises: KeyError for what the row leaves out."""
-        if len(args) > len(self._names):
-            raise KeyError(len(args))
-        given = dict(zip(self._names, args)) | kwargs
-        if given.get("dtype") is None:
-            given.pop("dtype", None)
-        elif not isinstance(given["dtype"], dtypes.dtype):
-            given["dtype"] = _element(given["dtype"])
-        first = [given.pop(name) for name in self._names[: self._first]]
-        return first, {self._theirs[name] or name: value for name, value in given.items()}
+    def call(self, count: int, keywords: tuple[str, ...]) -> Call | None:
+        """With so many arguments by position, and these by name; None for what ours lacks."""
+        if count > len(self._names):
+            return None
+        given = [
+            f"-{name}" if f"-{name}" in self._names else name
+            for name in (*self._names[:count], *keywords)
+        ]
+        first = self._names[: self._first]
+        if not {*first} <= {*given} <= {*self._names} - {"-"}:
+            return None
+        absent = [place for place, name in enumerate(given) if name.startswith("-")]
+        more = [name for name in given if name not in first and not name.startswith("-")]
+        order = [given.index(name) for name in (*first, *more)]
+        return Call(
+            self._found(), order if order != [*range(len(given))] else None, absent,
+            given.index("dtype") if "dtype" in given else None, "dtype" in first, len(first),
+            [self._ours[name] or name for name in more],
+        )  # fmt: skip
 
-    @property
-    def target(self) -> Callable[..., Any]:
+    def _found(self) -> Callable[..., Any]:
         """Ours."""
-        if self._found is not None:
-            return self._found
         home, _, name = self._target.rpartition(".")
         standard: Any = import_module("gputensor.array_api")
         if home == "elsewhere":
@@ -160,8 +163,36 @@ class Row:
         elif home or not hasattr(standard, name):
             standard = import_module("gputensor")
         found: Callable[..., Any] = getattr(standard, name)
-        self._found = found
         return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One of ours, and which of NumPy's arguments go where: made once for calls of one form."""
+
+    target: Callable[..., Any]
+    order: list[int] | None  # places of ours in NumPy's arguments, None where they are the same
+    absent: list[int]  # places of what ours lacks
+    dtype: int | None  # the place of the dtype, if there is one
+    needs_dtype: bool
+    first: int  # so many by position
+    names: list[str]  # of the others
+
+    def __call__(self, given: list[Any]) -> Any:
+        """Raises: KeyError for a value that ours does not take."""
+        for place in self.absent:
+            if given[place] is not None:
+                raise KeyError(place)
+        if self.dtype is not None:
+            element = given[self.dtype]
+            if element is None:
+                if self.needs_dtype:
+                    raise KeyError(element)
+            elif type(element) is not dtypes.dtype:
+                given[self.dtype] = _element(element)
+        if self.order is not None:
+            given = [given[place] for place in self.order]
+        return self.target(*given[: self.first], **dict(zip(self.names, given[self.first :])))
 
 
 # What NumPy computes on the CPU, for tensors of other devices: array_api/numpy_elsewhere.py.
@@ -170,10 +201,10 @@ argpartition      elsewhere.argpartition  a kth / axis
 bincount          elsewhere.bincount      x / weights minlength
 digitize          elsewhere.digitize      x bins / right
 histogram         elsewhere.histogram     a / bins range - weights
-median            elsewhere.median        a / axis - - keepdims
+median            elsewhere.median        a / axis -out - keepdims
 partition         elsewhere.partition     a kth / axis
-percentile        elsewhere.percentile    a q / axis - - method keepdims
-quantile          elsewhere.quantile      a q / axis - - method keepdims
+percentile        elsewhere.percentile    a q / axis -out - method keepdims
+quantile          elsewhere.quantile      a q / axis -out - method keepdims
 ravel_multi_index elsewhere.ravel_multi_index multi_index dims /
 take              elsewhere.take          a indices / axis
 unravel_index     elsewhere.unravel_index indices shape /

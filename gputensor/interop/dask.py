@@ -12,18 +12,16 @@ from __future__ import annotations
 import math
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .. import Tensor
+from .._generated import calls
+from ..tensor.tensor import Tensor
 
 
 def register(module: ModuleType) -> None:
     """module: `dask.tokenize`, `dask.sizeof`, `dask.array.chunk_types` or `dask.array.backends`."""
-    from ..tensor.tensor import Tensor
-
     client: Any = module
     if module.__name__ == "dask.tokenize":
         client.normalize_token.register(Tensor, token)
@@ -38,7 +36,7 @@ def register(module: ModuleType) -> None:
 
 def _register_functions(backends: Any, tensor: type) -> None:
     for table, function in {
-        "concatenate_lookup": np.concatenate, "take_lookup": np.take,
+        "concatenate_lookup": joined, "take_lookup": np.take,
         "tensordot_lookup": np.tensordot, "empty_lookup": empty,
         "divide_lookup": backends.np_divide, "einsum_lookup": einsum,
         "percentile_lookup": backends._percentile, "numel_lookup": count,
@@ -81,31 +79,48 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
     return empty(shape, dtype=element_type("empty", dtype, by_name=True))
 
 
+def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
+    """`np.concatenate`, but one alone is itself: Dask joins nested lists axis by axis, so that each
+    chunk of an array that is divided along one axis would be copied for each of the others."""
+    if axis is not None and not options:
+        if len(tensors) == 1:
+            return tensors[0]
+        if all([type(x) is Tensor and x._autograd is None for x in tensors]):
+            return calls.cat(tensors, axis)
+    return np.concatenate(tensors, axis, **options)
+
+
 def count(
     x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
 ) -> Any:
     """How many elements a sum along `axis` adds, in the sizes of that sum: NumPy's, by which chunks
     on the CPU are divided as NumPy's own are; a tensor for chunks of other devices."""
-    from .._generated.functions import full
-    from ..core.arguments import element_type
-
-    sizes = tuple(x.shape)
+    sizes = x._geometry.sizes
     if axis is None and not keepdims:
         return np.prod(sizes, dtype=np.dtype(dtype))
-    dims = (
-        range(len(sizes)) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    )
-    along = {dim % len(sizes) for dim in dims}
+    axes = range(len(sizes)) if axis is None else axis if type(axis) is tuple else _axes(axis)
+    along = [dim % len(sizes) for dim in axes]
+    added = math.prod([sizes[dim] for dim in along])
     kept = [
         1 if dim in along else size
         for dim, size in enumerate(sizes)
         if keepdims or dim not in along
     ]
-    added = math.prod([sizes[dim] for dim in along])
     if x.is_cpu:
-        return np.broadcast_to(np.array(added, np.dtype(dtype)), kept)
+        # One number, seen from everywhere: what np.broadcast_to makes, in a third of its time.
+        one = np.array(added, np.dtype(dtype))
+        seen: np.ndarray[Any, Any] = np.ndarray(kept, one.dtype, one, strides=[0] * len(kept))
+        seen.flags.writeable = False
+        return seen
+    from .._generated.functions import full
+    from ..core.arguments import element_type
+
     element = element_type("numel", dtype, by_name=True)
     return full(kept, added, dtype=element, device=x.device)
+
+
+def _axes(axis: Any) -> tuple[int, ...]:
+    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:

@@ -7,6 +7,7 @@ asks of an object and what other libraries do. What makes tensors is in make.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -312,14 +313,13 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking, metaclass=T
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """What `np.sin(x)` and `ndarray + x` do: see docs/interop.md."""
-        protocol = import_module("gputensor.exchange.numpy_protocol")
-        return protocol.array_ufunc(self, ufunc, method, inputs, options)
+        return _numpy_protocol().array_ufunc(self, ufunc, method, inputs, options)
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """What `np.concatenate([x, y])` does: see docs/interop.md."""
-        return import_module("gputensor.exchange.numpy_protocol").array_function(func, args, kwargs)
+        return _numpy_protocol().array_function(func, args, kwargs)
 
     @property
     def __array_struct__(self) -> Any:
@@ -448,6 +448,11 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking, metaclass=T
 
 
 _device = device
+
+
+@cache
+def _numpy_protocol() -> Any:
+    return import_module("gputensor.exchange.numpy_protocol")
 
 
 def _of_tensors(kind: Any) -> type[Tensor]:

@@ -111,6 +111,26 @@ def test_a_chunk_is_a_tensor(case):
         all_close(found.compute(), expected.compute(), "cpu", rtol=1e-4)
 
 
+def test_one_chunk_is_not_copied_where_dask_joins_it_alone():
+    x, y = gt.from_numpy(X.copy()), gt.from_numpy(X.copy())
+    join = da.backends.concatenate_lookup.dispatch(gt.Tensor)
+    assert join([x], axis=1) is x and join([x], axis=None).shape == (24,)
+    all_close(join([x, y], axis=1), np.concatenate([X, X], 1), "cpu")
+    all_close(join([x, X], axis=0), np.concatenate([X, X]), "cpu")
+    z = da.concatenate([da.from_array(x, chunks=(2, 6)), da.from_array(y, chunks=(4, 6))])
+    all_close(z.rechunk((3, 6)).compute(), np.concatenate([X, X]), "cpu")
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1), [1], ()])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_count_is_an_array_of_numpys(axis, keepdims):
+    found = da.backends.numel_lookup(gt.from_numpy(X), axis=axis, keepdims=keepdims, dtype="f4")
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    expected = np.ones_like(X).sum(axis, "f4", keepdims=keepdims)
+    assert found.dtype == expected.dtype and np.array_equal(found, expected)
+    assert isinstance(found, (np.ndarray, np.generic)) and found.shape == expected.shape
+
+
 def test_the_backend_makes_tensors():
     with dask.config.set({"array.backend": "gputensor", "scheduler": "synchronous"}):
         for made in (da.ones((4, 4), chunks=2), da.zeros(3), da.full((2, 2), 5), da.empty(2)):

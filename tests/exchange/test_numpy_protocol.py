@@ -78,6 +78,22 @@ INTEGERS = {
 }  # fmt: skip
 
 
+def test_what_ours_lacks_may_be_none(ours_only: None) -> None:
+    x = gt.tensor(M)
+    same(np.mean(x, 0, None, None), M.mean(0))
+    same(np.std(x, 0, None, None, 1), M.std(0, ddof=1))
+    same(np.sum(x, 0, None, None), M.sum(0))
+    same(np.max(x, axis=0, out=None), M.max(0))
+
+
+def test_what_ours_lacks_is_numpys() -> None:
+    x = gt.tensor(M)
+    same(np.mean(x, 0, np.float32), M.mean(0, np.float32))
+    made = gt.empty(4, dtype=gt.float64)
+    assert np.sum(x, 0, None, made) is made
+    same(made, M.sum(0))
+
+
 @pytest.mark.parametrize("name", [*numpy_table.OPERATORS, *numpy_table.UFUNCS])
 def test_ufunc_of_a_row(name: str, ours_only: None) -> None:
     ufunc = getattr(np, name)
