@@ -597,8 +597,9 @@ LATER: dict[str, dict[str, str]] = {
     distributed.gradients: GradientAverager average_gradients distributed.groups: GroupMember
     ProcessGroup get_backend get_global_rank get_group_rank get_process_group_ranks get_rank
     get_world_size is_available is_initialized is_mpi_available distributed.joining:
-    destroy_process_group init_process_group new_group distributed.messages: irecv isend recv send
-    distributed.nccl: is_nccl_available distributed.sharding: redistribute distributed.work: Work
+    destroy_process_group init_process_group new_group distributed.messages: P2POp batch_isend_irecv
+    irecv isend recv send distributed.nccl: is_nccl_available distributed.sharding: redistribute
+    distributed.work: Work
     """),
     "library": _read("""
     custom.custom_op: CustomOpDef custom_op register_autograd register_fake register_kernel

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
-from gputensor._generated.index import OPERATORS
+from gputensor._generated.index import NAMESPACES, OPERATORS
 from gputensor.amp.cast_policies import policies_of
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
@@ -153,8 +153,8 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 def _places(operator: Operator) -> list[str]:
     """Lines of files, `what where`; nothing for an operator that is not the package's own."""
-    name = operator.qualified_name.removeprefix("aten::")
-    family = OPERATORS.get(name)
+    namespace, _, name = operator.qualified_name.partition("::")
+    family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:
         return []
     package = Path(gt.__file__).parent
@@ -174,9 +174,12 @@ def _doc(operator: Operator) -> str:
 
 def _files(found: list[str]) -> list[str]:
     """The files of native code and of kernels among the places, native first."""
-    paths = {place.split()[1].partition(":")[0].removeprefix("gputensor/") for place in found}
-    files = [path for path in paths if path.startswith(("native/", "kernels/"))]
-    return sorted(files, key=lambda f: (not f.startswith("native"), f))
+    files = {
+        (what != "native", place.partition(":")[0].removeprefix("gputensor/"))
+        for what, place, *_ in map(str.split, found)
+        if what in ("native", "cpu", "cuda")
+    }
+    return [path for _, path in sorted(files)]
 
 
 def _text(row: dict[str, Any]) -> str:

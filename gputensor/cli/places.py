@@ -19,8 +19,8 @@ def of(
 ) -> Places:
     """(what, where) in the order of a call.
 
-    name: as `add.Tensor`. natives: functions of native/<family>.py; they and the loops are read
-    from the registration where none are given.
+    name: as `add.Tensor`. natives: functions of the family's native code; they and the loops are
+    read from the registration where none are given, and where that code is always.
     """
     identifier, base = name.replace(".", "_"), name.partition(".")[0]
     called = package / "_generated" / "families" / f"{family}.py"
@@ -31,7 +31,7 @@ def of(
     if row is not None:
         found.append(("row", f"{_shown(kernels)}:{row.line} of registration"))
         found += _lines("node", kernels, python_names(kernels), row.nodes)
-    native = package / "native" / f"{family}.py"
+    native = package / (native_file(kernels) or f"native/{family}.py")
     found += _lines("native", native, python_names(native), natives or (row.natives if row else ()))
     cpu, cuda = (package / "kernels" / folder / family for folder in ("cpu", "cuda"))
     cpu, cuda = cpu.with_suffix(".py"), cuda.with_suffix(".cu")
@@ -77,10 +77,20 @@ def rows(path: Path) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
-            row = found.setdefault(node.args[0].attr, Row(node))
+            # those of other namespaces than aten are rows of their own, as `op_all_reduce`
+            row = found.setdefault(node.args[0].attr.removeprefix("op_"), Row(node))
             row.natives += [name for name in Row(node).natives if name not in row.natives]
             row.nodes += [name for name in Row(node).nodes if name not in row.nodes]
     return found
+
+
+@functools.cache
+def native_file(path: Path) -> str:
+    """What a file of _generated/kernels registers: `native/unary.py`; "" where that is unknown."""
+    for node in _tree(path).body:
+        if isinstance(node, ast.ImportFrom) and node.names[0].asname == "native":
+            return f"{node.module}/{node.names[0].name}.py"
+    return ""
 
 
 @functools.cache

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
         destroy_process_group as destroy_process_group, init_process_group as init_process_group,
         new_group as new_group,
     )  # fmt: skip
-    from .messages import irecv as irecv, isend as isend, recv as recv, send as send
+    from .messages import (
+        P2POp as P2POp, batch_isend_irecv as batch_isend_irecv, irecv as irecv, isend as isend,
+        recv as recv, send as send,
+    )  # fmt: skip
     from .nccl import is_nccl_available as is_nccl_available
     from .sharding import redistribute as redistribute
     from .work import Work as Work

@@ -1,12 +1,13 @@
-"""Messages from one rank to another: send, recv, and the same without waiting."""
+"""Messages from one rank to another: send, recv, the same without waiting, and in batches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .collectives import _group, _tensor
-from .groups import rank_in
-from .operators import carried, start
+from .groups import ProcessGroup, get_global_rank, rank_in
+from .operators import carried, start, together
 from .work import Work
 from .._generated import calls
 from ..autograd.modes import no_grad
@@ -47,6 +48,63 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     _receive(tensor, src, group, tag, came_from).wait()
     where = _group("recv", group, tensor)
     return where.ranks[came_from[0]]
+
+
+class P2POp:
+    """A message of a batch: `batch_isend_irecv` starts it.
+
+    Args:
+        op: isend or irecv.
+        peer: the other's rank in the world; group_peer is that in the group, in its place.
+    Raises: what isend and irecv raise, and ArgumentValueError for neither or both ranks.
+    """
+
+    __slots__ = ("op", "tensor", "peer", "group", "tag", "group_peer")
+
+    def __init__(
+        self, op: Callable[..., Work], tensor: Tensor, peer: int | None = None, group: Any = None,
+        tag: int = 0, group_peer: int | None = None,
+    ) -> None:  # fmt: skip
+        if op is not isend and op is not irecv:
+            raise errors.wrong_value("P2POp", "op", "be isend or irecv", op)
+        self.op = op
+        self.tensor = _tensor("P2POp", "tensor", tensor)
+        self.group: ProcessGroup = _group("P2POp", group, self.tensor)
+        if (peer is None) == (group_peer is None):
+            rule = "be given where 'group_peer' is not, and there alone"
+            raise errors.wrong_value("P2POp", "peer", rule, peer)
+        if group_peer is not None:
+            peer = get_global_rank(self.group, group_peer)
+        self.group_peer = _other("P2POp", "peer", self.group, peer)
+        self.peer = self.group.ranks[self.group_peer]
+        self.tag = _tag("P2POp", tag)
+
+    def __repr__(self) -> str:
+        to = "to" if self.op is isend else "from"
+        return f"P2POp({self.op.__name__} {to} rank {self.peer}, {errors.describe(self.tensor)})"
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Start messages together, so that it does not matter which are sent and which are received
+    first; returns what to wait for, one for each. Between GPUs they are one launch of NCCL's.
+
+    What goes from one rank to another arrives in the order in which it is sent, of one tag.
+    Raises: ArgumentTypeError for what is no list of P2POp, ArgumentValueError where there is none
+    or they are of several groups; nothing is started then.
+    """
+    op = "batch_isend_irecv"
+    if not isinstance(p2p_op_list, (list, tuple)):
+        raise errors.wrong_type(op, "p2p_op_list", "be a list of P2POp", p2p_op_list)
+    for one in p2p_op_list:
+        if not isinstance(one, P2POp):
+            raise errors.wrong_type(op, "p2p_op_list", "be a list of P2POp", one)
+    if not p2p_op_list:
+        raise errors.wrong_value(op, "p2p_op_list", "not be empty", p2p_op_list)
+    group = p2p_op_list[0].group
+    if any([one.group is not group for one in p2p_op_list]):
+        raise errors.wrong_value(op, "p2p_op_list", "be of one group", errors.Got("several"))
+    with together(op, [one.tensor for one in p2p_op_list], group.name):
+        return [one.op(one.tensor, one.peer, group, one.tag) for one in p2p_op_list]
 
 
 def _receive(tensor: Any, src: Any, group: Any, tag: Any, came_from: list[int]) -> Work:

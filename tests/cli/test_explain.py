@@ -193,6 +193,13 @@ def test_ops_lists_and_shows(answer: Any, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+def test_ops_shows_those_of_other_namespaces(answer: Any) -> None:
+    _, found = answer("ops", "_c10d_functional::all_reduce")
+    row = found["operators"][0]
+    assert row["files"] == ["distributed/operators.py"]
+    assert {place.split()[0] for place in row["places"]} == {"called", "row", "node", "native"}
+
+
 def test_ops_groups_by_family_and_says_what_is_missing(
     answer: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

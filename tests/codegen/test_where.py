@@ -72,6 +72,19 @@ def test_where(model: load.Model, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_where_of_another_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whose native code is not in native/, and whose rows are named after the namespace's own."""
+    assert where.print_places(load.load(), "_c10d_functional::all_reduce") == 0
+    said = capsys.readouterr().out
+    for part in (
+        "  called   gputensor/_generated/families/collective.py:",
+        "  row      gputensor/_generated/kernels/collective.py:",
+        "  node     gputensor/_generated/kernels/collective.py:",
+        "  native   gputensor/distributed/operators.py:",
+    ):
+        assert part in said
+
+
 def test_where_takes_every_spelling(model: load.Model) -> None:
     assert [where.print_places(model, name) for name in ("erf_", "aten::erf", "pick")] == [0, 0, 0]
 

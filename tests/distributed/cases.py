@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gputensor as gt
 import gputensor.distributed as dist
@@ -139,6 +140,45 @@ def messages(device: str) -> None:
         assert dist.recv(out, source if seed % 2 else None, tag=seed) == source
         assert work.wait() and work.is_completed()
         same(out, data(shape, dtype, seed, source))
+
+
+@case
+def messages_in_a_batch(device: str) -> None:
+    """All receive before they send, which would end in waiting if it were done in turn."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    if n == 1:
+        return
+    to, source = (rank + 1) % n, (rank - 1) % n
+    for seed, dtype, shape, layout in everything():
+        given = [laid(data(shape, dtype, seed + k, rank), device, layout) for k in (0, 50)]
+        outs = [laid(np.zeros(shape, dtype.np), device, layout) for _ in given]
+        batch = [dist.P2POp(dist.irecv, outs[0], source)]
+        batch += [dist.P2POp(dist.isend, x, group_peer=to) for x in given]
+        batch += [dist.P2POp(dist.irecv, outs[1], source)]
+        for work in dist.batch_isend_irecv(batch):
+            assert work.wait()
+        for k, out in zip((0, 50), outs):
+            same(out, data(shape, dtype, seed + k, source))
+
+
+@case
+def batches_that_are_none_are_refused(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x = gt.ones(3, device=device)
+    for wrong in ([], [x], x, None):
+        with pytest.raises(gt.GpuTensorError, match="batch_isend_irecv: 'p2p_op_list' must "):
+            dist.batch_isend_irecv(wrong)
+    for op, given in ((dist.send, (1,)), (dist.isend, ()), (dist.isend, (rank,))):
+        with pytest.raises(gt.GpuTensorError, match="P2POp: '(op|peer)' must "):
+            dist.P2POp(op, x, *given)
+    other = dist.new_group()
+    if n > 1:
+        to = (rank + 1) % n
+        batch = [dist.P2POp(dist.isend, x, to), dist.P2POp(dist.isend, x, to, other)]
+        assert "P2POp(isend to rank" in repr(batch[0])
+        with pytest.raises(gt.GpuTensorError, match="must be of one group"):
+            dist.batch_isend_irecv(batch)
+    dist.destroy_process_group(other)
 
 
 @case

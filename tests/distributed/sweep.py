@@ -96,6 +96,8 @@ GOOD: dict[str, Callable[[], Call]] = {
 REFUSED: dict[str, Callable[[], Call]] = {
     "send": _of(dist.send, _x, 0, None, 0), "isend": _of(dist.isend, _x, 0, None, 0),
     "recv": _of(dist.recv, _x, 0, None, 0), "irecv": _of(dist.irecv, _x, 0, None, 0),
+    "P2POp": _of(dist.P2POp, dist.isend, _x, 0, None, 0, None),
+    "batch_isend_irecv": _of(dist.batch_isend_irecv, []),
 }  # fmt: skip
 # What takes no argument, is not called, or has an entry above under another name.
 LEFT_OUT = """destroy_process_group is_available is_initialized is_mpi_available is_nccl_available
