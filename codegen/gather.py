@@ -147,11 +147,9 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     if not may_hash:  # there may be a list in the tuple
         lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
-    operands = ", ".join(given[name] for name in (*tensors, *lists, *passed))
-    lines += [
-        f"if short is not None and (made := short({operands})) is not None:",
-        "    return made",
-    ]
+    operands = [given[name] for name in (*tensors, *lists, *passed)]
+    taken = "if short is not None and (made := short("
+    lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), "    return made"]
     if not tests:
         return lines
     head = [f"if {' and '.join(tests)}:"]

@@ -123,6 +123,19 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
     return True
 
 
+def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
+    """Whether a call of plain tensors on the CPU comes straight to that kernel: who is composed of
+    it may then do a small one's work at once. True only after such a call has come by."""
+    table = operator.table
+    return table.learners.get("cpu") is kernel and operator.redispatch_table is table
+
+
+def is_plain_thread() -> bool:
+    """Whether this thread is outside of every block, maybe within a recorded call."""
+    now = tls.state.get()
+    return now is tls.PLAIN or now is tls.BELOW
+
+
 _NATIVE = f"{__name__.partition('.')[0]}.native"
 
 

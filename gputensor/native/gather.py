@@ -16,10 +16,13 @@ from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..iterator.broadcast import broadcast_sizes
 from ..iterator.config import Config
 from ..iterator.plan import build
+from ..dispatch import shortcuts
 from ..structured import arguments, derived
 from ..structured.indexed import Places, index_dtype, is_mask, read
-from ..tensor.make import allocate
+from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
+from .nonzero import nonzero
+from .slicing import unbind
 from .view import view_strides
 
 
@@ -50,7 +53,7 @@ def expanded(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> list[Te
             columns = calls.nonzero(_moved(given, self))
             found += calls.unbind_int(columns, 1)
         elif of.dtype is int64 or of.dtype is int32:
-            found.append(_moved(calls.to_dtype(given, int64, False, False, None), self))
+            found.append(_moved(given if of.dtype is int64 else calls.to_dtype(given, int64), self))
         else:
             raise errors.wrong_index(op, "index", "be int64, int32, bool or uint8", given)
     if len(found) > self._geometry.ndim:
@@ -134,8 +137,41 @@ def _laid_out(at: Places) -> Geometry:
 
 
 def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    if self._keys is CPU_KEYS:
+        made = _of_mask(self, indices)
+        if made is not None:
+            return made
+    table, place = operators.index_Tensor.table, self._device
+    key: Any = (place, self._geometry, *[getattr(i, "_geometry", type(i)) for i in indices])
+    known = table.plans.get(key)
+    if known is not None and all([i is None or i._device is place for i in indices]):
+        walk, led, layout = known
+        given = [i for i in indices if i is not None]
+        at = Places("index", self, walk, given, led, led[0], wraps=True)
+        return read(at, allocate(layout, place))
     at = places("index", self, indices)
-    return read(at, allocate(_layout_of(at), self._device))
+    layout = _layout_of(at)
+    if at.target is self and all([i is None or i._geometry.dtype is int64 for i in indices]):
+        table.remember(key, (at.sizes, at.led, layout))
+    return read(at, allocate(layout, place))
+
+
+def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
+    """What one mask of all elements picks, if they are few: NumPy does at once what nonzero and
+    indices would, where these are ours."""
+    mask, of = indices[0] if len(indices) == 1 else None, self._geometry
+    if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
+        return None
+    given = mask._geometry
+    if (
+        given.dtype is not bool_ or given.sizes != of.sizes or not of.ndim
+        or of.nbytes >= ALIGNED_FROM_BYTES or not shortcuts.is_plain_thread()
+        or not shortcuts.comes_straight(operators.nonzero, nonzero)
+        or not shortcuts.comes_straight(operators.unbind_int, unbind)
+    ):  # fmt: skip
+        return None
+    found = self._get_array()[mask._get_array()]
+    return from_array(found, contiguous_geometry(found.shape, of.dtype))
 
 
 _unsafe_index_Tensor = index_Tensor

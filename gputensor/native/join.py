@@ -16,17 +16,18 @@ from ..core import errors, memory_format as formats, promotion
 from ..core.device import CPU
 from ..core.dtype import dtype, int32, int64
 from ..core.geometry import Geometry, geometry
+from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.base import suggest_memory_format, suggested_format
-from ..tensor.make import allocate, over_array
+from ..tensor.make import CPU_KEYS, allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .copy import copy_
-from .view import view_strides
+from .view import unsqueeze, view_strides
 
 # Bytes up to which NumPy's one call is faster than a copy of each part, threads and all.
 _SMALL = 1 << 18
@@ -132,6 +133,10 @@ def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
         if x._geometry.dtype is not element:
             return False
         key_set |= x._keys
+    return _copies_are_ours(key_set)
+
+
+def _copies_are_ours(key_set: int) -> bool:
     return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
 
 
@@ -193,6 +198,46 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     found = _tensors("stack", tensors)
+    plans, first = operators.stack.table.plans, found[0]._geometry
+    # 1 is found by True as well
+    key = (first, len(found), dim) if type(dim) is int and found[0]._device is CPU else None
+    if key is None or not all([x._geometry is first for x in found]):
+        return _stacked(found, dim)
+    known: Geometry | None = plans.get(key)
+    if known is not None and _comes_straight(known, found):
+        return _at_once(found, known, dim % known.ndim)
+    made = _stacked(found, dim)
+    shape = made._geometry
+    if known is None and shape.is_contiguous and 0 < shape.nbytes <= _SMALL:
+        operators.stack.table.remember(key, shape)
+    return made
+
+
+def _comes_straight(shape: Geometry, tensors: list[Tensor]) -> bool:
+    """Whether nothing but our kernels stands between stack and the copies that it is made of."""
+    plain = shortcuts.is_plain_thread() and all([x._keys is CPU_KEYS for x in tensors])
+    return (
+        plain and shortcuts.comes_straight(operators.cat, cat)
+        and shortcuts.comes_straight(operators.unsqueeze, unsqueeze)
+        and _copies_are_ours(CPU_KEYS)
+    )  # fmt: skip
+
+
+def _at_once(tensors: list[Tensor], shape: Geometry, dim: int) -> Tensor:
+    """Small tensors of one layout along a new dimension: one behind the other along the dimension
+    that stands there, which is then two."""
+    made = allocate(shape, CPU)
+    arrays, out = [x._get_array() for x in tensors], made._get_array()
+    if dim == out.ndim - 1:
+        np.concatenate([x[..., None] for x in arrays], dim, out)
+    else:
+        sizes = tensors[0]._geometry.sizes
+        joined = (*sizes[:dim], len(tensors) * sizes[dim], *sizes[dim + 1 :])
+        np.concatenate(arrays, dim, out.reshape(joined))
+    return made
+
+
+def _stacked(found: list[Tensor], dim: int) -> Tensor:
     parts, d = _unsqueezed(found, dim)
     sizes, count = found[0]._geometry.sizes, len(found)
     if d == len(sizes) or (form := _cat_format(found)) is formats.contiguous_format:

@@ -7,16 +7,22 @@ Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from .._generated import calls
+import numpy as np
+
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import BOOL, FLOATING, dtype
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry
+from ..dispatch import shortcuts
+from ..dispatch.operator import Operator
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments
+from ..structured import arguments, short
+from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
@@ -34,12 +40,7 @@ def _moments(
     if given.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
-    dims = () if dim is None else arguments.dims(op, dim, given.ndim)
-    dims = (dims or tuple(range(given.ndim))) if given.ndim else ()
-    count = 1
-    for d in dims:
-        count *= given.sizes[d]
-    over = max(0.0, count - (1 if correction is None else correction))
+    dims, over = _reduced(given, op, dim, correction)
     if self._device is CPU and given.ndim and given.numel and given.dtype.category == FLOATING:
         return _on_the_cpu(self, dims, over, keepdim)
     x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
@@ -56,6 +57,16 @@ def _moments(
     if wants_mean and not keepdim and given.ndim:
         mean = calls.mean_dim(x, dims, False)
     return spread, mean
+
+
+def _reduced(given: Geometry, op: str, dim: Any, correction: Any) -> tuple[tuple[int, ...], float]:
+    """The dimensions, and what the sum of squares is divided by."""
+    dims = () if dim is None else arguments.dims(op, dim, given.ndim)
+    dims = (dims or tuple(range(given.ndim))) if given.ndim else ()
+    count = 1
+    for d in dims:
+        count *= given.sizes[d]
+    return dims, max(0.0, count - (1 if correction is None else correction))
 
 
 def _on_the_cpu(self: Tensor, dims: tuple[int, ...], over: float, keepdim: bool) -> Pair:
@@ -79,6 +90,9 @@ def var_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Tensor:
     spread, _ = _moments("var", self, dim, correction, keepdim)
+    if _is_of_the_loop(self, spread):
+        table, args = operators.var_correction.table, (self, dim, correction, keepdim)
+        short.learn_again(table, var_correction, args, spread, _spread(self, *args[1:]))
     return _as(spread, self._geometry.dtype.to_real)
 
 
@@ -86,7 +100,36 @@ def std_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Tensor:
     spread, _ = _moments("std", self, dim, correction, keepdim)
+    if _is_of_the_loop(self, spread):
+        table, args = operators.std_correction.table, (self, dim, correction, keepdim)
+        loop = _spread(self, *args[1:], has_root=True)
+        short.learn_again(table, std_correction, args, spread, loop)
+        array = spread._get_array()
+        run(np.sqrt, array, array)
+        return spread
     return _as(calls.sqrt(spread), self._geometry.dtype.to_real)
+
+
+def _is_of_the_loop(self: Tensor, spread: Tensor) -> bool:
+    """Whether the loop of the CPU gave the result as it is."""
+    given = self._geometry
+    is_own = self._device is CPU and spread._geometry.dtype is given.dtype
+    return is_own and given.ndim > 0 and given.numel > 0
+
+
+def _spread(
+    self: Tensor, dim: Any, correction: Any, keepdim: bool, has_root: bool = False
+) -> Callable[..., None]:
+    """What `_on_the_cpu` runs, of an array into one of the result's sizes."""
+    dims, over = _reduced(self._geometry, "var", dim, correction)
+    loop = stub.cpu("moments").spread
+
+    def short_loop(x: Any, out: Any) -> None:
+        loop(x, dims, over, keepdim, out, None)
+        if has_root:
+            np.sqrt(out, out)
+
+    return short_loop
 
 
 def var_mean_correction(
@@ -104,23 +147,46 @@ def std_mean_correction(
 
 
 def var(key_set: int, self: Tensor, unbiased: bool = True) -> Tensor:
-    return calls.var_correction(self, None, int(unbiased), False)
+    made = calls.var_correction(self, None, int(unbiased), False)
+    _forward(operators.var, var, (self, unbiased), (None, int(unbiased), False))
+    return made
 
 
 def var_dim(
     key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
 ) -> Tensor:
-    return calls.var_correction(self, dim, int(unbiased), keepdim)
+    made = calls.var_correction(self, dim, int(unbiased), keepdim)
+    behind = (dim, int(unbiased), keepdim)
+    _forward(operators.var_dim, var_dim, (self, dim, unbiased, keepdim), behind)
+    return made
 
 
 def std(key_set: int, self: Tensor, unbiased: bool = True) -> Tensor:
-    return calls.std_correction(self, None, int(unbiased), False)
+    made = calls.std_correction(self, None, int(unbiased), False)
+    _forward(operators.std, std, (self, unbiased), (None, int(unbiased), False))
+    return made
 
 
 def std_dim(
     key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
 ) -> Tensor:
-    return calls.std_correction(self, dim, int(unbiased), keepdim)
+    made = calls.std_correction(self, dim, int(unbiased), keepdim)
+    behind = (dim, int(unbiased), keepdim)
+    _forward(operators.std_dim, std_dim, (self, dim, unbiased, keepdim), behind)
+    return made
+
+
+def _forward(
+    operator: Operator, kernel: Kernel, args: tuple[Any, ...], behind: tuple[Any, ...]
+) -> None:
+    to = operators.var_correction if kernel in (var, var_dim) else operators.std_correction
+    short.learn_forward(operator.table, kernel, args, to.table, behind)
+
+
+for _kernel in (var, var_dim):
+    shortcuts.jumps(_kernel, lambda: ((operators.var_correction, shortcuts.CPU, var_correction),))
+for _kernel in (std, std_dim):
+    shortcuts.jumps(_kernel, lambda: ((operators.std_correction, shortcuts.CPU, std_correction),))
 
 
 def var_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:

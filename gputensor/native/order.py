@@ -15,7 +15,7 @@ from ..core.dtype import BOOL, COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from .sort import of_rows, place_of, places_in_order
+from .sort import of_rows, place_of, places_in_order, taken
 
 BY_LIBRARY = True
 
@@ -53,7 +53,7 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
 
     def both(library: Any, array: Any, *given: Any) -> Any:
         places = compute(library, array, *given)
-        return library.np.take_along_axis(array, places, given[0]), places
+        return taken(library, array, places, given[0]), places
 
     values, places = library.call(op, both, layouts, wide, axis, *rest)
     return (calls.to_dtype(values, of) if of is dtypes.bfloat16 else values), places

@@ -7,14 +7,16 @@ Source: aten/src/ATen/native/SoftMax.cpp.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import Geometry, contiguous_geometry
+from ..dispatch import shortcuts
 from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.rows import Rows
@@ -150,11 +152,27 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
-    return calls._softmax(_in_dtype(self, dtype), dim, False)
+    made = calls._softmax(_in_dtype(self, dtype), dim, False)
+    if dtype is None:
+        table, to = operators.softmax_int.table, operators._softmax.table
+        short.learn_forward(table, softmax, (self, dim, None), to, (dim, False))
+    return made
 
 
 def log_softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
-    return calls._log_softmax(_in_dtype(self, dtype), dim, False)
+    made = calls._log_softmax(_in_dtype(self, dtype), dim, False)
+    if dtype is None:
+        table, to = operators.log_softmax_int.table, operators._log_softmax.table
+        short.learn_forward(table, log_softmax, (self, dim, None), to, (dim, False))
+    return made
+
+
+def _over(operator: Callable[[], Operator]) -> Callable[[], tuple[shortcuts.Step, ...]]:
+    return lambda: ((operator(), shortcuts.CPU, "softmax.functional.<locals>.kernel"),)
+
+
+shortcuts.jumps(softmax, _over(lambda: operators._softmax))
+shortcuts.jumps(log_softmax, _over(lambda: operators._log_softmax))
 
 
 def _safe_softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:

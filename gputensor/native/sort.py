@@ -16,6 +16,7 @@ from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..iterator.order import dense_strides_like
+from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
@@ -37,6 +38,13 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     key = np.flip(x, dim) if descending else x
     order = np.argsort(key, axis=dim, kind="stable")
     return n - 1 - np.flip(order, dim) if descending else order
+
+
+def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
+    """The elements at places along a dimension; places have the sizes of x but there."""
+    if on.is_gpu:
+        return on.np.take_along_axis(x, places, dim)
+    return stub.cpu("gather").taken(x, places, dim)
 
 
 def _is_short(on: Any, x: Any, dim: int) -> bool:
@@ -136,15 +144,15 @@ def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -
     x = x.view("u1") if x.dtype == bool else x
     if k is not None and not on.is_gpu and 0 < 4 * k < x.shape[dim]:
         places = of_rows(_first_places, x, dim, k, descending)
-        found = numpy.take_along_axis(x, places, dim)
+        found = taken(on, x, places, dim)
         if k == 1:
             return found, places
         order = places_in_order(on, found, dim, descending)
-        return tuple([numpy.take_along_axis(y, order, dim) for y in (found, places)])
+        return tuple([taken(on, y, order, dim) for y in (found, places)])
     order = places_in_order(on, x, dim, descending)
     if k is not None:
         order = order[(slice(None),) * dim + (slice(0, k),)]
-    return on.np.take_along_axis(x, order, dim), order
+    return taken(on, x, order, dim), order
 
 
 # --- sort -----------------------------------------------------------------------------------------

@@ -18,11 +18,13 @@ from numpy import empty, floating, ufunc
 from .._generated import short_forms as forms
 from ..dispatch import shortcuts
 from ..dispatch.operator import Table
-from ..dispatch.shortcuts import LONG, ShortCut
+from ..dispatch.shortcuts import LONG, Seen, ShortCut
 from ..dispatch.tls import PLAIN, state
 from ..core import number_range
 from ..core.arguments import NUMBERS, ONE
+from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
+from ..core.geometry import Geometry
 from ..kernels.cpu.quiet import run
 from ..tensor.make import CPU_KEYS, is_plain, numpy_allocates
 
@@ -279,6 +281,60 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
         return forms.reduction(loop, behind, geometry, params, otherwise, around)
 
     return make
+
+
+def learn_again(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
+    loop: Callable[..., Any],
+) -> None:  # fmt: skip
+    """Leave loop(*arrays, out) over a new tensor like `made`, of a kernel that has no plans, where
+    a call with these arguments came before."""
+    shape = made._geometry
+    if made._device is not CPU or not shape.nbytes or not numpy_allocates(shape):
+        return
+    if _comes_again(table, kernel, args):
+        learn_beside(table, kernel, args, made_by(loop, shape))
+
+
+def learn_forward(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
+    behind: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """The same of a composite that hands its operand on to one operator with `behind`: by what has
+    been left there. `kernel` says by `jumps` that it jumps over that one."""
+    found = shortcuts.left(to, args[0]._geometry)
+    if found is None or not all(map(is_kept, behind)) or not _comes_again(table, kernel, args):
+        return
+    inner = found
+
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
+        a0, b0, c0 = (*params, None, None, None)[:3]
+
+        def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
+            if a is not a0 or b is not b0 or c is not c0:
+                return otherwise(self, a, b, c)
+            return inner(self, *behind)
+
+        return short
+
+    learn_beside(table, kernel, args, make)
+
+
+def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether a call of plain tensors and kept params came before, and left no short cut."""
+    if table.learners.get("cpu") is not kernel:
+        return False
+    parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
+    if not all([type(x) is Geometry or is_kept(x) for x in parts]):
+        return False
+    key = (_comes_again, *parts, *map(type, parts))  # 1, 1.0 and True are equal
+    known: Seen | None = table.plans.get(key)
+    if known is None:
+        table.remember(key, Seen(None))
+    elif known.short is not table.short:
+        known.short = table.short
+        return True
+    return False
 
 
 def _into(loop: Any, geometry: Any) -> Callable[..., Any]:

@@ -52,27 +52,51 @@ def std(
             keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("std", out)._keys & keep
             if dim is None and not keepdim and correction is None:
                 raise _errors.no_out("std")
             if correction is None:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("std", out)._keys & keep
                 return op_std_out.table[key_set](
                     key_set, input, dim, True if unbiased is None else unbiased, keepdim, out,
                 )
             if unbiased is None:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("std", out)._keys & keep
                 return op_std_correction_out.table[key_set](
                     key_set, input, dim, correction, keepdim, out,
                 )
         if dim is None and not keepdim and correction is None:
+            short = op_std.table.short.get(input._geometry)
+            if short is not None and (made := short(
+                input, True if unbiased is None else unbiased,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_std.table[key_set](key_set, input, True if unbiased is None else unbiased)
         if correction is None:
+            short = op_std_dim.table.short.get(input._geometry)
+            if short is not None and (made := short(
+                input, dim, True if unbiased is None else unbiased, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_std_dim.table[key_set](
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim,
             )
         if unbiased is None:
+            short = op_std_correction.table.short.get(input._geometry)
+            if short is not None and (made := short(
+                input, dim, correction, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_std_correction.table[key_set](key_set, input, dim, correction, keepdim)
         raise _errors.no_form(
             "std", "input, unbiased", "input, dim, unbiased, keepdim",
@@ -93,15 +117,34 @@ def Tensor_std(
             keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
         if dim is None and not keepdim and correction is None:
+            short = op_std.table.short.get(self._geometry)
+            if short is not None and (made := short(
+                self, True if unbiased is None else unbiased,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_std.table[key_set](key_set, self, True if unbiased is None else unbiased)
         if correction is None:
+            short = op_std_dim.table.short.get(self._geometry)
+            if short is not None and (made := short(
+                self, dim, True if unbiased is None else unbiased, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_std_dim.table[key_set](
                 key_set, self, dim, True if unbiased is None else unbiased, keepdim,
             )
         if unbiased is None:
+            short = op_std_correction.table.short.get(self._geometry)
+            if short is not None and (made := short(
+                self, dim, correction, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_std_correction.table[key_set](key_set, self, dim, correction, keepdim)
         raise _errors.no_form(
             "std", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim",
@@ -109,6 +152,11 @@ def Tensor_std(
     except Exception as error: _refuse(error, "std", locals()); raise
 
 def call_std_correction(self, dim=None, correction=None, keepdim=False):
+    short = op_std_correction.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, correction, keepdim,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_std_correction.table[key_set](key_set, self, dim, correction, keepdim)
@@ -224,27 +272,51 @@ def var(
             keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("var", out)._keys & keep
             if dim is None and not keepdim and correction is None:
                 raise _errors.no_out("var")
             if correction is None:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("var", out)._keys & keep
                 return op_var_out.table[key_set](
                     key_set, input, dim, True if unbiased is None else unbiased, keepdim, out,
                 )
             if unbiased is None:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_out("var", out)._keys & keep
                 return op_var_correction_out.table[key_set](
                     key_set, input, dim, correction, keepdim, out,
                 )
         if dim is None and not keepdim and correction is None:
+            short = op_var.table.short.get(input._geometry)
+            if short is not None and (made := short(
+                input, True if unbiased is None else unbiased,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_var.table[key_set](key_set, input, True if unbiased is None else unbiased)
         if correction is None:
+            short = op_var_dim.table.short.get(input._geometry)
+            if short is not None and (made := short(
+                input, dim, True if unbiased is None else unbiased, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_var_dim.table[key_set](
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim,
             )
         if unbiased is None:
+            short = op_var_correction.table.short.get(input._geometry)
+            if short is not None and (made := short(
+                input, dim, correction, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_var_correction.table[key_set](key_set, input, dim, correction, keepdim)
         raise _errors.no_form(
             "var", "input, unbiased", "input, dim, unbiased, keepdim",
@@ -264,15 +336,34 @@ def Tensor_var(
             keepdim = keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
         if dim is None and not keepdim and correction is None:
+            short = op_var.table.short.get(self._geometry)
+            if short is not None and (made := short(
+                self, True if unbiased is None else unbiased,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_var.table[key_set](key_set, self, True if unbiased is None else unbiased)
         if correction is None:
+            short = op_var_dim.table.short.get(self._geometry)
+            if short is not None and (made := short(
+                self, dim, True if unbiased is None else unbiased, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_var_dim.table[key_set](
                 key_set, self, dim, True if unbiased is None else unbiased, keepdim,
             )
         if unbiased is None:
+            short = op_var_correction.table.short.get(self._geometry)
+            if short is not None and (made := short(
+                self, dim, correction, keepdim,
+            )) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_var_correction.table[key_set](key_set, self, dim, correction, keepdim)
         raise _errors.no_form(
             "var", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim",
@@ -280,6 +371,11 @@ def Tensor_var(
     except Exception as error: _refuse(error, "var", locals()); raise
 
 def call_var_correction(self, dim=None, correction=None, keepdim=False):
+    short = op_var_correction.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, correction, keepdim,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_var_correction.table[key_set](key_set, self, dim, correction, keepdim)

@@ -31,6 +31,9 @@ def softmax(input, dim=None, dtype=None, *, axis=None):
             raise _errors.not_given("softmax", "dim")
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("softmax", dtype)
+        short = op_softmax_int.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, dtype)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_softmax_int.table[key_set](key_set, input, dim, dtype)
@@ -38,6 +41,9 @@ def softmax(input, dim=None, dtype=None, *, axis=None):
 Tensor_softmax = softmax
 
 def call_softmax_int(self, dim, dtype=None):
+    short = op_softmax_int.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_softmax_int.table[key_set](key_set, self, dim, dtype)
@@ -98,6 +104,9 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None):
             raise _errors.not_given("log_softmax", "dim")
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("log_softmax", dtype)
+        short = op_log_softmax_int.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, dtype)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log_softmax_int.table[key_set](key_set, input, dim, dtype)
@@ -105,6 +114,9 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None):
 Tensor_log_softmax = log_softmax
 
 def call_log_softmax_int(self, dim, dtype=None):
+    short = op_log_softmax_int.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, dtype)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_log_softmax_int.table[key_set](key_set, self, dim, dtype)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .gather import taken
+
 
 def argmax(x: np.ndarray, axis: int, out: np.ndarray, keepdims: bool) -> None:
     _store(out, _known(x).argmax(axis), axis, keepdims)
@@ -30,8 +32,10 @@ def _select(
 ) -> None:
     """The places, and the elements there."""
     _store(out, found, axis, keepdims)
-    places = np.expand_dims(found, axis)
-    chosen = np.take_along_axis(np.atleast_1d(x), places, axis)
+    if axis < 0:
+        axis += x.ndim or 1
+    places = found[..., None] if axis == found.ndim else np.expand_dims(found, axis)
+    chosen = taken(x if x.ndim else x.reshape(1), places, axis)
     values[...] = chosen.reshape(values.shape)
 
 

@@ -52,6 +52,21 @@ def gather_along(x: np.ndarray, dim: int, index: np.ndarray, out: np.ndarray) ->
     )
 
 
+def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
+    """np.take_along_axis, of an index that has the sizes of x but along the axis; of rows that lie
+    one behind the other in a tenth of its calls."""
+    found: np.ndarray
+    n = x.shape[axis]
+    if axis != x.ndim - 1 or not n or not x.flags.c_contiguous:
+        found = np.take_along_axis(x, index, axis)
+        return found
+    begins: np.ndarray = np.arange(0, x.size, n)
+    if x.ndim != 2:
+        begins = begins.reshape(x.shape[:-1])
+    found = x.reshape(-1).take(index + begins[..., None])
+    return found
+
+
 def grid(index: np.ndarray, dim: int) -> Key:
     """The index tuple of NumPy whose `dim` is the index, and which is its own place elsewhere."""
     found = list(np.ogrid[tuple([slice(n) for n in index.shape])])

@@ -21,14 +21,16 @@ _SHARED_FROM, _PART = 1 << 17, 1 << 16
 
 def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
-    mean: np.ndarray,
+    mean: np.ndarray | None,
 ) -> None:  # fmt: skip
+    """mean: None of few elements, where nobody wants it."""
     kept = [d for d, n in enumerate(x.shape) if d not in axes and n > 1]
     if x.size < _SHARED_FROM:
         _of_part(x, axes, over, keepdims, out, mean)
     elif kept:
         _by_parts(kept[0], x, axes, over, keepdims, out, mean)
     else:
+        assert mean is not None
         _of_all(x, axes, over, out.reshape(1), mean.reshape(1))
 
 
@@ -40,7 +42,8 @@ def _of_part(
     middle = np.true_divide(middle, x.size / middle.size)
     squares(np.subtract(x, middle), axes, None, out, keepdims)
     np.true_divide(out, over, out)
-    mean[...] = middle.reshape(mean.shape)
+    if mean is not None:
+        mean[...] = middle.reshape(mean.shape)
 
 
 def _by_parts(

@@ -25,7 +25,7 @@ Loop = Callable[..., Any]
 
 # Additions in a row before a chain is cut: its error bound is this many halves of an ulp of the sum
 # of magnitudes, and log2 of the rest.
-_CHAIN = 256
+CHAIN = 256
 # Elements that NumPy casts at a time, and within which it sums pairwise (np.getbufsize()).
 _BUFFER = 8192
 # NumPy's stubs know the arguments behind the array by name alone, which costs a dict a call.
@@ -184,7 +184,7 @@ def bind_whole(op: str, given: dtype, compute: dtype, out: dtype, numel: int | N
         return _skipping_nan(plain)
     if given.category == BOOL and compute.category == INTEGER:
         return _count
-    if numel is not None and numel <= _CHAIN and given is compute is out:
+    if numel is not None and numel <= CHAIN and given is compute is out:
         return _small_sum(given.np, numel) if given in _BY_PRODUCT else np.add.reduce
     return _sum(compute.np)
 
@@ -294,7 +294,7 @@ def _mean(compute: np.dtype, to: np.dtype) -> Loop:
 def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, keepdims: bool) -> Any:
     """np.add.reduce, after long chains of single additions were cut into runs."""
     if compute.kind in "fc":
-        while array.size > _CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
+        while array.size > CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
             array = _sums_of_runs(array, axis, compute)
     return _add(array, axes, compute, out, keepdims)
 
@@ -309,7 +309,7 @@ def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None
     axis: int | None = max(
         reduced, key=lambda d: abs(strides[d]) if shape[d] > 1 else -1, default=None
     )
-    if axis is None or shape[axis] <= _CHAIN:
+    if axis is None or shape[axis] <= CHAIN:
         return None
     innermost = min((d for d in range(array.ndim) if shape[d] > 1), key=lambda d: abs(strides[d]))
     if axis == innermost and (not cast or shape[axis] <= _BUFFER):
@@ -318,14 +318,14 @@ def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None
 
 
 def _sums_of_runs(array: np.ndarray, axis: int, compute: np.dtype) -> np.ndarray:
-    """`array` with every `_CHAIN` neighbours along `axis` added up."""
-    whole, rest = divmod(array.shape[axis], _CHAIN)
+    """`array` with every `CHAIN` neighbours along `axis` added up."""
+    whole, rest = divmod(array.shape[axis], CHAIN)
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     lead = (slice(None),) * axis
     sums = np.empty((*before, whole + bool(rest), *after), compute)
-    runs = array[(*lead, slice(whole * _CHAIN))].reshape(*before, whole, _CHAIN, *after)
+    runs = array[(*lead, slice(whole * CHAIN))].reshape(*before, whole, CHAIN, *after)
     _add(runs, axis + 1, compute, sums[(*lead, slice(whole))])
     if rest:
-        tail = array[(*lead, slice(whole * _CHAIN, None))]
+        tail = array[(*lead, slice(whole * CHAIN, None))]
         _add(tail, axis, compute, sums[(*lead, slice(whole, None))], True)
     return sums

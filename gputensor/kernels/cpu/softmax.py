@@ -15,12 +15,13 @@ import numpy as np
 
 from ...runtime import cpu
 from . import cast, quiet
-from .reduce import sum_in_blocks
+from .reduce import CHAIN, sum_in_blocks
 
 # Elements from which on rows are shared.
 _MANY = 1 << 16
 # NumPy's stubs know the arguments behind the array by name alone, which costs a dict a call.
 _largest: Any = np.maximum.reduce
+_add: Any = np.add.reduce
 _WIDE = {2: np.dtype(np.float32)}
 
 
@@ -48,7 +49,9 @@ def _of_rows(loop: Any, axis: int, out: np.ndarray, *given: np.ndarray) -> None:
     if out.size >= _MANY:
         _of_many(loop, axis, out, given)
     elif out.ndim:
-        loop(*map(_wide, given), axis, out)
+        if out.itemsize == 2:
+            given = tuple(map(_wide, given))
+        loop(*given, axis, out)
     else:
         loop(*map(_wide, given), axis, out.reshape(1))
 
@@ -95,16 +98,18 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 def _less_max(x: np.ndarray, axis: int, out: np.ndarray) -> Any:
     """In `out` if it has the dtype that is computed in."""
-    into = out if out.dtype == x.dtype else None
+    into = out if out.itemsize > 2 else None
     return np.subtract(x, _largest(x, axis, None, None, True), into)
 
 
 def _sum(x: np.ndarray, axis: int) -> Any:
+    if x.shape[axis] <= CHAIN:
+        return _add(x, axis, None, None, True)
     return sum_in_blocks(x, (axis,), x.dtype, None, True)
 
 
 def _store(ufunc: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    if a.dtype == out.dtype:
+    if out.itemsize > 2:
         ufunc(a, b, out)
     else:
         np.copyto(out, ufunc(a, b), casting="unsafe")
