@@ -26,6 +26,8 @@ What a kernel is composed of, its short cuts jump over: `contiguous` is `clone`,
 `empty_like` and `copy_`. It says so by `jumps`. Such short cuts are left only where each of those
 tables leads a plain call straight to the kernel that was meant; and when the table of an operator
 is swapped, so are those of the operators that jump over it (`dispatcher._swap`).
+A kernel of ours may also do the work of small operators that it would call at once, at every call
+(`x[mask]`, `stack`): where each of those operators `comes_straight` to the kernel that was meant.
 GPUTENSOR_SHORTCUTS=0 turns them off; no call differs but in its cost.
 """
 

@@ -7,19 +7,20 @@ Source: aten/src/ATen/native/LinearAlgebra.cpp, ReduceOps.cpp, Distance.cpp, Ten
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU, META
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import contiguous_geometry
 from ..core.promotion import result_type
-from ..dispatch import defaults
+from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments
+from ..structured import arguments, short
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
@@ -35,7 +36,7 @@ def _number(op: str, arg: str, value: Any) -> float:
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """Of real or complex numbers; f16 and bf16 in f32."""
     given = self._geometry
-    if p == 2 and self._device is CPU and given.ndim and given.dtype.category == FLOATING:
+    if _is_by_root(self, p):
         return _root_of_squares(self, dims, keepdim)
     if given.dtype.itemsize == 2:
         wide = _norm(op, calls.to_dtype(self, dtypes.float32), p, dims, keepdim)
@@ -82,7 +83,23 @@ def linalg_vector_norm(
             kind = "complex" if given.dtype.is_complex else "floating"
             raise errors.wrong_dtype(op, "dtype", f"be {kind}, as self is", dtype)
         self = calls.to_dtype(self, dtype)
-    return _norm(op, self, p, _dims(op, dim, given.ndim), keepdim)
+    dims = _dims(op, dim, given.ndim)
+    made = _norm(op, self, p, dims, keepdim)
+    if dtype is None and _is_by_root(self, p):
+        table, args = operators.linalg_vector_norm.table, (self, ord, dim, keepdim)
+        short.learn_again(table, linalg_vector_norm, args, made, _root(dims, keepdim), (None,))
+    return made
+
+
+def _is_by_root(self: Tensor, p: Any) -> bool:
+    given = self._geometry
+    return p == 2 and self._device is CPU and given.ndim > 0 and given.dtype.category == FLOATING
+
+
+def _root(dims: tuple[int, ...], keepdim: bool) -> Callable[..., None]:
+    """What `_root_of_squares` runs, of an array into another."""
+    root = stub.cpu("norm").root_of_squares
+    return lambda x, out: root(x, dims, out, keepdim)
 
 
 def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
@@ -100,7 +117,17 @@ def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None
 
 
 def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
-    return _vector_norm(self, p, None, False, None)
+    table = operators.norm_Scalar.table
+    made = _vector_norm(self, p, None, False, None)
+    if _is_by_root(self, p):
+        loop = _root(tuple(range(self._geometry.ndim)), False)
+        short.learn_again(table, norm_Scalar, (self, p), made, loop)
+    return made
+
+
+shortcuts.jumps(
+    norm_Scalar, lambda: ((operators.linalg_vector_norm, shortcuts.CPU, linalg_vector_norm),)
+)
 
 
 def norm_ScalarOpt_dtype(key_set: int, self: Tensor, p: Any, dtype: dtype) -> Tensor:

@@ -198,22 +198,25 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     found = _tensors("stack", tensors)
-    plans, first = operators.stack.table.plans, found[0]._geometry
+    table, first = operators.stack.table, found[0]._geometry
     # 1 is found by True as well
     key = (first, len(found), dim) if type(dim) is int and found[0]._device is CPU else None
     if key is None or not all([x._geometry is first for x in found]):
         return _stacked(found, dim)
-    known: Geometry | None = plans.get(key)
-    if known is not None and _comes_straight(known, found):
+    if not _comes_straight(found):
+        return _stacked(found, dim)
+    known: Geometry | None = table.plans.get(key)
+    if known is not None:
         return _at_once(found, known, dim % known.ndim)
     made = _stacked(found, dim)
-    shape = made._geometry
-    if known is None and shape.is_contiguous and 0 < shape.nbytes <= _SMALL:
-        operators.stack.table.remember(key, shape)
+    if _comes_straight(found):  # still: else it may have been laid out by somebody else
+        shape = made._geometry
+        if shape.is_contiguous and 0 < shape.nbytes <= _SMALL:
+            table.remember(key, shape)
     return made
 
 
-def _comes_straight(shape: Geometry, tensors: list[Tensor]) -> bool:
+def _comes_straight(tensors: list[Tensor]) -> bool:
     """Whether nothing but our kernels stands between stack and the copies that it is made of."""
     plain = shortcuts.is_plain_thread() and all([x._keys is CPU_KEYS for x in tensors])
     return (

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from .._generated import calls
+import numpy as np
+
+from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING, complex32
 from ..core.geometry import contiguous_geometry
-from ..structured import library
+from ..structured import library, short
 from ..tensor.tensor import Tensor
 
 
@@ -51,7 +53,10 @@ def _vdot_by_blas(of: Any, a: Any, b: Any) -> Any:
 
 def dot(key_set: int, self: Tensor, tensor: Tensor) -> Tensor:
     wanted = _check_dot("dot", self, tensor, "tensor")
-    return _dot("dot", _by_blas, wanted, self, tensor)
+    made = _dot("dot", _by_blas, wanted, self, tensor)
+    if _has_blas(wanted):
+        short.learn_again(operators.dot.table, dot, (self, tensor), made, np.dot)
+    return made
 
 
 def vdot(key_set: int, self: Tensor, other: Tensor) -> Tensor:
@@ -59,9 +64,13 @@ def vdot(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     return _dot("vdot", _vdot_by_blas, wanted, self, other)
 
 
+def _has_blas(wanted: Any) -> bool:
+    return bool(wanted.dtype.category >= FLOATING and wanted.dtype.itemsize > 2)
+
+
 def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
     """What BLAS has goes there; half types, integers and bool are a product of two matrices."""
-    if wanted.dtype.category >= FLOATING and wanted.dtype.itemsize > 2:
+    if _has_blas(wanted):
         return library.call(op, function, (wanted,), a, b)[0]
     made = calls.mm(calls.unsqueeze(a, 0), calls.unsqueeze(b, 1))
     return calls.view(made, ())

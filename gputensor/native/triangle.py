@@ -6,6 +6,7 @@ Source of the semantics: aten/src/ATen/native/TriangularOps.cpp and TensorFactor
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from ..core.dtype import BOOL, INTEGER
 from ..core.device import CPU, device as as_device
 from ..core.geometry import contiguous_geometry
 from ..core.promotion import promote_types
+from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
-from ..structured import arguments
+from ..structured import arguments, short
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 
@@ -54,7 +56,29 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     into = operators.where_self_out.redispatch_table[key_set]
-    return into(key_set, mask, self, False, made)  # False has the lowest dtype
+    into(key_set, mask, self, False, made)  # False has the lowest dtype
+    if self._device is CPU and rows * columns <= _KEPT and shape.dtype.np.kind in "biufc":
+        operator, kernel = (operators.tril, tril) if op == "tril" else (operators.triu, triu)
+        loop = _kept(_mask(op, rows, columns, shift))
+        short.learn_again(operator.table, kernel, (self, diagonal), made, loop)
+    return made
+
+
+def _kept(mask: np.ndarray) -> Callable[..., None]:
+    """An array where the mask holds, into another; zeros elsewhere."""
+
+    def loop(x: np.ndarray, out: np.ndarray) -> None:
+        out.fill(0)
+        np.copyto(out, x, where=mask)
+
+    return loop
+
+
+for _kernel in (tril, triu):
+    shortcuts.jumps(
+        _kernel,
+        lambda: ((operators.where_self_out, shortcuts.BELOW, "where.out.<locals>.kernel"),),
+    )
 
 
 # Elements from which on a part of a row is worth a call of NumPy's on the CPU.

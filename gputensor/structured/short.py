@@ -160,10 +160,12 @@ def _long_way(*args: Any) -> None:
 
 
 def learn_beside(
-    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Callable[..., Any]
-) -> None:
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Callable[..., Any],
+    unsaid: tuple[Any, ...] = (),
+) -> None:  # fmt: skip
     """Leave what make(number of operands, params, otherwise) gives for calls with these arguments,
-    of which the first ones are tensors, and the rest are numbers and params."""
+    of which the first ones are tensors, and the rest are numbers and params. unsaid: arguments
+    behind these, which short cuts are never given."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     if table.learners.get("cpu") is not kernel or not all(map(is_kept, params)):
@@ -180,7 +182,8 @@ def learn_beside(
     depth = 0 if behind is None else getattr(behind, "depth", 1)
     if depth == _LONGEST:
         behind, depth = None, 0
-    found = make(count, params, behind or _long_way, _around(table, params))
+    around = _around(table, (*params, *unsaid))
+    found = make(count, params, behind or _long_way, around)
     if found is not None:
         if depth:
             found.depth = depth + 1
@@ -285,15 +288,17 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
 
 def learn_again(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
-    loop: Callable[..., Any],
+    loop: Callable[..., Any], unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
     """Leave loop(*arrays, out) over a new tensor like `made`, of a kernel that has no plans, where
-    a call with these arguments came before."""
+    a call with these arguments came before. table: as in `shortcuts.learn`."""
+    if table.learners.get("cpu") is not kernel or made._device is not CPU:
+        return
     shape = made._geometry
-    if made._device is not CPU or not shape.nbytes or not numpy_allocates(shape):
+    if not shape.nbytes or not numpy_allocates(shape):
         return
     if _comes_again(table, kernel, args):
-        learn_beside(table, kernel, args, made_by(loop, shape))
+        learn_beside(table, kernel, args, made_by(loop, shape), unsaid)
 
 
 def learn_forward(

@@ -33,6 +33,9 @@ op_norm_ScalarOpt_dtype_out = _define(
     "aten::norm.ScalarOpt_dtype_out(Tensor self, Scalar? p, *, ScalarType dtype, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def call_norm_Scalar(self, p=2):
+    short = op_norm_Scalar.table.short.get(self._geometry)
+    if short is not None and (made := short(self, p)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_norm_Scalar.table[key_set](key_set, self, p)
@@ -107,6 +110,10 @@ def linalg_vector_norm(
             keepdim = keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("linalg_vector_norm", dtype)
+        if out is None and dtype is None:
+            short = op_linalg_vector_norm.table.short.get(input._geometry)
+            if short is not None and (made := short(input, ord, dim, keepdim)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -118,6 +125,10 @@ def linalg_vector_norm(
     except Exception as error: _refuse(error, "linalg_vector_norm", locals()); raise
 
 def call_linalg_vector_norm(self, ord=2, dim=None, keepdim=False, dtype=None):
+    if dtype is None:
+        short = op_linalg_vector_norm.table.short.get(self._geometry)
+        if short is not None and (made := short(self, ord, dim, keepdim)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_linalg_vector_norm.table[key_set](key_set, self, ord, dim, keepdim, dtype)

@@ -26,6 +26,10 @@ def tril(input, diagonal=0, *, out=None):
     >>> gt.tril(gt.ones(2, 2)).tolist()
     [[1.0, 0.0], [1.0, 1.0]]"""
     try:
+        if out is None:
+            short = op_tril.table.short.get(input._geometry)
+            if short is not None and (made := short(input, diagonal)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -37,6 +41,9 @@ def tril(input, diagonal=0, *, out=None):
 def Tensor_tril(self, diagonal=0):
     """The elements of matrices on and below a diagonal, zeros elsewhere. See gt.tril."""
     try:
+        short = op_tril.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tril.table[key_set](key_set, self, diagonal)
@@ -65,6 +72,10 @@ def triu(input, diagonal=0, *, out=None):
     Gradient: grad.triu(diagonal)
     Native: native/triangle.py. Matches torch.triu."""
     try:
+        if out is None:
+            short = op_triu.table.short.get(input._geometry)
+            if short is not None and (made := short(input, diagonal)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -76,12 +87,18 @@ def triu(input, diagonal=0, *, out=None):
 def Tensor_triu(self, diagonal=0):
     """The elements of matrices on and above a diagonal, zeros elsewhere. See gt.triu."""
     try:
+        short = op_triu.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_triu.table[key_set](key_set, self, diagonal)
     except Exception as error: _refuse(error, "triu", locals()); raise
 
 def call_triu(self, diagonal=0):
+    short = op_triu.table.short.get(self._geometry)
+    if short is not None and (made := short(self, diagonal)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_triu.table[key_set](key_set, self, diagonal)

@@ -23,14 +23,16 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """mean: None of few elements, where nobody wants it."""
+    """mean: None where nobody wants it."""
     kept = [d for d, n in enumerate(x.shape) if d not in axes and n > 1]
     if x.size < _SHARED_FROM:
         _of_part(x, axes, over, keepdims, out, mean)
-    elif kept:
+        return
+    if mean is None:
+        mean = np.empty_like(out)
+    if kept:
         _by_parts(kept[0], x, axes, over, keepdims, out, mean)
     else:
-        assert mean is not None
         _of_all(x, axes, over, out.reshape(1), mean.reshape(1))
 
 

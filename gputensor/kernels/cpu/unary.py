@@ -117,8 +117,13 @@ def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     y = _negative(x, np.empty_like(x) if out is None else out)
     np.exp(y, y)
-    np.add(y, 1, y)
-    return np.divide(1, y, y)
+    one = _ones.get(y.dtype, 1)
+    np.add(y, one, y)
+    return np.divide(one, y, y)
+
+
+# NumPy takes twice as long for a Python number.
+_ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
