@@ -1,4 +1,5 @@
-"""Copies as members of a chain: casts, and copies to another layout, on one device.
+"""Copies as members of a chain: casts, copies to another layout, and to memory that is there, all
+on one device.
 
 Note [A chain of several layouts]
 What a layout copy gives has the sizes of the walk and strides of its own: its elements are those of
@@ -30,8 +31,8 @@ from .chain import Recorded
 from .pending import Pending
 from .recorder import Recorder, current
 
-# The operators that every copy to a new tensor ends in.
-NAMES = ("aten::_to_copy", "aten::clone")
+# The operators that every copy to a new tensor ends in, and that of all others.
+NAMES = ("aten::_to_copy", "aten::clone", "aten::copy_")
 _RULE = Rule("copy", "copy", COPY)
 _BOUND = 1 << 11
 _Kernel = Callable[..., Any]
@@ -50,7 +51,7 @@ class _Copy:
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """The kernel of `_to_copy` or `clone` at Fuse. is_own: whether calls of an operator for a
+    """The kernel of one of `NAMES` at Fuse. is_own: whether calls of an operator for a
     device come to our kernel."""
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
@@ -60,6 +61,14 @@ def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any],
             return below(key_set, self, memory_format) if made is None else made
 
         return clone
+    if operator.qualified_name == NAMES[2]:
+
+        def copy_(key_set: int, self: Any, src: Any, non_blocking: bool = False) -> Any:
+            if copies.written(self, src):
+                return self
+            return below(key_set, self, src, non_blocking)
+
+        return copy_
 
     def to_copy(
         key_set: int, self: Any, element: dtype | None = None, layout: Any = None,
@@ -109,6 +118,63 @@ class _Copies:
             x, shape = cast, cast._geometry
         return self._recorded(recorder, x, geometry(shape.sizes, strides, element))
 
+    def written(self, out: Any, x: Any) -> bool:
+        """Whether a copy to `out` is recorded, or was the last that its chain does; if not, it has
+        to run now."""
+        recorder, place = current.get(), out._device
+        if (
+            recorder is None or out is x or type(out) is not Tensor or type(x) is not Tensor
+            or (out._keys | x._keys) & LAZY or place is not x._device or place.type == "meta"
+            or out._geometry.numel == 0 or not self._is_ours(place)
+        ):  # fmt: skip
+            return False
+        shape, to, storage = x._geometry, out._geometry, x._get_storage()
+        if shape.dtype is not to.dtype and (shape.dtype.is_complex or to.dtype.is_complex):
+            return False
+        is_pending = type(storage) is Pending
+        if storage is out._get_storage() or is_pending and shape.sizes != to.sizes:
+            return False
+        walk, turned = self._step(recorder, out), None
+        if walk is None:  # memory that is there
+            walk = self._step(recorder, x)
+            if walk is None:
+                return False
+            turned = None if shape is walk else _order(shape, walk)
+            # A block that has written elsewhere must not be read by the next one.
+            if shape is not walk and (turned is None or storage._array[0].reads(out._storage)):
+                return False
+        elif walk is not to:
+            return False
+        what = self._known(shape, to, walk, turned, place)
+        if turned is not None:
+            x = from_storage(x._storage, 0, walk, x._keys)
+        return recorder.record_into(what, out, (x,), ())
+
+    def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
+        """What the step of a recording that is open gives, with the walk's dimensions; None of
+        what is there, or is a part of one."""
+        storage = x._storage
+        if type(storage) is not Pending or x._offset:
+            return None
+        held, number = storage._array
+        step = held.steps[number][0]
+        is_one = step.reduces is None and held.is_open and held.recorder is recorder
+        return step.seen if is_one else None
+
+    def _known(
+        self, shape: Geometry, to: Geometry, walk: Any, turned: Any, place: Any
+    ) -> Recorded:  # fmt: skip
+        key = (shape, to, walk, turned, place)
+        what = self.known.get(key)
+        if what is None:
+            if len(self.known) >= _BOUND:
+                self.known.clear()
+            entry = _Copy(shape, to, place)
+            what = self.known[key] = Recorded(
+                self.operator, entry.kinds, entry, walk=walk, turned=turned
+            )
+        return what
+
     def _is_ours(self, place: Any) -> bool:
         table = operators.copy_.table
         if table is not self._table:
@@ -119,26 +185,15 @@ class _Copies:
         return found
 
     def _recorded(self, recorder: Recorder, x: Tensor, to: Geometry) -> Tensor | None:
-        shape, storage = x._geometry, x._storage
-        walk, turned = to, None
-        if type(storage) is Pending and not x._offset:
-            held, number = storage._array
-            step = held.steps[number][0]
-            if step.reduces is None and held.is_open and held.recorder is recorder:
-                turned = None if shape is step.seen else _order(shape, step.seen)
-                if turned is not None or shape is step.seen:
-                    walk = step.seen
-        key = (shape, to, walk, turned, x._device)
-        what = self.known.get(key)
-        if what is None:
-            if len(self.known) >= _BOUND:
-                self.known.clear()
-            entry = _Copy(shape, to, x._device)
-            what = self.known[key] = Recorded(
-                self.operator, entry.kinds, entry, walk=walk, turned=turned
-            )
+        shape, walk, turned = x._geometry, to, None
+        seen = self._step(recorder, x)
+        if seen is not None:
+            turned = None if shape is seen else _order(shape, seen)
+            if turned is not None or shape is seen:
+                walk = seen
+        what = self._known(shape, to, walk, turned, x._device)
         if turned is not None:
-            x = from_storage(storage, 0, walk, x._keys)
+            x = from_storage(x._storage, 0, walk, x._keys)
         return recorder.record(what, (x,), ())
 
 

@@ -3,24 +3,22 @@
 A block goes through all instructions before the next one is begun, on temporaries that a thread
 uses again; so operands are read from memory once, and what is not stored is never written to it.
 Where all operands have the walk's layout, a block is a run of memory; where there are others, it is
-a part of a slab (cpu_layouts.py); else it is a part of the walk's slowest dimension. What fits
-into one block runs without any of it. Chains that are reduced are cpu_reductions.py's.
+a part of a slab (cpu_layouts.py); else it is a run of the walk's rows. What fits into one block
+runs without any of it. Chains that are reduced are cpu_reductions.py's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
-from ..iterator import parallel
+from ..core.geometry import Geometry
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from . import cpu_body, cpu_layouts, cpu_reductions, native
 from .chain import Chain, Stream
-
-# Of the dimension that blocks are cut from: parts of fewer would leave gaps between elements.
-_SHORTEST = 16
 
 
 def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], None]:
@@ -62,22 +60,22 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
 
     def by_rows(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
-        dim = parallel.slowest_dim(results[0], -(-walk.numel // cpu_body.BLOCK))
-        rows = walk.sizes[dim]
-        step, axis = max(1, cpu_body.BLOCK * rows // walk.numel), dim - walk.ndim
 
         def make() -> Callable[[int], None]:
-            mine = pool(step * (walk.numel // rows))
+            mine = pool(prod(sizes))
 
             def block(number: int) -> None:
-                first, last = number * step, (number + 1) * step
-                values = [parallel.part(x, axis, first, last) for x in arrays]
-                parts = [parallel.part(x, axis, first, last) for x in results]
-                quiet.run(go, values, parts, scalars, mine)
+                where: list[Any] = []
+                for size, step in zip(walk.sizes, sizes):
+                    number, place = divmod(number, -(-size // step))
+                    where.append(slice(place * step, place * step + step))
+                values = [_part(x, where) for x in arrays]
+                quiet.run(go, values, [_part(x, where) for x in results], scalars, mine)
 
             return block
 
-        cpu.share(-(-rows // step), cpu.get_num_threads(), make)
+        count = prod([-(-size // step) for size, step in zip(walk.sizes, sizes)])
+        cpu.share(count, cpu.get_num_threads(), make)
 
     if walk.numel <= cpu_body.BLOCK:
         return at_once
@@ -86,7 +84,27 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
     in_slabs = cpu_layouts.prepare(chain)
     if in_slabs is not None:
         return in_slabs
-    return at_once if walk.numel // max(walk.sizes) > cpu_body.BLOCK // _SHORTEST else by_rows
+    sizes = _run(walk, body.order)
+    return by_rows
+
+
+def _run(walk: Geometry, order: tuple[int, ...]) -> list[int]:
+    """The sizes of a block that is a run of the walk's memory, of at most so many elements. order:
+    the walk's dimensions, slowest first."""
+    sizes, left = [1] * walk.ndim, cpu_body.BLOCK
+    for d in reversed(order):
+        parts = -(-walk.sizes[d] // max(left, 1))
+        sizes[d] = -(-walk.sizes[d] // parts)
+        left = left // sizes[d] if parts == 1 else 0
+    return sizes
+
+
+def _part(x: Any, where: list[Any]) -> Any:
+    """What an operand, which broadcasts to the walk, has in a block."""
+    if x.size == 1:
+        return x
+    own = where[len(where) - x.ndim :]
+    return x[(*[slice(None) if n == 1 else of for n, of in zip(x.shape, own)], ...)]
 
 
 def draws(chain: Chain) -> bool:

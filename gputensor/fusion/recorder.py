@@ -132,6 +132,10 @@ class Recorder:
         for theirs, offset, shape in others:
             if theirs is storage and (offset != out._offset or shape is not out._geometry):
                 return None
+        if recording.reads(storage) and any([
+            step.reduces is not None or step.whole is not None for step, _, _ in recording.steps
+        ]):  # fmt: skip
+            return None  # what takes rows reads them when it comes to it
         # A step that was there already may be wanted by others, and has its own place.
         count = len(recording.steps)
         placed = self._placed(what, inputs, params)

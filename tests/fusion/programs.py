@@ -68,6 +68,9 @@ def _copied(rng: random.Random, x: Any, z: Any) -> Any:
         lambda: x.contiguous(), lambda: x.contiguous(memory_format=form), lambda: x.clone(),
         lambda: x.clone(memory_format=form), lambda: x.to(z.dtype, memory_format=form),
         lambda: x.to(memory_format=form), lambda: x.to(z.dtype, copy=True), lambda: x.reshape(-1),
+        lambda: gt.empty_like(x, dtype=z.dtype).copy_(x * 2),
+        lambda: (x * 2).detach().copy_(x if z.shape != x.shape else z.detach()),
+        lambda: gt.zeros_like(x).unsqueeze(-1).repeat_interleave(2, -1)[..., 1].copy_(x * 2),
     ]  # fmt: skip
     made = rng.choice(calls)()
     if pick < 0.5 and made.shape == x.shape:

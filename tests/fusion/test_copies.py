@@ -74,9 +74,46 @@ def written_over(x: Any) -> Any:
     return before, turned, z, x, x._version
 
 
+def written_into(x: Any) -> Any:
+    """Memory that is there: strided, turned, of another dtype, an operand itself."""
+    y = x.to(gt.float32)
+    wide, planes = gt.zeros_like(y.repeat(1, 1, 2, 1)), gt.zeros_like(y.permute(0, 3, 1, 2))
+    small = gt.zeros_like(x)
+    square = y[0, :9, :9, 0].contiguous()
+    wide[:, :, ::2].copy_(y * 2 + 1)
+    planes.copy_((y * 3).permute(0, 3, 1, 2))
+    small.copy_(y * 0.5)
+    square.copy_((square * 2).t())
+    y.copy_(y * 4)
+    y[:, 1:].copy_(y[:, :-1] * 2)
+    return wide, planes, small, square, y, y._version, wide._version
+
+
+def written_anew(x: Any) -> Any:
+    """What waits: from an operand that is there, repeated, cast, or waits too."""
+    y, z = x * 2, x.to(gt.float32) + 1
+    w = z.clone(memory_format=LAST)
+    kept = z * 2
+    z.copy_(x[:1, :1, :1])
+    y.copy_(z)
+    w.copy_(kept)
+    total = z.sum()
+    z.copy_(kept * 0.5)
+    return y, z, w, kept, total, w + 1, y._version, z._version
+
+
 def summed(x: Any) -> Any:
     y = (x.to(gt.float32) * 0.1).permute(0, 3, 1, 2).contiguous()
     return y.sum(1), y.sum(), y
+
+
+def summed_and_written(x: Any) -> Any:
+    """What a sum reads is written by the last operator of its chain."""
+    y = x.to(gt.float32) + 1
+    z = y.clone(memory_format=LAST)
+    total, rows = y.sum(), y.sum(0)
+    y.add_(x.to(gt.float32) * 2)
+    return y, z, total, rows
 
 
 def repeated(x: Any) -> Any:
@@ -92,7 +129,9 @@ def with_a_gradient(x: Any) -> Any:
 # Each with the number of its chains; None where it does not matter.
 PROGRAMS: list[tuple[Callable[[Any], Any], int | None]] = [
     (packed, 1), (turned_late, 1), (turned_first, 1), (there_and_back, 1), (turned_twice, 1),
-    (written_to, None), (written_over, None), (summed, None), (repeated, 1),
+    (written_to, None), (written_over, None), (written_into, None),
+    (written_anew, None), (summed, None), (summed_and_written, None),
+    (repeated, 1),
     (with_a_gradient, None),
 ]  # fmt: skip
 
