@@ -8,7 +8,8 @@ are cast to floats are moved while they are bytes, floats that become pixels whe
 A slab is a part of one dimension that stays in the cache. The operands that lie otherwise are moved
 by the loop that copies alone; then all is computed, block by block; then that loop moves the
 results. So a chain takes the passes of its operators one by one, without the way to memory
-between, and a copy that is alone is nothing but that loop.
+between, and a copy that is alone is nothing but that loop. What is kept in both layouts passes
+through memory anyway: it is moved as a whole, as it is without fusion.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class _Slabs:
             x: n for n, (x, at) in reversed([*enumerate(zip(split.roots, stores))])
             if not _crosses(at, walk)
         }  # fmt: skip
-        self.direct = fits
+        self.direct = {x: n for x, n in fits.items() if x in (*self.inward, *self.made)}
         self.elements = {n: chain.geometry(n).dtype.np for n in (*self.inward, *self.made)}
         ends = [*[chain.inputs[n] for n in self.taken], *stores]
         widest = max([x.dtype.itemsize for x in ends])
@@ -166,6 +167,10 @@ class _Slabs:
         last = [n for n, x in enumerate(results) if _address(x) in begins]
         count, walk = len(arrays), self.walk
         row = walk.numel // self.rows
+        whole = {x for x, n in self.direct.items() if n not in last}
+        for x in self.inward:
+            if x in whole:
+                self.copy(results[self.direct[x]], arrays[x])
 
         def make() -> Callable[[int], None]:
             numel = self.step * row
@@ -191,21 +196,25 @@ class _Slabs:
                         else self._beside(tuple(sizes), buffer, self.elements[x])
                     )  # fmt: skip
                 for x in self.inward:
-                    self.copy(found[x], given[x])
+                    if x not in whole:
+                        self.copy(found[x], given[x])
                 for n, x in enumerate(self.roots):
-                    if x < count and n not in last and found[x] is not into[n]:
+                    if x < count and n not in last and x not in whole:
                         self.copy(into[n], found[x])
                 if body is not None:
                     values = [found[x] for x in self.taken]
                     made = [found[x] for x in self.made]
                     quiet.run(body.serial, values, made, scalars, pool, self.axis)
                 for n, x in enumerate(self.roots):
-                    if (x >= count or n in last) and found[x] is not into[n]:
+                    if (x >= count or n in last) and x not in whole and found[x] is not into[n]:
                         self.copy(into[n], found[x])
 
             return slab
 
         cpu.share(-(-self.rows // self.step), cpu.get_num_threads(), make)
+        for n, x in enumerate(self.roots):
+            if x in whole and n != self.direct[x]:
+                self.copy(results[n], results[self.direct[x]])
 
     def _beside(self, sizes: tuple[int, ...], memory: Array, element: Any) -> Array:
         order = sorted(range(len(sizes)), key=lambda d: -self.walk.strides[d])

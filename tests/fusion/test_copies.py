@@ -102,6 +102,15 @@ def written_anew(x: Any) -> Any:
     return y, z, w, kept, total, w + 1, y._version, z._version
 
 
+def kept_twice(x: Any) -> Any:
+    """In both layouts: what is given, moved and computed of."""
+    planes = x.permute(0, 3, 1, 2)
+    y = planes.to(gt.float32)
+    z = planes.contiguous()
+    w = y * 2
+    return z, z.clone(), z + 1, w, w.contiguous(), w.clone(memory_format=LAST), planes.clone()
+
+
 def summed(x: Any) -> Any:
     y = (x.to(gt.float32) * 0.1).permute(0, 3, 1, 2).contiguous()
     return y.sum(1), y.sum(), y
@@ -130,7 +139,7 @@ def with_a_gradient(x: Any) -> Any:
 PROGRAMS: list[tuple[Callable[[Any], Any], int | None]] = [
     (packed, 1), (turned_late, 1), (turned_first, 1), (there_and_back, 1), (turned_twice, 1),
     (written_to, None), (written_over, None), (written_into, None),
-    (written_anew, None), (summed, None), (summed_and_written, None),
+    (written_anew, None), (kept_twice, None), (summed, None), (summed_and_written, None),
     (repeated, 1),
     (with_a_gradient, None),
 ]  # fmt: skip
