@@ -1,7 +1,8 @@
 """Functions of NumPy's that are several operators of ours, for devices that NumPy does not reach.
 
-On the CPU NumPy computes them on the tensors' memory, see exchange/numpy_protocol.py. Arguments
-that are no tensors, as bounds of bins are, go to the tensor's device, as numbers do.
+Extremes are the rows of all devices. The others NumPy computes on the CPU, on the tensors' memory,
+see exchange/numpy_protocol.py. Arguments that are no tensors, as bounds of bins are, go to the
+tensor's device, as numbers do.
 """
 
 from __future__ import annotations
@@ -14,9 +15,59 @@ import numpy as np
 import gputensor as gt
 from gputensor import Tensor
 
+from . import statistical
 from ..core import errors
 
 _METHODS = {"linear", "lower", "higher", "midpoint", "nearest"}
+
+
+def amax(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """`np.max`, on the CPU too. Raises: ValueError for a slice without elements, as NumPy does."""
+    _check_elements("max", a, axis)
+    return statistical.max(a, axis=axis, keepdims=keepdims)
+
+
+def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """`np.min`, on the CPU too. Raises: ValueError for a slice without elements, as NumPy does."""
+    _check_elements("min", a, axis)
+    return statistical.min(a, axis=axis, keepdims=keepdims)
+
+
+def _check_elements(op: str, a: Tensor, axis: Any) -> None:
+    """Libraries look for these words of NumPy's: Dask takes from them what kind a result has."""
+    if a.numel():
+        return
+    axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if not all([a.shape[d] for d in axes]):
+        got = errors.Got("zero-size array to reduction operation")
+        raise errors.wrong_value(op, "a", "hold an element in each slice", got)
+
+
+def angle(z: Tensor, *, deg: bool = False) -> Tensor:
+    """`np.angle`."""
+    found = gt.angle(z if z.is_complex() or z.is_floating_point() else z.double())
+    return gt.rad2deg(found) if deg else found
+
+
+def fix(x: Tensor) -> Tensor:
+    """`np.fix`."""
+    return gt.trunc(x)
+
+
+def iscomplex(x: Tensor) -> Tensor:
+    """`np.iscomplex`, element by element."""
+    return gt.imag(x) != 0 if x.is_complex() else gt.zeros_like(x, dtype=gt.bool)
+
+
+def isreal(x: Tensor) -> Tensor:
+    """`np.isreal`, element by element."""
+    return ~iscomplex(x)
+
+
+def nanprod(a: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """`np.nanprod`: NaN counts as one."""
+    kept = gt.where(gt.isnan(a), 1, a)
+    return statistical.prod(kept, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def quantile(
@@ -26,7 +77,7 @@ def quantile(
     if method not in _METHODS:
         raise KeyError(method)
     a = a if a.is_floating_point() else a.double()
-    q = _beside(a, q)
+    q = _beside(a, q).to(a.dtype)
     if not isinstance(axis, (tuple, list)):
         return gt.quantile(a, q, axis, keepdims, interpolation=method)
     along = sorted(d % a.ndim for d in axis)
@@ -40,7 +91,7 @@ def quantile(
 
 def percentile(a: Tensor, q: Any, **options: Any) -> Tensor:
     """`np.percentile`."""
-    return quantile(a, np.asarray(q) / 100, **options)
+    return quantile(a, (q.double() if isinstance(q, Tensor) else np.asarray(q)) / 100, **options)
 
 
 def median(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -56,6 +107,115 @@ def partition(a: Tensor, kth: Any, *, axis: int | None = -1) -> Tensor:
 def argpartition(a: Tensor, kth: Any, *, axis: int | None = -1) -> Tensor:
     """`np.argpartition`, sorted wholly."""
     return gt.argsort(a.ravel() if axis is None else a, 0 if axis is None else axis)
+
+
+def diag(v: Tensor, *, k: int = 0) -> Tensor:
+    """`np.diag`."""
+    return gt.diag(v, k)
+
+
+def diff(
+    a: Tensor, *, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
+) -> Tensor:
+    """`np.diff` with something before or behind: what has no axis is one slice."""
+
+    def slices(given: Any) -> Tensor | None:
+        if given is None:
+            return None
+        x = _beside(a, given)
+        sizes = [1 if d == axis % a.ndim else size for d, size in enumerate(a.shape)]
+        return x if x.ndim else x.expand(sizes)
+
+    if n == 0:
+        return a
+    return statistical.diff(a, n=n, axis=axis, prepend=slices(prepend), append=slices(append))
+
+
+def dot(a: Any, b: Any) -> Tensor:
+    """`np.dot`: over the last axis of `a` and the last but one of `b`."""
+    a, b = (_beside(b, a), b) if isinstance(b, Tensor) else (a, _beside(a, b))
+    if not a.ndim or not b.ndim:
+        made: Tensor = a * b
+        return made
+    element = gt.result_type(a, b)
+    return gt.tensordot(a.to(element), b.to(element), ([-1], [b.ndim - 2 if b.ndim > 1 else 0]))
+
+
+def linspace(
+    start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None,
+    axis: int = 0,
+) -> Tensor:  # fmt: skip
+    """`np.linspace`, whose bounds may be tensors; integers are rounded down."""
+    like = start if isinstance(start, Tensor) else stop
+    made = gt.float64 if not like.is_floating_point() else like.dtype
+    low, high = (_beside(like, x).to(made) for x in (start, stop))
+    count = num - 1 if endpoint else num
+    steps = gt.arange(num, dtype=made, device=like.device) / (count or 1)
+    steps = steps.reshape((-1,) + (1,) * max(low.ndim, high.ndim))
+    found = low + (high - low) * steps
+    if endpoint and num > 1:
+        found[-1] = high
+    if dtype is not None:
+        found = (found if dtype.is_floating_point else found.floor()).to(dtype)
+    return found.movedim(0, axis) if axis else found
+
+
+def nanargmax(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """`np.nanargmax`. Raises: ValueError where all of a slice is NaN, which it waits for."""
+    return gt.argmax(_numbers("nanargmax", a, axis, -gt.inf), axis, keepdims)
+
+
+def nanargmin(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """`np.nanargmin`. Raises: ValueError where all of a slice is NaN, which it waits for."""
+    return gt.argmin(_numbers("nanargmin", a, axis, gt.inf), axis, keepdims)
+
+
+def _numbers(op: str, a: Tensor, axis: int | None, otherwise: float) -> Tensor:
+    """Another number in the place of NaN."""
+    if not a.is_floating_point():
+        return a
+    is_nan = gt.isnan(a)
+    if (is_nan.all() if axis is None else is_nan.all(axis).any()).item():
+        raise errors.wrong_value(op, "a", "hold a number in each slice", errors.Got("NaN alone"))
+    return gt.where(is_nan, otherwise, a)
+
+
+def nanmax(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """`np.nanmax`: NaN where there is nothing else."""
+    return _extreme(gt.amax, a, axis, keepdims, -gt.inf)
+
+
+def nanmin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """`np.nanmin`: NaN where there is nothing else."""
+    return _extreme(gt.amin, a, axis, keepdims, gt.inf)
+
+
+def _extreme(op: Any, a: Tensor, axis: Any, keepdims: bool, otherwise: float) -> Tensor:
+    axes = tuple(range(a.ndim)) if axis is None else axis
+    if not a.is_floating_point():
+        found: Tensor = op(a, axes, keepdims)
+        return found
+    is_nan = gt.isnan(a)
+    found = op(gt.where(is_nan, otherwise, a), axes, keepdims)
+    return gt.where(gt.all(is_nan, axes, keepdims), gt.nan, found)
+
+
+def unique(
+    ar: Tensor, *, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:  # fmt: skip
+    """`np.unique` of all elements, sorted; the index is that of the first of its kind."""
+    flat = ar.reshape(-1)
+    found, inverse, counts = gt.unique(flat, return_inverse=True, return_counts=True)
+    more: list[Tensor] = []
+    if return_index:
+        order = gt.argsort(inverse, stable=True)
+        more.append(order[gt.cumsum(counts, 0) - counts])
+    if return_inverse:
+        more.append(inverse.reshape(ar.shape))
+    if return_counts:
+        more.append(counts)
+    return (found, *more) if more else found
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
@@ -88,8 +248,9 @@ def bincount(x: Tensor, *, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def digitize(x: Tensor, bins: Any, *, right: bool = False) -> Tensor:
-    """`np.digitize`. Raises: KeyError where the bins fall, which `gt.bucketize` does not take."""
-    bounds = np.asarray(bins)
+    """`np.digitize`; waits for bins that are a tensor's. Raises: KeyError where they fall, which
+    `gt.bucketize` does not take."""
+    bounds = bins if isinstance(bins, Tensor) else np.asarray(bins)
     if (bounds[1:] < bounds[:-1]).any():
         raise KeyError("bins")
     return gt.bucketize(x, _beside(x, bounds), right=not right)

@@ -7,7 +7,8 @@ theirs. Where there is none, or it lacks an argument or a dtype, NumPy computes 
 memory. The result is a tensor either way; what is given as `out` is what comes back.
 
 `set_numpy_on_devices(True)` lets operators of ours compute on any device, where CuPy's arrays would
-do so as well; what NumPy would have to compute is refused there as before.
+do so as well; what NumPy would have to compute is refused there as before. What NumPy makes with
+`like=` a tensor, `np.arange(3, like=x)`, is then on that tensor's device.
 
 One of NumPy's numbers is no array: `np.float32(2) * x` is `2.0 * x`, on any device and with its
 gradient.
@@ -48,6 +49,9 @@ _LIKE = {
     "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
     "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
 }
+# What reaches us by `like=` alone, and those of them that take what is an array already.
+_FROM = {"array", "asanyarray", "asarray", "ascontiguousarray"}
+_MAKERS = _FROM | {"arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros"}
 # Those of one kind of answer that are no ufuncs.
 _BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
@@ -118,7 +122,7 @@ def array_ufunc(
 
 
 def array_function(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    tensor: Tensor, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`Tensor.__array_function__`."""
     name = _name_of(function)
@@ -129,7 +133,7 @@ def array_function(
         if x is np._NoValue:
             # What `np.ma` and pandas hand on for an argument that they were not given.
             given = {key: x for key, x in kwargs.items() if x is not np._NoValue}
-            return array_function(function, args, given)
+            return array_function(tensor, function, args, given)
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
         return _FACTS[name](args[0])
     anywhere = get_numpy_on_devices()
@@ -141,6 +145,8 @@ def array_function(
             found = _by_row(name, True, args, kwargs)
             if found is not _MISSING:
                 return found
+        if name in _MAKERS and not tensor.is_cpu:
+            return _beside(tensor, name, function, args, kwargs)
         _check(name, (args, kwargs), name in _BOOLEAN)
     return _by_numpy(function, args, kwargs, name in _WRITERS)
 
@@ -155,6 +161,27 @@ def _name_of(function: Callable[..., Any]) -> str:
     """As the rows have it: `sum`, `linalg.svd`."""
     module = function.__module__.removeprefix("numpy").lstrip(".")
     return f"{module}.{function.__name__}".lstrip(".")
+
+
+def _beside(
+    like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
+    """What NumPy makes, on the device of a tensor; a tensor that is there stays where it is."""
+    x = args[0] if args else None
+    if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
+        x = calls.stack(x, 0)
+    if name in _FROM and isinstance(x, Tensor) and len(args) < 3 and not (
+        kwargs.keys() - {"dtype", "copy"}
+    ):  # fmt: skip
+        dtype = args[1] if len(args) == 2 else kwargs.get("dtype")
+        if x._device is not like._device:
+            raise errors.mixed_devices(name, like, "like", x, "a")
+        element = x.dtype if dtype is None else element_type(name, dtype, by_name=True)
+        return calls.to_dtype(x, element, False, kwargs.get("copy", name == "array"))
+    _check(name, (args, kwargs), False)
+    made = _by_numpy(function, args, kwargs, False)
+    return made.to(like.device) if isinstance(made, Tensor) else made
 
 
 def _like(name: str, given: dict[str, Any]) -> Tensor:

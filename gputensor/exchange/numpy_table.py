@@ -51,8 +51,8 @@ RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 # the function (gputensor.array_api), else gt's.
 _ROWS = """
 all               all              a / axis -out keepdims
-amax              max              a / axis -out keepdims
-amin              min              a / axis -out keepdims
+amax              elsewhere.amax   a / axis -out keepdims
+amin              elsewhere.amin   a / axis -out keepdims
 any               any              a / axis -out keepdims
 argmax            argmax           a / axis -out keepdims
 argmin            argmin           a / axis -out keepdims
@@ -80,9 +80,9 @@ linalg.qr         linalg.qr        a / mode
 linalg.solve      linalg.solve     a b /
 linalg.svd        linalg.svd       a / full_matrices
 matrix_transpose  matrix_transpose x /
-max               max              a / axis -out keepdims
+max               elsewhere.amax   a / axis -out keepdims
 mean              mean            a / axis -dtype -out keepdims
-min               min              a / axis -out keepdims
+min               elsewhere.amin   a / axis -out keepdims
 moveaxis          moveaxis         a source destination /
 nan_to_num        nan_to_num       x / - nan posinf neginf
 nansum            nansum           a / axis=dim dtype -out keepdims=keepdim
@@ -197,16 +197,32 @@ class Call:
 
 # What NumPy computes on the CPU, for tensors of other devices: array_api/numpy_elsewhere.py.
 _ROWS_ELSEWHERE = """
+angle             elsewhere.angle         z / deg
 argpartition      elsewhere.argpartition  a kth / axis
 bincount          elsewhere.bincount      x / weights minlength
+diag              elsewhere.diag          v / k
+diff              elsewhere.diff          a / n axis prepend append
 digitize          elsewhere.digitize      x bins / right
+dot               elsewhere.dot           a b / -out
+fix               elsewhere.fix           x / -out
 histogram         elsewhere.histogram     a / bins range - weights
+i0                gt.i0                   x /
+iscomplex         elsewhere.iscomplex     x /
+isreal            elsewhere.isreal        x /
+linspace          elsewhere.linspace      start stop / num endpoint - dtype axis
 median            elsewhere.median        a / axis -out - keepdims
+nanargmax         elsewhere.nanargmax     a / axis -out keepdims
+nanargmin         elsewhere.nanargmin     a / axis -out keepdims
+nanmax            elsewhere.nanmax        a / axis -out keepdims
+nanmin            elsewhere.nanmin        a / axis -out keepdims
+nanprod           elsewhere.nanprod       a / axis dtype -out keepdims
 partition         elsewhere.partition     a kth / axis
 percentile        elsewhere.percentile    a q / axis -out - method keepdims
 quantile          elsewhere.quantile      a q / axis -out - method keepdims
 ravel_multi_index elsewhere.ravel_multi_index multi_index dims /
+sinc              gt.sinc                 x /
 take              elsewhere.take          a indices / axis
+unique            elsewhere.unique        ar / return_index return_inverse return_counts
 unravel_index     elsewhere.unravel_index indices shape /
 """
 

@@ -319,7 +319,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking, metaclass=T
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """What `np.concatenate([x, y])` does: see docs/interop.md."""
-        return _numpy_protocol().array_function(func, args, kwargs)
+        return _numpy_protocol().array_function(self, func, args, kwargs)
 
     @property
     def __array_struct__(self) -> Any:

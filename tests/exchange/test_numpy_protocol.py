@@ -78,6 +78,17 @@ INTEGERS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("function", [np.max, np.amin])
+def test_an_extreme_of_nothing_is_numpys_error(function: Any, ours_only: None) -> None:
+    words = "zero-size array to reduction operation"
+    for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), (0, 1)), ((3, 0), -1)):
+        with pytest.raises(ValueError, match=words):
+            function(gt.empty(shape), axis=axis)
+        with pytest.raises(ValueError, match=words):
+            function(np.empty(shape), axis=axis)
+    assert function(gt.empty(0, 3), axis=1).shape == (0,)
+
+
 def test_what_ours_lacks_may_be_none(ours_only: None) -> None:
     x = gt.tensor(M)
     same(np.mean(x, 0, None, None), M.mean(0))
@@ -285,6 +296,25 @@ ELSEWHERE: list[Callable[[Any], Any]] = [
     lambda x: np.unravel_index(np.argmax(x), (3, 4))[1], lambda x: np.argmin(x, axis=1),
     lambda x: np.ravel_multi_index(np.unravel_index(np.argmin(x), (3, 4)), (3, 4)),
     lambda x: np.bincount((x > 0).astype(np.int64).ravel(), minlength=4),
+    lambda x: np.diag(x), lambda x: np.diag(x[0], 1), lambda x: np.dot(x, x.T),
+    lambda x: np.dot(x[0], x[1]), lambda x: np.dot(x, 2.0), lambda x: np.dot(x[None], x[0]),
+    lambda x: np.dot(x, np.stack([x.T, x.T])), lambda x: np.linspace(x[0], x[1], 5),
+    lambda x: np.linspace(x[0], 2, 3, False, axis=1),
+    lambda x: np.linspace(x[0, 0], 9, 4, dtype=int),
+    lambda x: np.nanmax(x, axis=0), lambda x: np.nanmin(x), lambda x: np.nanargmin(x, axis=1),
+    lambda x: np.nanmax(np.where(x > 0, np.nan, x), axis=1, keepdims=True),
+    lambda x: np.nanargmax(np.where(x > 2, np.nan, x)), lambda x: np.unique(x > 0),
+    lambda x: np.unique(np.sign(x), True, True, True),
+    lambda x: np.angle(x), lambda x: np.angle(x * 1j, deg=True), lambda x: np.fix(x),
+    lambda x: np.i0(x), lambda x: np.sinc(x), lambda x: np.isreal(x),
+    lambda x: np.iscomplex(x * 1j),
+    lambda x: np.percentile(x, np.array([10, 90], like=x)), lambda x: np.diff(x, 0, prepend=1),
+    lambda x: np.digitize(x, np.array([-1.0, 0.0, 1.0], like=x)),
+    lambda x: np.diff(x, prepend=0.0), lambda x: np.diff(x, 2, 0, x[:1], x[:1]),
+    lambda x: np.nanprod(np.where(x > 1, np.nan, x), axis=0),
+    lambda x: np.arange(3, like=x), lambda x: np.asarray([1, 2], dtype="f4", like=x),
+    lambda x: np.array(x, like=x), lambda x: np.asarray(x, "f4", like=x),
+    lambda x: np.tri(3, like=x),
 ]  # fmt: skip
 
 
@@ -296,8 +326,13 @@ def test_what_numpy_would_compute_several_operators_do_elsewhere(
         pytest.skip("needs CUDA devices, real or emulated")
     values = np.array([[0.5, -1.5, 1.0, 2.0], [-0.25, 0.75, -1.0, 0.0], [3.0, 1.25, -2.0, 0.1]])
     found = ELSEWHERE[number](gt.from_numpy(values).cuda())
-    assert isinstance(found, gt.Tensor) and found.is_cuda
-    same(found.cpu(), ELSEWHERE[number](values))
+    several = _several(found)
+    assert all(isinstance(part, gt.Tensor) and part.is_cuda for part in several)
+    same(tuple(part.cpu() for part in several), _several(ELSEWHERE[number](values)))
+
+
+def _several(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
 
 
 def test_what_several_operators_lack_is_refused_elsewhere(on_devices: None) -> None:
@@ -309,6 +344,12 @@ def test_what_several_operators_lack_is_refused_elsewhere(on_devices: None) -> N
             f()
     with pytest.raises(gt.GpuTensorError, match="hold two bounds at least"):
         np.histogram(x, [1.0])
+    with pytest.raises(ValueError, match="nanargmax: 'a' must hold a number in each slice"):
+        np.nanargmax(x * np.nan)
+    with pytest.raises(gt.GpuTensorError, match="must be on one device"):
+        np.asarray(gt.ones(2), like=x)
+    kept = np.asarray(x, like=x)
+    assert kept is x and np.array(x, like=x) is not x
 
 
 def test_what_is_made_like_a_tensor() -> None:
