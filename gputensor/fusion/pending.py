@@ -14,10 +14,27 @@ from ..tensor.storage import Storage
 
 
 class Pending(Storage):
-    """`_array` is (recording, number of the value in it); it becomes a Storage with the bytes."""
+    """`_array` is (recording, number of the step whose result it is); it becomes a Storage with the
+    bytes. What follows from the step fills no slot before: one is made for each operator."""
 
     __slots__ = ()
     _array: Any
+    _data = None
+
+    # Another thread may settle it meanwhile: then these are the slots.
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
+        found = self._array
+        return found[0].place if type(found) is tuple else self.device
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        found = self._array
+        if type(found) is not tuple:
+            return self.nbytes
+        nbytes: int = found[0].steps[found[1]][0].nbytes
+        return nbytes
 
     @property
     def data(self) -> Any:
@@ -26,8 +43,7 @@ class Pending(Storage):
 
     @data.setter
     def data(self, data: Any) -> None:
-        self.__class__ = Storage  # type: ignore[assignment]
-        self._data, self._array = data, None
+        _settle(self, data, None)
 
 
 copyreg.pickle(Pending, reduce_storage)
@@ -35,8 +51,18 @@ copyreg.pickle(Pending, reduce_storage)
 
 def fill(storage: Pending, made: Any) -> None:
     """Give the storage the memory of a tensor that nobody else holds."""
-    storage.__class__ = Storage  # type: ignore[assignment]
     if made._storage is None:
-        storage._data, storage._array = None, made._array
+        _settle(storage, None, made._array)
     else:
-        storage._data, storage._array = made._storage._data, made._storage._array
+        _settle(storage, made._storage._data, made._storage._array)
+
+
+_slots = [Storage.__dict__[name].__set__ for name in ("_data", "device", "nbytes")]
+
+
+def _settle(storage: Pending, data: Any, array: Any) -> None:
+    """Make it a Storage. No other thread comes between the last two."""
+    for fill_slot, value in zip(_slots, (data, storage.device, storage.nbytes)):
+        fill_slot(storage, value)
+    storage.__class__ = Storage  # type: ignore[assignment]
+    storage._array = array

@@ -35,7 +35,7 @@ Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {elementwise.__name__, pointwise.__name__}
 _new = object.__new__
-_EXACT = (float, int)
+_LAST = LONGEST - 1
 
 
 def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
@@ -55,9 +55,9 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
     return _of_one(kernel, TENSOR_KEYS[place])
 
 
-# What follows what was recorded before is found by one look, in `State.next`: `record` asks there,
-# and `first` leaves it. All are written out, as each operator of a block comes by: calls would be a
-# third of it.
+# `record` asks whether what comes is what followed last, on the same operands; `first` finds what
+# was ever recorded, and leaves it to be expected. All are written out, as each operator of a block
+# comes by: calls would be a third of it.
 
 
 def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
@@ -123,15 +123,16 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
             then = recording.new_state(key, (what, (left, right), ()))
         state, step, said = then
         if recording.steps:  # of which place it is follows from these
-            following = (*then, what, beside, first_kind, second_kind, number)
-            recording.state.next[mine, left, right] = following
+            recording.state.expected = (
+                mine, left, right, first_kind, second_kind, *then, what, beside, number,
+            )  # fmt: skip
         recorder.latest = recording
         if step == len(recording.steps):
             recording.steps.append(said)
         recording.state = state
         storage = _new(Pending)
-        storage._data, storage._array = None, (recording, step)
-        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        storage._array, storage.version = (recording, step), 0
+        recording.of[3 * step + 1] = storage
         recording.results.append(storage)
         if not recording.is_open:
             return slow(key_set, a, b, *rest)
@@ -143,46 +144,37 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        if step == LONGEST - 1:
+        if step == _LAST:
             recording.run(f"it has {LONGEST} operators")
         return tensor
 
     def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
         recorder = current.get()
-        recording = None if recorder is None else recorder.latest
-        if recording is None:
+        if recorder is None or (recording := recorder.latest) is None:
             return first(key_set, a, b, *rest)
-        one: Any
-        other: Any
+        who, left, right, one, other, state, step, said, what, beside, number = (
+            recording.state.expected
+        )
+        if who is not mine:
+            return first(key_set, a, b, *rest)
+        of = recording.of
         if type(a) is Tensor:
-            one, storage = a._geometry, a._storage
-            if type(storage) is Pending:
-                held, step = storage._array
-                left = 3 * step + 1 if held is recording and not a._offset else None
-            else:
-                left = recording.found.get((id(storage), a._offset, one))
-            if a._autograd is not None:
-                left = None
-        else:
-            one = type(a)
-            left = recording.found.get((one, a)) if one in _EXACT and a else None
-        if type(b) is Tensor:
-            other, storage = b._geometry, b._storage
-            if type(storage) is Pending:
-                held, step = storage._array
-                right = 3 * step + 1 if held is recording and not b._offset else None
-            else:
-                right = recording.found.get((id(storage), b._offset, other))
-            if b._autograd is not None:
-                right = None
-        else:
-            other = type(b)
-            right = recording.found.get((other, b)) if other in _EXACT and b else None
-        known = recording.state.next.get((mine, left, right))
-        if known is None:
+            if a._geometry is not one or a._offset or a._autograd is not None:
+                return first(key_set, a, b, *rest)
+            if a._storage is not of.get(left, of) and _code(recording, a, what.device) != left:
+                return first(key_set, a, b, *rest)
+        elif type(a) is not one or not a or (
+            a != of.get(left, of) and _code(recording, a, None) != left
+        ):  # fmt: skip
             return first(key_set, a, b, *rest)
-        state, step, said, what, beside, kind, other_kind, number = known
-        if kind is not one or other_kind is not other:
+        if type(b) is Tensor:
+            if b._geometry is not other or b._offset or b._autograd is not None:
+                return first(key_set, a, b, *rest)
+            if b._storage is not of.get(right, of) and _code(recording, b, what.device) != right:
+                return first(key_set, a, b, *rest)
+        elif type(b) is not other or not b or (
+            b != of.get(right, of) and _code(recording, b, None) != right
+        ):  # fmt: skip
             return first(key_set, a, b, *rest)
         if rest and (rest[0] is not beside[0] or len(rest) > 1 and not all(map(is_, rest, beside))):
             return first(key_set, a, b, *rest)
@@ -192,8 +184,8 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
             recording.steps.append(said)
         recording.state = state
         storage = _new(Pending)
-        storage._data, storage._array = None, (recording, step)
-        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        storage._array, storage.version = (recording, step), 0
+        of[3 * step + 1] = storage
         recording.results.append(storage)
         if not recording.is_open:
             return first(key_set, a, b, *rest)
@@ -205,7 +197,7 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        if step == LONGEST - 1:
+        if step == _LAST:
             recording.run(f"it has {LONGEST} operators")
         return tensor
 
@@ -250,14 +242,16 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
                 then = recording.new_state(key, (what, (code,), ()))
             state, step, said = then
             if recording.steps:
-                recording.state.next[mine, code] = (*then, what, found[1], a._geometry)
+                recording.state.expected = (
+                    mine, code, None, a._geometry, None, *then, what, found[1], None,
+                )  # fmt: skip
             recorder.latest = recording
             if step == len(recording.steps):
                 recording.steps.append(said)
             recording.state = state
         storage = _new(Pending)
-        storage._data, storage._array = None, (recording, step)
-        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        storage._array, storage.version = (recording, step), 0
+        recording.of[3 * step + 1] = storage
         recording.results.append(storage)
         if not recording.is_open:
             return slow(key_set, a, *rest)
@@ -269,33 +263,28 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        if step == LONGEST - 1:
+        if step == _LAST:
             recording.run(f"it has {LONGEST} operators")
         return tensor
 
     def record(key_set: int, a: Any, *rest: Any) -> Any:
         recorder = current.get()
-        recording = None if recorder is None else recorder.latest
-        if recording is None or type(a) is not Tensor or a._autograd is not None:
+        if recorder is None or (recording := recorder.latest) is None:
             return first(key_set, a, *rest)
-        storage = a._storage
-        if type(storage) is Pending:
-            held, step = storage._array
-            code = 3 * step + 1 if held is recording and not a._offset else None
-        else:
-            code = recording.found.get((id(storage), a._offset, a._geometry))
-        known = recording.state.next.get((mine, code))
-        if known is None:
+        who, code, _, one, _, state, step, said, what, beside, _ = recording.state.expected
+        if (
+            who is not mine or type(a) is not Tensor or a._geometry is not one
+            or a._storage is not recording.of.get(code, who) or a._offset or a._autograd is not None
+        ):  # fmt: skip
             return first(key_set, a, *rest)
-        state, step, said, what, beside, kind = known
-        if kind is not a._geometry or rest and not all(map(is_, rest, beside)):
+        if rest and not all(map(is_, rest, beside)):
             return first(key_set, a, *rest)
         if step == len(recording.steps):
             recording.steps.append(said)
         recording.state = state
         storage = _new(Pending)
-        storage._data, storage._array = None, (recording, step)
-        storage.device, storage.version, storage.nbytes = what.device, 0, what.nbytes
+        storage._array, storage.version = (recording, step), 0
+        recording.of[3 * step + 1] = storage
         recording.results.append(storage)
         if not recording.is_open:
             return first(key_set, a, *rest)
@@ -307,7 +296,7 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        if step == LONGEST - 1:
+        if step == _LAST:
             recording.run(f"it has {LONGEST} operators")
         return tensor
 

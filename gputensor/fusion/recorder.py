@@ -82,8 +82,8 @@ class Recorder:
         if what.also is not None:
             self._goes_on_at(what, recording)
         storage = _new(Pending)
-        storage._data, storage.device, storage.version = None, what.device, 0
-        storage.nbytes, storage._array = what.nbytes, placed
+        storage._array, storage.version = placed, 0
+        recording.of[3 * placed[1] + 1] = storage
         recording.results.append(storage)
         return from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
 
@@ -103,6 +103,8 @@ class Recorder:
                 ):  # fmt: skip
                     placed = self._placed(what, inputs, params)
                     if placed is not None and placed[0] is held and held.is_open:
+                        held.of.pop(3 * number + 1, None)
+                        held.of[3 * placed[1] + 1] = storage
                         storage._array = placed
                         return True
             storage.data  # noqa: B018 - runs what is pending

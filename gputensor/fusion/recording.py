@@ -38,20 +38,23 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
+_NOTHING = (None,) * 11
+
+
 class State:
     """All that was recorded, by its codes: a node in the tree of what was ever recorded, so that
     what was recorded before is recorded again by one look for each operator.
 
     then: (operator, operands, params), in one tuple -> what it leads to, the number of the step
-    whose result it is, and that step. next: the same by what quick.py knows. chains: what was made
-    here, by what is stored and the types of scalars.
+    whose result it is, and that step. expected: what came last, as quick.py knows it. chains: what
+    was made here, by what is stored and the types of scalars.
     """
 
-    __slots__ = ("then", "next", "chains")
+    __slots__ = ("then", "expected", "chains")
 
     def __init__(self) -> None:
         self.then: dict[Any, tuple[State, int, _Step]] = {}
-        self.next: dict[Any, Any] = {}
+        self.expected: Any = _NOTHING
         self.chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
 
 
@@ -62,10 +65,11 @@ _BOUND = 1 << 14
 
 class Recording:
     """A chain that grows. Operands are encoded by what they are: 3 n is input n, 3 n + 1 is what
-    step n gives, 3 n + 2 is scalar n."""
+    step n gives, 3 n + 2 is scalar n. of: what quick.py knows an operand by, under its code: the
+    storage that it begins, or the number; others are not there."""
 
     __slots__ = (
-        "recorder", "at", "place", "inputs", "found", "scalars", "steps", "state", "results",
+        "recorder", "at", "place", "inputs", "found", "of", "scalars", "steps", "state", "results",
         "is_open", "is_run", "others", "walk", "has_copies", "has_rows",
     )  # fmt: skip
     recorder: Recorder
@@ -82,6 +86,7 @@ class Recording:
         # of numbers.
         self.inputs: list[tuple[Any, ...]] = []
         self.found: dict[Any, int] = {}
+        self.of: dict[int, Any] = {}
         self.scalars: list[Any] = []
         self.steps: list[_Step] = []
         self.state = _root
@@ -98,7 +103,7 @@ class Recording:
             self.scalars.append(value)
             code = 3 * len(self.scalars) - 1
             if key is not None:
-                self.found[key] = code
+                self.found[key], self.of[code] = code, value
         return code
 
     def add(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> int:
@@ -116,19 +121,19 @@ class Recording:
     def new_state(self, key: Any, step: _Step) -> tuple[State, int, _Step]:
         """What a step leads to that was never recorded behind these."""
         global _root, _count
-        if step in self.steps:
-            known = (self.state, self.steps.index(step), step)
-        else:
-            known = (State(), len(self.steps), step)
-            _count += 1
-            if _count > _BOUND:
-                _root, _count = State(), 0
+        number = self.steps.index(step) if step in self.steps else len(self.steps)
+        known = (State(), number, step)
+        _count += 1
+        if _count > _BOUND:
+            _root, _count = State(), 0
         self.state.then[key] = known
         return known
 
     def input(self, key: Any, storage: Storage, x: Any) -> int:
         """The code of an operand that has its bytes, or has them from another recording."""
         code = self.found[key] = 3 * len(self.inputs)
+        if not x._offset:
+            self.of[code] = storage
         self.inputs.append((storage, x._offset, x._geometry, x._array))
         return code
 
@@ -145,7 +150,7 @@ class Recording:
 
     def close(self) -> None:
         if self.is_open:
-            self.is_open = False
+            self.is_open, self.of = False, {}
             if self.recorder.latest is self:
                 self.recorder.latest = None
             for at in (self.at, *self.others):
