@@ -8,8 +8,9 @@ are cast to floats are moved while they are bytes, floats that become pixels whe
 A slab is a part of one dimension that stays in the cache. The operands that lie otherwise are moved
 by the loop that copies alone; then all is computed, block by block; then that loop moves the
 results. So a chain takes the passes of its operators one by one, without the way to memory
-between, and a copy that is alone is nothing but that loop. What is kept in both layouts passes
-through memory anyway: it is moved as a whole, as it is without fusion.
+between, and a copy that is alone is nothing but that loop. As a whole, as without fusion, is moved
+what is kept in both layouts, since it passes through memory anyway; and all where slabs would cut
+the dimension that another layout runs along, as in a transpose: that loop needs long runs.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from .chain import Chain, Instruction
 
 Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
-# Bytes of a slab, and its elements along a dimension that something runs along.
-_SLAB_NBYTES, _RUN = 1 << 21, 128
+# Bytes of a slab.
+_SLAB_NBYTES = 1 << 21
 # Elements that lie alike: operands that have so many together are read as they lie.
 _ALIKE = 256
 
@@ -123,7 +124,8 @@ class _Slabs:
     """A chain, bound. axis: the dimension that slabs are cut from; step: of so many.
 
     inward: the inputs that are moved before. made: what is computed and kept, and direct: the
-    output that each is computed in; -1 where it is computed beside it.
+    output that each is computed in, of those that have one. is_cut: slabs cut what another layout
+    runs along.
     """
 
     def __init__(self, chain: Chain, split: _Split, copy: Callable[[Array, Array], None]) -> None:
@@ -149,8 +151,7 @@ class _Slabs:
             axis = max(range(walk.ndim), key=lambda d: walk.sizes[d])
         self.axis, self.rows = axis - walk.ndim, walk.sizes[axis]
         self.step = -(-self.rows // parts)
-        if axis in [cpu_body.along(x) for x in ends if _crosses(x, walk)]:
-            self.step = max(self.step, min(self.rows, _RUN))
+        self.is_cut = axis in [cpu_body.along(x) for x in ends if _crosses(x, walk)]
         self.body: cpu_body.Body | None = None
         if split.steps:
             inner = split.inner(walk)
@@ -167,16 +168,26 @@ class _Slabs:
         last = [n for n, x in enumerate(results) if _address(x) in begins]
         count, walk = len(arrays), self.walk
         row = walk.numel // self.rows
-        whole = {x for x, n in self.direct.items() if n not in last}
+        full = {x: results[n] for x, n in self.direct.items() if n not in last}
+        if self.is_cut:
+            for x, of in self.elements.items():
+                if x not in full and (x < count or x not in self.direct):
+                    memory = cpu.allocate(walk.numel * of.itemsize)
+                    full[x] = self._beside(walk.sizes, memory, of)
         for x in self.inward:
-            if x in whole:
-                self.copy(results[self.direct[x]], arrays[x])
+            if x in full:
+                self.copy(full[x], arrays[x])
+        moved = [n for n, x in enumerate(self.roots) if x < count and x not in full]
+        if self.is_cut:
+            for n in moved:
+                if n not in last:
+                    self.copy(results[n], arrays[self.roots[n]])
 
         def make() -> Callable[[int], None]:
             numel = self.step * row
-            memory = {
+            beside = {
                 x: cpu.allocate(numel * of.itemsize) for x, of in self.elements.items()
-                if self.direct.get(x, -1) < 0 or x < count and self.direct[x] in last
+                if x not in full and (x < count or x not in self.direct)
             }  # fmt: skip
             body = self.body
             pool = None if body is None else body.pool(max(row, min(numel, cpu_body.BLOCK)))
@@ -190,31 +201,33 @@ class _Slabs:
                 sizes[self.axis] = end - first
                 found = dict(enumerate(given))
                 for x in (*self.inward, *self.made):
-                    buffer = memory.get(x)
-                    found[x] = (
-                        into[self.direct[x]] if buffer is None
-                        else self._beside(tuple(sizes), buffer, self.elements[x])
-                    )  # fmt: skip
+                    if x in full:
+                        found[x] = parallel.part(full[x], self.axis, first, end)
+                    elif x in beside:
+                        found[x] = self._beside(tuple(sizes), beside[x], self.elements[x])
+                    else:
+                        found[x] = into[self.direct[x]]
                 for x in self.inward:
-                    if x not in whole:
+                    if x not in full:
                         self.copy(found[x], given[x])
-                for n, x in enumerate(self.roots):
-                    if x < count and n not in last and x not in whole:
-                        self.copy(into[n], found[x])
+                if not self.is_cut:
+                    for n in moved:
+                        if n not in last:
+                            self.copy(into[n], found[self.roots[n]])
                 if body is not None:
                     values = [found[x] for x in self.taken]
                     made = [found[x] for x in self.made]
                     quiet.run(body.serial, values, made, scalars, pool, self.axis)
                 for n, x in enumerate(self.roots):
-                    if (x >= count or n in last) and x not in whole and found[x] is not into[n]:
+                    if x not in full and (x >= count or n in last) and found[x] is not into[n]:
                         self.copy(into[n], found[x])
 
             return slab
 
         cpu.share(-(-self.rows // self.step), cpu.get_num_threads(), make)
         for n, x in enumerate(self.roots):
-            if x in whole and n != self.direct[x]:
-                self.copy(results[n], results[self.direct[x]])
+            if x in full and results[n] is not full[x]:
+                self.copy(results[n], full[x])
 
     def _beside(self, sizes: tuple[int, ...], memory: Array, element: Any) -> Array:
         order = sorted(range(len(sizes)), key=lambda d: -self.walk.strides[d])

@@ -303,7 +303,6 @@ def test_random_chains_are_what_they_are_eagerly(
     if block is not None:
         monkeypatch.setattr(cpu_body, "BLOCK", block)
         monkeypatch.setattr(cpu_layouts, "_SLAB_NBYTES", 16 * block)
-        monkeypatch.setattr(cpu_layouts, "_RUN", 4)
         monkeypatch.setattr(cpu_layouts, "_ALIKE", 5)
     for seed in range(150):
         function, x = _program(seed, "cpu")
