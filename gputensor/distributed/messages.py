@@ -67,17 +67,17 @@ class P2POp:
     ) -> None:  # fmt: skip
         if op is not isend and op is not irecv:
             raise errors.wrong_value("P2POp", "op", "be isend or irecv", op)
-        self.op = op
-        self.tensor = _tensor("P2POp", "tensor", tensor)
+        self.op: Callable[..., Work] = op
+        self.tensor: Tensor = _tensor("P2POp", "tensor", tensor)
         self.group: ProcessGroup = _group("P2POp", group, self.tensor)
         if (peer is None) == (group_peer is None):
             rule = "be given where 'group_peer' is not, and there alone"
             raise errors.wrong_value("P2POp", "peer", rule, peer)
         if group_peer is not None:
             peer = get_global_rank(self.group, group_peer)
-        self.group_peer = _other("P2POp", "peer", self.group, peer)
-        self.peer = self.group.ranks[self.group_peer]
-        self.tag = _tag("P2POp", tag)
+        self.group_peer: int = _other("P2POp", "peer", self.group, peer)
+        self.peer: int = self.group.ranks[self.group_peer]
+        self.tag: int = _tag("P2POp", tag)
 
     def __repr__(self) -> str:
         to = "to" if self.op is isend else "from"
