@@ -78,6 +78,8 @@ class Recorded:
     can_wait: bool
     reduces: tuple[int, ...] | None
     turned: tuple[int, ...] | None
+    whole: tuple[int, ...] | None
+    part: int
     geometry: Any
     entry: Any
     device: Any

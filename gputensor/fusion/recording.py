@@ -78,6 +78,9 @@ class Recording:
     state: State
     is_open: bool
     is_run: bool
+    walk: Any
+    has_copies: bool
+    has_rows: bool
 
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.at, self.place = recorder, what.at, what.device

@@ -41,6 +41,11 @@ class Plan:
     """loop: its name; words: bytes of a word; units: of work in all; step: of a thread's piece."""
 
     __slots__ = ("loop", "words", "table", "units", "step")
+    loop: str
+    words: int
+    table: np.ndarray
+    units: int
+    step: int
 
     def __init__(
         self, loop: str, words: int, dims: list[Dimension], parts: tuple[int, int], nbytes: int,
