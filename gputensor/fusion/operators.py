@@ -47,7 +47,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     if operator.qualified_name in drawing.NAMES:
         return drawing.recording(operator, below, partial(_is_own, table))
     if operator.qualified_name in rows.MAKERS:
-        return rows.recording(operator, below, partial(_is_own, table))
+        return rows.recording(operator, below, partial(_is_own, table), partial(_parts, operator))
     if reductions.is_one(operator):
         return reductions.recording(operator, below, lambda place: _is_own(table, place))
     if operator not in bound or "pointwise" not in operator.tags:
@@ -156,6 +156,11 @@ def _below(table: Table) -> Callable[..., Any]:
     if is_view or is_composite or operator.qualified_name in _ASK_FOR_SIZES:
         return pass_on
     return pass_on_parts if is_explicit else run_first
+
+
+def _parts(operator: Operator, key_set: int, *args: Any) -> Any:
+    """What it is made of, as that is recorded."""
+    return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
 
 
 def _refuse(recorder: Any, operator: Operator) -> None:

@@ -126,6 +126,9 @@ class Recorder:
             for x in inputs
         ]):  # fmt: skip
             return None
+        # Who takes rows reads its operand again behind what is stored.
+        if any([x[0].reduces is not None or x[0].whole is not None for x in recording.steps]):
+            return None
         # A block that has written must not be read by the next one.
         others = [(x[0], x[1], x[2]) for x in recording.inputs]
         others += [

@@ -12,6 +12,7 @@ small one is, where that lets the next call be replayed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple
 
 from ..core.device import CPU
@@ -107,12 +108,24 @@ class _Entry:
         """Whether a part of the operand that stays in the cache has whole rows, each of which is
         reduced as it is beside any others. See `cpu_reductions._Reduction.is_by_rows`."""
         given, compute, numel = shape.dtype, self.plan.common_dtype, shape.numel
-        if self.plan.device.type != "cpu" or self.axes is None:
+        if self.axes is None:
+            return False
+        if self.plan.device.type == "cuda":
+            return self._is_of_a_launch(shape, axes)
+        if self.plan.device.type != "cpu":
             return False
         slowest = slowest_dim(shape)
         is_alone = given is compute and (given.itemsize > 2 or given is float16)
         is_alone = is_alone or self.rule.family == "argreduce"
         return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= SHORT
+
+    def _is_of_a_launch(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
+        """Whether the reduction is one launch over rows that a kernel may read again."""
+        from ..kernels.cuda.rows_chain_launch import stage_of
+
+        count = prod([shape.sizes[d] for d in axes])
+        is_one = self.rule.family == "reduce" and self.plan.n_reduced == 1
+        return is_one and count <= SHORT and stage_of(self.run) is not None
 
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what

@@ -74,11 +74,20 @@ Maker = Callable[..., Made | None]
 
 
 def recording(
-    operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
-) -> Callable[..., Any]:
+    operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool],
+    in_parts: Callable[..., Any],
+) -> Callable[..., Any]:  # fmt: skip
     """The kernel of such an operator at Fuse. is_own: whether calls for a device come to our
-    kernel. What is not recorded, or is no good call, goes below."""
+    kernel. What is not recorded, or is no good call, goes below; in_parts: as the operators that it
+    is made of."""
     make = MAKERS[operator.qualified_name]
+    is_made_of_others = make is _layer_norm  # on devices
+
+    def below(key_set: int, *args: Any) -> Any:
+        if is_made_of_others and getattr(args[0], "_device", CPU).type == "cuda":
+            return in_parts(key_set, *args)
+        return run_first(key_set, *args)
+
     known: dict[Any, Made | None] = {}
     ours: dict[Any, bool] = {}
 
@@ -219,6 +228,8 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     layout = Layout(place, shape.dtype, (Output(result),))
     made = Entry(Rule("softmax", loop, None), layout, kinds, block, real, run)
     feeds = _is_read_on(shape, (axis,), place)
+    if place.type == "cuda":  # a kernel reads such rows again: see cuda_rows.py
+        feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))
 

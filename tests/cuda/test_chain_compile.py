@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from gputensor.core.dtype import bool_, float16, float32
-from gputensor.kernels.cuda import chain_launch, chain_source, module
+from gputensor.core.dtype import bool_, float16, float32, int64
+from gputensor.kernels.cuda import (
+    argreduce_chain_launch, binding, chain_launch, chain_source, module, rows_chain_launch,
+)  # fmt: skip
 from gputensor.kernels.cuda.chain_source import Body, Drawn, Step
+from gputensor.kernels.cuda.rows_source import Program, Reduction
 
 from . import chains, sass
 from .test_compile import OPTIONS, nvrtc, requires_nvrtc
@@ -59,6 +62,48 @@ def test_random_chains_compile(arch: str) -> None:
             one = bound(body, shape)
             _, log = program(getattr(one, "at", lambda one=one: one)(), arch)
             assert "Compiling entry function" in log
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_90"])
+def test_chains_over_rows_compile_and_do_not_spill(arch: str) -> None:
+    """x * y less its mean, which is stored too; and where its largest element is."""
+    for of in (float32, float16):
+        size, walk = of.itemsize, (of.itemsize, of.itemsize * 500)
+        seen, found = (0, size), Body((of, of, of), (), (2,))
+        product = Body((of, of), (Step("binary", "mul", of, of, (0, 1), (), "aten::mul"),), (2,))
+        times = product.steps[0]._replace(inputs=(0, 1))
+        less = Step("binary", "sub", of, of, (3, 2), (), "aten::sub")
+        stored = Body((of, of, of), (times, less), (4,))
+        layout = SimpleNamespace(
+            shape=(500, 20), stride_bytes=[seen, walk], dtypes=(of, of), common_dtype=of,
+            n_reduced=1,
+        )  # fmt: skip
+        stage = rows_chain_launch.stage_of(binding.bind("reduce", "mean", layout))
+        assert stage is not None
+        mean = Reduction(product, "mean", stage.defines["SCALAR"], of, "aten::mean")
+        bound = rows_chain_launch.bind(
+            Program((mean,), stored, (found,)), [], (stage.lane_bits, stage.slot_bits), size,
+            (500, 20), [walk, walk, walk, seen],
+        )  # fmt: skip
+        indices = SimpleNamespace(**{**vars(layout), "dtypes": (int64, of)})
+        plain = binding.bind("argreduce", "argmax", indices)
+        strides = [(0, 8), seen, walk, walk]
+        search = argreduce_chain_launch.bind(plain, product, [], (500, 20), 1, strides)
+        assert bound is not None and search is not None
+        top = Reduction(
+            product, "softmax", stage.defines["SCALAR"], float32, "aten::_softmax", True
+        )
+        element = Step("softmax", "softmax", of, of, (4, 2, 3), (), "aten::_softmax")
+        times = product.steps[0]._replace(inputs=(0, 1))
+        softmax = Body((of, of, float32, float32), (times, element), (5,))
+        lanes = rows_chain_launch.lanes_of_softmax(500, size)
+        made = rows_chain_launch.bind(
+            Program((top,), softmax, ()), [], lanes, size, (500, 20), [walk, walk, walk]
+        )
+        assert made is not None
+        for one in (bound.aligned, bound.unaligned, search.first, made.aligned):
+            _, log = program(one, arch)
+            assert "0 bytes spill stores" in log and one.entry in log
 
 
 # (a * b + n > m ? a : b, and the product) of f32; of f16 and f32, two results

@@ -16,6 +16,7 @@ from gputensor.op_tests import check
 
 from ..cuda.chains import assert_same, compile_together
 from ..cuda.support import requires_emulator
+from ..harness import tier
 from . import programs
 from .same import state_of
 from .test_rows import ROWS, outcome, pending
@@ -149,6 +150,42 @@ def test_extremes_are_looked_for_in_what_is_computed(launched: list[str]) -> Non
             found = f()
         assert launched == entries
         assert state_of(found) == value
+
+
+def test_what_reads_the_results_of_rows_is_the_same_kernel(launched: list[str]) -> None:
+    x, row = operands()[:2]
+    big = gt.from_numpy(np.random.default_rng(3).normal(size=(3, 5, 1030)).astype("f4")).to("cuda")
+    column, functional = gt.ones(20, 1, device="cuda") * 3, gt.nn.functional
+
+    def softmax(x: Any) -> Any:
+        powers = (x - x.amax(-1, True)).exp()
+        return powers / powers.sum(-1, keepdim=True)
+
+    def normal(x: Any, weight: Any) -> Any:
+        return functional.layer_norm(x * 2 + 1, x.shape[-1:], weight, weight) * 2
+
+    cases: list[Any] = [
+        lambda: (y := x * row) - y.mean(1, keepdim=True), lambda: normal(x, row),
+        lambda: ((y := x * 2) - y.mean(1, True), (y * y).sum(0), y.argmax(1)),
+        lambda: gt.where(x > 0, x * 0.5, -1e9).softmax(1) * row,
+        lambda: (big * 2).log_softmax(-1), lambda: (x.half() * 2).softmax(1) + 1,
+        lambda: (y := x * row) * (y > 0).any(1, True),
+        lambda: ((y := x.abs()) / y.sum(-1, keepdim=True), y, y.amin(1)),
+        lambda: (y := x * 2 - column, y.amax(1, True), (y / y.prod(1, keepdim=True)).exp()),
+        lambda: softmax(big * 2), lambda: softmax((x * row).half()),
+        lambda: softmax((x * row).double()), lambda: softmax(big[:, 1:] * 2),
+        lambda: normal(big, big[0, 0]), lambda: normal(x.half() * 1, row.half()),
+        lambda: gt.native_layer_norm(x * 2, (7,), None, row, 1e-5),
+        lambda: (x * 2).logsumexp(1, True), lambda: (big - 1).logsumexp(2, True) - big,
+        lambda: (y := big * 2) - y.mean((1, 2), keepdim=True),
+    ]  # fmt: skip
+    for number, run in enumerate(cases if tier.is_full() else cases[:4]):
+        wanted = state_of(run())
+        launched.clear()
+        with gt.fuse():
+            found = run()
+        assert launched.count("rows_chain") == 1, (number, launched)
+        assert state_of(found) == wanted, number
 
 
 def test_a_long_reduction_is_cut_into_the_segments_that_it_has_alone(launched: list[str]) -> None:

@@ -102,6 +102,16 @@ def test_what_each_row_has_one_of_goes_on_in_the_chain() -> None:
         same(lambda: (of_two()[1].sum(1), of_two()[0].transpose(0, 1).contiguous()))
 
 
+def test_what_is_reduced_is_not_written_to_before() -> None:
+    def run() -> Any:
+        x = gt.linspace(0, 1, 120_000).view(300, 400) + 0
+        found = x.sum(), x.argmax(), x.amax(1, True), x.softmax(1)
+        x.add_(x * 3 + 1)
+        return x, *found, x.sub_(x * x - found[2])
+
+    same(run)
+
+
 def test_derivatives_through_them() -> None:
     def gradients(run: Callable[[Callable[[], None]], Any]) -> Any:
         x = gt.linspace(-1, 1, 60_000).view(60, 1000).requires_grad_()

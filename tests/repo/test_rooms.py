@@ -25,7 +25,8 @@ SHARED = {
     "native": set(),
     "kernels/cpu": {"cast", "pointwise", "quiet", "select", "table"},
     "kernels/cuda": {
-        "binding", "chain", "chain_launch", "chain_source", "division", "launch", "module",
+        "binding", "chain", "chain_launch", "chain_source", "rows_chain",
+        "rows_chain_launch", "rows_source", "division", "launch", "module",
         "numbers", "pointwise_launch", "pointwise_plan", "prebuilt", "variants",
     },
 }  # fmt: skip

@@ -27,7 +27,7 @@ Packer = tuple[int, int, Any]
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
     """How the slots of a step are filled: as those of its operator alone. sources: of each slot,
     in the order of the step's numbers, the scalar of the call that it takes."""
-    if step.family == "copy":
+    if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
     strides: list[Sizes | None] = [(0,), *[None if n < 0 else (0,) for n in step.inputs]]

@@ -126,6 +126,9 @@ def _call(step: Step, value: object) -> str:
     assert callable(value)
     if step.family == "copy":
         return f"cast<{out}>({value(step.inputs[0])})"
+    if step.family == "softmax":  # of an element, and what rows_chain.cu has found of its row
+        of = ", ".join(map(value, step.inputs))
+        return f"softmax_element<{step.op}>({of})"
     given = []
     for place, n in enumerate(step.inputs):
         if step.family == "where":

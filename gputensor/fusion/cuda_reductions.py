@@ -1,0 +1,199 @@
+"""Chains that are reduced on CUDA: one launch for what is stored, and one for each reduction, which
+computes what it reduces if nobody else needs that.
+
+What reads results of reductions is cuda_rows.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.dtype import int64
+from ..core.geometry import contiguous_geometry
+from ..iterator.coalesce import coalesce
+from ..iterator.order import dimension_order
+from ..kernels.cuda import argreduce_chain_launch, reduce_chain_launch
+from ..kernels.cuda.chain_source import functor
+from ..tensor.make import allocate
+from .chain import Chain, Instruction
+from .cuda_body import Run, Written, launched
+from .running import further_results
+
+
+class _Fused:
+    """A reduction in one kernel with what it reduces. inputs: those of the chain that it takes."""
+
+    __slots__ = ("body", "inputs", "launch")
+    launch: Callable[..., None] | None
+
+    def __init__(self, chain: Chain, step: Instruction) -> None:
+        part, self.inputs = chain.part((step.operands[0],))
+        written = Written(part)
+        self.body, self.launch = written.body, None
+        what = step.what
+        if written.body is None or what.family not in ("reduce", "argreduce"):
+            return
+        if what.family == "argreduce":
+            self._search(part, step, written)
+            return
+        walks = self._walks(part, step)
+        if walks is None:
+            return
+        plan = what.entry.plan
+        self.launch = reduce_chain_launch.bind(
+            what.entry.run, written.body, written.packing, what.result, plan.shape, plan.n_reduced,
+            walks, plan.common_dtype.code,
+        )  # fmt: skip
+
+    def _search(self, part: Chain, step: Instruction, written: Written) -> None:
+        """The launch of argmax and argmin, max and min: addresses are values, indices, inputs."""
+        what, assumed = step.what, step.what.entry.plan.walk
+        assert written.body is not None and what.reduces is not None
+        sizes, source = part.walk.sizes, part.geometry(part.stores[0])
+        kept = tuple([1 if d in what.reduces else n for d, n in enumerate(sizes)])
+        walks = []
+        for of in (int64, source.dtype):
+            strides = contiguous_geometry(kept, of).stride_bytes
+            walks.append(tuple([0 if n == 1 else s for n, s in zip(kept, strides)]))
+        found = coalesced(part, [walks[0], source.stride_bytes, walks[1]])
+        if found[0] != assumed.shape:
+            return
+        of_indices, _, of_values, *inputs = found[1]
+        bound = argreduce_chain_launch.bind(
+            what.entry.run, written.body, written.packing, assumed.shape, assumed.n_reduced,
+            [of_indices, of_values, *inputs],
+        )  # fmt: skip
+        if bound is None or what.whole is not None:
+            self.launch = bound
+            return
+        self.launch = lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
+
+    @staticmethod
+    def _walks(part: Chain, step: Instruction) -> list[Any] | None:
+        """Strides in bytes of the result and the inputs over the dimensions of the reduction's own
+        plan; None where an input cannot be seen so."""
+        what, entry, sizes = step.what, step.what.entry, part.walk.sizes
+        assert what.reduces is not None
+        strides = iter(what.geometry.stride_bytes)
+        seen = []
+        for d in range(len(sizes)):
+            stays = d not in what.reduces
+            at = next(strides) if stays or entry.keepdim else 0
+            seen.append(at if stays else 0)
+        source = part.geometry(part.stores[0])
+        shape, found = coalesced(part, [tuple(seen), source.stride_bytes])
+        return [found[0], *found[2:]] if shape == entry.plan.shape else None
+
+
+def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    """The sizes that a reduction walks, and strides in bytes: `walks`, of results and, second, of
+    what is reduced, those of the inputs, and `more`."""
+    walks, sizes = [*walks], part.walk.sizes
+    order = dimension_order(sizes, walks[:2], n_reduced=1)
+    for x in part.inputs:
+        lacks = len(sizes) - x.ndim
+        walks.append(tuple([
+            0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
+            for d in range(len(sizes))
+        ]))  # fmt: skip
+    return coalesce(sizes, [*walks, *more], order)
+
+
+class Reduced:
+    """A chain with reductions: one launch for what is stored, and one for each reduction, which
+    computes its operand itself where nobody else needs that."""
+
+    __slots__ = ("chain", "fused", "wanted", "ends")
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain, count = chain, len(chain.inputs)
+        steps = dict(enumerate(chain.instructions, count))
+        self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
+        self.wanted = [
+            n for n in dict.fromkeys(chain.stores) if not is_end(steps[n])
+            and not steps[n].what.part
+        ]  # fmt: skip
+        self.fused: dict[int, tuple[_Fused, Callable[..., None]]] = {}
+        stored = list(self.wanted)
+        for n, step in self.ends:
+            sources = [x for x in step.operands if x >= count and x not in stored]
+            if not sources:
+                continue
+            made = _Fused(chain, step)
+            if made.launch is not None:
+                self.fused[n] = made, made.launch
+            else:
+                self.wanted += [x for x in dict.fromkeys(sources) if x not in self.wanted]
+
+    def prepared(self) -> Run | None:
+        chain, fused, wanted = self.chain, self.fused, self.wanted
+        taken: list[int] = []
+        launch: Run | None = None
+        if wanted:
+            part, taken = chain.part(wanted)
+            launch = launched(part)
+            if launch is None:
+                return None
+        stores, index = chain.stores, chain.device.index or 0
+
+        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+            values = dict(enumerate(inputs)) | {n: memory_of(chain, n, outputs) for n in wanted}
+            if launch is not None:
+                launch([inputs[n] for n in taken], [values[n] for n in wanted], scalars)
+            for n, step in self.ends:
+                one, outs = fused.get(n), _results(chain, n, outputs)
+                if one is None:
+                    _run_alone(step, outs, values, scalars)
+                else:
+                    of = (*outs, *[inputs[x] for x in one[0].inputs])
+                    one[1](index, [x._address() for x in of], scalars)
+            for place, n in enumerate(stores):
+                if stores.index(n) != place:
+                    outputs[place].copy_(outputs[stores.index(n)])
+
+        return run
+
+    def sources(self) -> list[str]:
+        """What is compiled."""
+        bodies = [one.body for one, _ in self.fused.values()]
+        if self.wanted:
+            bodies.append(Written(self.chain.part(self.wanted)[0]).body)
+        return [functor(body) for body in dict.fromkeys(bodies) if body is not None]
+
+
+def is_end(step: Instruction) -> bool:
+    """Whether it takes rows."""
+    return not step.what.part and (step.what.reduces is not None or step.what.whole is not None)
+
+
+def memory_of(chain: Chain, value: int, outputs: Sequence[Any]) -> Any:
+    """Where a value is stored: an output, or new memory."""
+    if value in chain.stores:
+        return outputs[chain.stores.index(value)]
+    return allocate(chain.geometry(value), chain.device)
+
+
+def _results(chain: Chain, value: int, outputs: Sequence[Any]) -> list[Any]:
+    """The same of all results of what takes rows."""
+    step = chain.instructions[value - len(chain.inputs)]
+    further = [] if step.what.whole is None else further_results(chain, value, outputs)
+    return [memory_of(chain, value, outputs), *further]
+
+
+def _run_alone(step: Instruction, outs: list[Any], values: Any, scalars: Sequence[Any]) -> None:
+    """What takes rows, as the operator alone."""
+    given = [values[x] for x in step.operands]
+    if step.what.whole is None:
+        step.what.entry.write(outs[0], given[0])
+    else:
+        step.what.entry.write(outs, given, [scalars[~x] for x in step.params])
+
+
+def run_alone(
+    chain: Chain, ends: Sequence[tuple[int, Instruction]], values: Any, outputs: Sequence[Any],
+    scalars: Sequence[Any],
+) -> None:  # fmt: skip
+    """Each of what takes rows, as the operator alone."""
+    for n, step in ends:
+        _run_alone(step, _results(chain, n, outputs), values, scalars)

@@ -1,0 +1,222 @@
+// Rows of a chain: reductions, each of what op::CHAIN computes of the inputs and of the results of
+// those before it, and what is computed of all of them.
+// Shapes   outputs and inputs of any strides, up to DIMS kept dimensions; rows run along one
+//          dimension. Outputs that have one element for each row come last.
+// Types    TYPES: outputs, then inputs; each operator computes in its own.
+// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. Each reduction and the
+//          results read the row once more, from the cache where it is short.
+// Order    reduce.cu's of rows, or softmax.cu's, so the bits are those of the operators one by
+//          one: UNIT elements of a run and CHAINS accumulators for each of them.
+// Design   op::CHAIN is written by rows_source.py; the reductions stand in what reduce.cu has
+//          before its body, which is composed with this file.
+#include "chain.cuh"
+
+// What a pass of the program makes of an element's inputs: `of`.
+struct pass_of_chain {
+  template <int J, class T> DEVICE T read(T x) const { return x; }
+};
+
+// What softmax.cu finds of a row, and what it makes of an element then.
+template <class acc> struct softmax_found { acc top, total; };
+
+template <class F, class acc, class T> DEVICE T softmax_element(T x, acc top, acc total) {
+  const acc one[1] = {cast<acc>(x)};
+  return cast<T>(F::template result<acc>(one, top, total));
+}
+
+// ---- body ----
+#ifndef CHAIN
+#define CHAIN chain_program
+#endif
+#ifndef TYPES
+#define TYPES f32, f32
+#endif
+#ifndef NUMBERS
+#define NUMBERS 1
+#endif
+#ifndef CHAINS
+#define CHAINS 1
+#endif
+#ifndef ROW_OUTPUTS
+#define ROW_OUTPUTS 0
+#endif
+#include "defaults.cuh"
+#include "operand_defines.cuh"
+
+// rows_chain_launch.py packs it. inner_bytes: from one element of a row to the next.
+struct rows_chain_params {
+  static constexpr int all = operands::count + ROW_OUTPUTS;
+  char* data[all];
+  value_slot value[NUMBERS];
+  u32 rows, count, lane_bits, slot_bits, ndim, unused;
+  i64 inner_bytes[operands::count];
+  dimension<all> dim[DIMS];
+};
+
+// A thread's part of a row.
+struct rows_walk {
+  const rows_chain_params& p;
+  uint4* shared;
+  u32 lane, row;
+  char* at[rows_chain_params::all];
+
+  DEVICE rows_walk(const rows_chain_params& params, uint4* memory) : p(params), shared(memory) {
+    lane = threadIdx.x & ((1u << p.lane_bits) - 1);
+    row = (blockIdx.x << p.slot_bits) + (threadIdx.x >> p.lane_bits);
+#pragma unroll
+    for (int j = 0; j < rows_chain_params::all; ++j) at[j] = p.data[j];
+    u32 index = row < p.rows ? row : 0;
+#pragma unroll 1
+    for (u32 d = 0; d < p.ndim; ++d) {
+      const u32 rest = quotient_of(index, p.dim[d].by);
+      const u32 coordinate = index - rest * p.dim[d].by.size;
+#pragma unroll
+      for (int j = 0; j < rows_chain_params::all; ++j) {
+        at[j] += coordinate * p.dim[d].stride_bytes[j];
+      }
+      index = rest;
+    }
+  }
+
+  DEVICE u32 units() const {
+    return row < p.rows ? (p.count + operands::unit - 1) / operands::unit : 0;
+  }
+
+  template <int V> DEVICE all_inputs<operands, V, 1> loaded(u32 element) const {
+    all_inputs<operands, V, 1> inputs;
+    inputs.load(0, [&](int j) { return at[j] + element * p.inner_bytes[j]; }, p.inner_bytes);
+    return inputs;
+  }
+
+  // What reduction F gives of the row, in every lane. S: what it takes; T: the type of the result.
+  template <class F, class S, class T, class B> DEVICE T reduced(const B& body) const {
+    typedef typename F::template types<S>::acc acc;
+    constexpr int V = operands::unit;
+    acc x[CHAINS * V];
+#pragma unroll
+    for (int e = 0; e < CHAINS * V; ++e) x[e] = F::template identity<acc>();
+    const u32 lanes = 1u << p.lane_bits, end = units();
+#pragma unroll 1
+    for (u32 first = lane; first < end; first += lanes * 4) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const u32 element = (first + k * lanes) * V;
+        if (first + k * lanes >= end) continue;
+        acc* into = x + k % CHAINS * V;
+        if (element + V <= p.count) {
+          const auto inputs = loaded<V>(element);
+#pragma unroll
+          for (int e = 0; e < V; ++e) {
+            into[e] = F::combine(into[e], taken_as<F, S, acc>(inputs.made(body, 0, e)));
+          }
+        } else {
+#pragma unroll
+          for (int e = 0; e < V; ++e) {
+            if (element + e >= p.count) continue;
+            const auto made = loaded<1>(element + e).made(body, 0, 0);
+            into[e] = F::combine(into[e], taken_as<F, S, acc>(made));
+          }
+        }
+      }
+    }
+    acc total = fold<F, CHAINS * V>(x);
+    acc* parts = (acc*)shared;
+    const u32 t = threadIdx.x;
+    for (u32 half = lanes >> 1; half > 0; half >>= 1) {
+      parts[t] = total;
+      __syncthreads();
+      if (lane < half) total = F::combine(total, parts[t + half]);
+      __syncthreads();
+    }
+    parts[t] = total;
+    __syncthreads();
+    total = parts[t - lane];
+    __syncthreads();
+    return cast<T>(F::finish(total, (u64)p.count));
+  }
+
+  // Calls take(x) with what the body makes of each element of this lane, in ascending order.
+  template <class acc, class B, class G> DEVICE void each(const B& body, const G& take) const {
+    constexpr int V = operands::unit;
+    const u32 lanes = 1u << p.lane_bits, end = units();
+#pragma unroll 1
+    for (u32 k = lane; k < end; k += lanes) {
+      if (k * V + V <= p.count) {
+        const auto inputs = loaded<V>(k * V);
+#pragma unroll
+        for (int e = 0; e < V; ++e) take(cast<acc>(inputs.made(body, 0, e)));
+      } else {
+#pragma unroll 1
+        for (u32 element = k * V; element < p.count; ++element) {
+          take(cast<acc>(loaded<1>(element).made(body, 0, 0)));
+        }
+      }
+    }
+  }
+
+#ifdef HAS_SOFTMAX
+  // The order is that of softmax.cu's rows, whose lanes these are then.
+  template <class F, class acc, class B> DEVICE softmax_found<acc> softmax_of(const B& body) const {
+    acc top = negative_infinity<acc>(), total = 0;
+    each<acc>(body, [&](acc x) { top = larger(top, x); });
+    const auto max_of = [](acc a, acc b) { return larger(a, b); };
+    const auto sum_of = [](acc a, acc b) { return total_of(a, b); };
+    top = across_lanes(top, p.lane_bits, (acc*)shared, max_of);
+    each<acc>(body, [&](acc x) {
+      const acc one[1] = {x};
+      total += F::template term<acc>(one, top);
+    });
+    total = across_lanes(total, p.lane_bits, (acc*)shared, sum_of);
+    __syncthreads();  // before the next pass writes to shared
+    return {top, F::template prepare<acc>(total)};
+  }
+#endif
+
+  template <class F, class S, class acc, class T> static DEVICE acc taken_as(T x) {
+    if constexpr (sizeof(T) == sizeof(S)) {
+      return F::template take<acc>(bits_as<S>(x));
+    } else {
+      return F::template take<acc>(cast<S>(x));
+    }
+  }
+
+  // Stores what has the elements of the rows.
+  template <class B> DEVICE void store(const B& body) const {
+    constexpr int V = operands::unit;
+    const u32 lanes = 1u << p.lane_bits, end = units();
+#pragma unroll 1
+    for (u32 k = lane; k < end; k += lanes) {
+      if (k * V + V <= p.count) {
+        const auto inputs = loaded<V>(k * V);
+        store_outputs<operands, V>(
+            [&](int j, int) { return at[j] + k * V * p.inner_bytes[j]; },
+            [&](int e) { return inputs.made(body, 0, e); });
+      } else {
+#pragma unroll 1
+        for (u32 element = k * V; element < p.count; ++element) {
+          const auto inputs = loaded<1>(element);
+          store_outputs<operands, 1>(
+              [&](int j, int) { return at[j] + element * p.inner_bytes[j]; },
+              [&](int) { return inputs.made(body, 0, 0); });
+        }
+      }
+    }
+  }
+
+  // Stores what a row has once, as output J of those.
+  template <int J, class B> DEVICE void store_one(const B& body) const {
+    if (lane || row >= p.rows) return;
+    const auto x = loaded<1>(0).made(body, 0, 0);
+    typedef typename without_const<decltype(x)>::type T;
+    *(T*)at[operands::count + J] = x;
+  }
+
+  template <class T> struct without_const { typedef T type; };
+  template <class T> struct without_const<const T> { typedef T type; };
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+rows_chain(const __grid_constant__ rows_chain_params p) {
+  __shared__ uint4 shared[THREADS];
+  op::CHAIN::run(rows_walk(p, shared));
+}

@@ -1,0 +1,112 @@
+"""Launches of chains over rows: reductions and what reads them in one kernel.
+
+The order of each reduction is that of reduce_launch.py's rows, whose lanes these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from ...core.geometry import Sizes
+from . import launch, module, numbers, rows_source, variants
+from .chain_launch import MAX_PARAMS_BYTES, Packer
+from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
+from .reduce_chain_launch import _width
+from .reduce_launch import Reduce, Stage
+from .rows_source import Program
+from .softmax_launch import HELD_BYTES, _lanes_of_dense, bits_for
+
+ENTRY = "rows_chain"
+_HEAD = Struct("<6I").pack
+# Bits of the threads that share a row, and of the rows of a block.
+Lanes = tuple[int, int]
+
+
+def stage_of(plain: Any) -> Stage | None:
+    """The one launch of a reduction over rows, None where it is another or of several."""
+    if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
+        return None
+    stage = plain.stages[0][2]
+    return stage if stage.defines["LAYOUT"] == "ROWS" and stage.segments == 1 else None
+
+
+def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
+    """Those of softmax_launch.py's dense rows."""
+    held = HELD_BYTES // max(itemsize, 4)
+    lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
+    return lane_bits, bits_for(THREADS) - lane_bits
+
+
+class ChainRows:
+    """The launches of a program. running: the operands whose addresses ask which one."""
+
+    __slots__ = ("aligned", "unaligned", "running")
+
+    def __init__(
+        self, aligned: launch.Launch, unaligned: launch.Launch, running: list[int]
+    ) -> None:
+        self.aligned, self.unaligned, self.running = aligned, unaligned, running
+
+    def __call__(
+        self, device_index: int, addresses: Sequence[int], scalars: Sequence[Any] = ()
+    ) -> None:
+        is_aligned = not any([addresses[n] & 15 for n in self.running])
+        one = self.aligned if is_aligned else self.unaligned
+        one(device_index, tuple(addresses), tuple(scalars))
+
+
+def bind(
+    program: Program, packing: list[Packer], lanes: Lanes, itemsize: int, shape: Sizes,
+    strides: list[Sizes],
+) -> ChainRows | None:  # fmt: skip
+    """What runs a program. None where a kernel cannot take so many operands.
+
+    lanes: of its reductions; itemsize: of what they take. shape: a row's elements, then the kept
+    dimensions; strides: in bytes, of outputs, inputs, and outputs that a row has once.
+    """
+    stored = 0 if program.stored is None else len(program.stored.stores)
+    n_inputs = len(strides) - stored - len(program.once)
+    inputs = program.bodies[0].inputs[:n_inputs]
+    outputs = () if program.stored is None else program.stored.dtypes[:stored]
+    operands = (*outputs, *inputs)
+    count, every, dims = len(operands), len(strides), variants.FEW_DIMS
+    kept, n_values = shape[1:], max(1, len(packing))
+    if 16 * every + 16 * n_values + 64 + 8 * count + dims * (16 + 8 * every) > MAX_PARAMS_BYTES:
+        return None
+    if len(kept) > dims or not inputs:
+        return None
+    pack = PACK_BYTES // itemsize
+    inner = [s[0] for s in strides[:count]]
+    kinds = [
+        "RUNS" if x == d.itemsize else "STEPS" if x else "STAYS" for x, d in zip(inner, operands)
+    ]
+    if kinds[:stored] != ["RUNS"] * stored:
+        return None
+    family = module.keep(rows_source.text(program))
+    rows = product(kept)
+    tail = _HEAD(rows, shape[0], *lanes, len(kept), 0)
+    tail += Struct(f"<{count}q").pack(*inner) + pack_dims(kept, [s[1:] for s in strides], dims)
+
+    has_softmax = {"HAS_SOFTMAX": "1"} if any([x.is_softmax for x in program.reductions]) else {}
+
+    def bound(widths: list[int]) -> launch.Launch:
+        defines = variants.define(rows_source.NAME, variants.storage(operands[0]), "ROWS", dims) | {
+            "CHAIN": rows_source.NAME, "TYPES": ",".join(map(variants.storage, operands)),
+            "CHAINS": str(max(4 // pack, 1)), "KINDS": ",".join(kinds),
+            "WIDTHS": ",".join(map(str, widths)), "UNIT": str(pack), "UNROLL": "1",
+            "OUTPUTS": str(stored), "ROW_OUTPUTS": str(len(program.once)),
+            "NUMBERS": str(n_values), **has_softmax,
+        }  # fmt: skip
+        return launch.Launch(
+            family, ENTRY, defines, blocks_for(rows, 1 << lanes[1]), THREADS, every,
+            [numbers.EMPTY] * n_values, packing, tail,
+        )  # fmt: skip
+
+    widths = [
+        _width(pack, d.itemsize, (pack * d.itemsize, *s[1:])) if kind == "RUNS" else 1
+        for d, kind, s in zip(operands, kinds, strides)
+    ]
+    running = [n for n, width in enumerate(widths) if width > 1]
+    return ChainRows(bound(widths), bound([1] * count), running)
