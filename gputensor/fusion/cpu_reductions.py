@@ -31,6 +31,9 @@ from .chain import Chain
 Array = Any
 _add: Callable[..., Any] = np.add.reduce
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
+# How many times as large blocks are where rows are read again: what a row has once takes many short
+# calls, after each of which threads hand the interpreter's lock over.
+_INLINE_BLOCKS = 2
 # Elements that NumPy adds up without cutting them (PW_BLOCKSIZE), and what it cuts at multiples of.
 _UNCUT, _LANES = 128, 8
 
@@ -116,7 +119,8 @@ def _cut(body: blocks.Body, reductions: list[_Reduction], axis: int) -> _Parts:
     # Reductions that have blocks of their own must have those.
     own = {id(r): r.whole.rows(numel, rows) for r in reductions if type(r.whole) is in_blocks}
     bound = [own[id(r)] for r in reductions if not (r.stays or r.is_exact) and id(r) in own]
-    step = bound[0] if bound else max(1, blocks.BLOCK * rows // numel)
+    size = _INLINE_BLOCKS * blocks.BLOCK if body.has_inline else blocks.BLOCK
+    step = bound[0] if bound else max(1, size * rows // numel)
     of = [
         r for r in reductions
         if r.is_exact or (r.stays and r.is_by_rows) or own.get(id(r)) == step
