@@ -332,7 +332,7 @@ def test_work_runs_on_the_callers_stream(monkeypatch):
     seen_streams = []
     real = copying.foreign.seen
 
-    def seen(op, arg, given):
+    def seen(op, arg, given, writes=False):
         found = real(op, arg, given)
         found.stream = theirs.ptr
         return found

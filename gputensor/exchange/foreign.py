@@ -23,7 +23,7 @@ from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.keys import LAZY
-from ..tensor.storage import expose
+from ..tensor.storage import about_to_write, expose
 from ..tensor.tensor import Tensor
 from .dlpack import from_dlpack
 from .numpy_bridge import array_of
@@ -160,6 +160,7 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
+        expose(x._get_storage())  # what is made of it may be written to, past any operator
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
         found = _of_numpy(x)
@@ -172,8 +173,8 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
     return None
 
 
-def seen(op: str, arg: str, x: Any) -> ForeignArray:
-    """The array `x`, with an ndarray on the CPU.
+def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
+    """The array `x`, with an ndarray on the CPU, for one call that reads it, or writes to it.
 
     Raises: house errors for what has no strided memory here.
     """
@@ -186,6 +187,8 @@ def seen(op: str, arg: str, x: Any) -> ForeignArray:
     elif library == "numpy":
         found = _of_numpy(x)
     elif library == "gputensor":
+        if writes:
+            about_to_write(x._get_storage())
         found = _of_tensor(op, arg, x, x)
     else:
         speaks = hasattr(x, "__dlpack__")
@@ -242,7 +245,6 @@ def _of_tensor(op: str, arg: str, tensor: Tensor, owner: Any) -> ForeignArray:
         shape.stride_bytes, None,
     )  # fmt: skip
     found.keeper, found._dense = tensor, shape.is_contiguous
-    expose(tensor._get_storage())  # what is made of it may be written to, past any operator
     found.array = tensor._get_array() if found.place is CPU else None
     return found
 

@@ -42,14 +42,14 @@ def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any 
     form = as_format(op, memory_format)
     source = foreign.seen(op, "x", x)
     if out is not None:
-        to = foreign.seen(op, "out", out)
+        to = foreign.seen(op, "out", out, True)
         check_out(op, to, source.sizes, source.dtype)
         move(op, to, source)
         return out
     if _is_dense(source, form) and source.library != "pil":
         return x
     made = empty(source, source.sizes, source.dtype, form)
-    move(op, foreign.seen(op, "out", made), source)
+    move(op, foreign.seen(op, "out", made, True), source)
     return given(source, made)
 
 
@@ -59,7 +59,7 @@ def copy(dst: Any, src: Any) -> Any:
     dst, src: arrays of any library, of two if need be, on one device, with any strides.
     """
     op = "layout.copy"
-    to, source = foreign.seen(op, "dst", dst), foreign.seen(op, "src", src)
+    to, source = foreign.seen(op, "dst", dst, True), foreign.seen(op, "src", src)
     move(op, to, broadcast(op, to, source))
     return dst
 

@@ -52,9 +52,9 @@ def pack(
         element = float32
     if out is None:
         made = empty(source, source.sizes, element, form)
-        to = foreign.seen(op, "out", made)
+        to = foreign.seen(op, "out", made, True)
     else:
-        made, to = out, foreign.seen(op, "out", out)
+        made, to = out, foreign.seen(op, "out", out, True)
         check_out(op, to, source.sizes, None if dtype is None else element)
     if scale is None and bias is None and not normal:
         move(op, to, source)

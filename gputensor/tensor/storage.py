@@ -134,14 +134,19 @@ class ExposedStorage(Storage):
     is_exposed = True
 
 
-# Told of each storage that is handed out; see fusion/.
+# Told of each storage that is handed out, or written to past operators; see fusion/.
 on_exposure: list[Callable[[Storage], None]] = []
+
+
+def about_to_write(storage: Storage) -> None:
+    """Note that the bytes are written to now, past any operator, and no more after that."""
+    for told in on_exposure:
+        told(storage)
 
 
 def expose(storage: Storage) -> None:
     """Note that the bytes are handed out, to NumPy, another library, or as an address."""
-    for told in on_exposure:
-        told(storage)
+    about_to_write(storage)
     if type(storage) is Storage:
         storage.__class__ = ExposedStorage
 

@@ -46,6 +46,15 @@ def handed_to_numpy(x: Any) -> Any:
 
 
 @program
+def packed_between(x: Any) -> Any:
+    y = x.expand(2, 3, 5, 4) * 3
+    before = y + 1  # has to read y before it is written to
+    gt.layout.pack(y + 2, scale=0.5, out=y)
+    z = y * 2
+    return before, y, z, gt.layout.contiguous(z.permute(0, 2, 3, 1)), gt.layout.copy(y, z), y + z
+
+
+@program
 def handed_to_others(x: Any) -> Any:
     y = x.cpu() * 3
     n = np.from_dlpack(y)
@@ -214,6 +223,15 @@ def test_a_program_gives_what_it_gives_without(name: str, place: str) -> None:
     with gt.fuse():
         assert state_of(run(x.clone())) == expected
     assert current.get() is None
+
+
+def test_what_layout_has_read_is_recorded_again() -> None:
+    x = gt.rand(2, 3, 4, 5)
+    packed = gt.layout.pack(x, gt.float64, scale=2)
+    turned = gt.layout.contiguous(x.permute(0, 2, 3, 1))
+    for y in (x, packed, turned):
+        found = gt.fuse.explain(lambda y=y: (y * 2 + 1).exp())
+        assert [len(chain.instructions) for chain, _ in found.chains] == [3]
 
 
 @pytest.mark.parametrize("place", PLACES)
