@@ -9,7 +9,8 @@ slowest dimension. Where that stays, each block has results of its own; where it
 - a large operand takes the blocks that the reduction itself has,
 - a sum of floats over a run of memory takes the parts that NumPy's pairwise sum cuts it to,
 
-and what is none of these is computed as a whole first: at most `reduce._BLOCKS_FROM` elements.
+and what is none of these, or keeps dimensions in an order that is not memory's, is computed as a
+whole first: at most `reduce._BLOCKS_FROM` elements.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import INTEGER, float16, float32, float64
+from ..core.geometry import Geometry
 from ..iterator import parallel
 from ..kernels.cpu import quiet
 from ..kernels.cpu.reduce import LOOPS, bind_whole, in_blocks
@@ -65,7 +67,9 @@ class _Reduction:
         )
         # Where NumPy casts, it does so through a buffer that does not end where rows do.
         is_alone = given is compute and (given.itemsize > 2 or given is float16)
-        self.is_by_rows: bool = self.is_exact or has_places or is_alone
+        self.is_by_rows: bool = (
+            self.is_exact or has_places or is_alone and _lies_alike(what, walk, self.keepdim)
+        )
         is_one_run = len(what.reduces) == walk.ndim and (
             walk.is_row_major or walk.strides == tuple(sorted(walk.strides))
         )
@@ -88,6 +92,15 @@ class _Reduction:
         if not self.keepdim and self.axes is not None:
             at -= sum([d < self.axis for d in self.axes])
         return out[(*(slice(None),) * at, slice(first, last))]
+
+
+def _lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
+    """Whether what is kept has its dimensions in memory's order on both sides. Where it has not,
+    NumPy takes another way, and other sums, through a block of a single row."""
+    kept = [d for d in range(walk.ndim) if d not in what.reduces]
+    steps = dict(zip(range(walk.ndim) if keepdim else kept, what.geometry.strides))
+    kept = [d for d in kept if walk.sizes[d] > 1]
+    return sorted(kept, key=lambda d: walk.strides[d]) == sorted(kept, key=lambda d: steps[d])
 
 
 class _Parts:

@@ -57,6 +57,8 @@ class Written:
     """A chain as chain_source.py takes it: body, None where it cannot; packing, of its numbers."""
 
     __slots__ = ("chain", "body", "packing", "place")
+    chain: Chain
+    place: dict[int, int]
 
     def __init__(self, chain: Chain, packing: list[chain_launch.Packer] | None = None) -> None:
         self.chain = chain

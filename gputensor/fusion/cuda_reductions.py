@@ -105,6 +105,9 @@ class Reduced:
     computes its operand itself where nobody else needs that."""
 
     __slots__ = ("chain", "fused", "wanted", "ends")
+    chain: Chain
+    wanted: list[int]
+    ends: list[tuple[int, Instruction]]
 
     def __init__(self, chain: Chain) -> None:
         self.chain, count = chain, len(chain.inputs)

@@ -56,6 +56,10 @@ class Rows:
     rows and with one for each. launch: None where it has none."""
 
     __slots__ = ("chain", "full", "once", "late", "launch", "program")
+    chain: Chain
+    full: list[int]
+    once: list[int]
+    late: list[tuple[int, Any]]
     launch: rows_chain_launch.ChainRows | None
     program: Program | None
 

@@ -43,6 +43,9 @@ class ChainRows:
     """The launches of a program. running: the operands whose addresses ask which one."""
 
     __slots__ = ("aligned", "unaligned", "running")
+    aligned: launch.Launch
+    unaligned: launch.Launch
+    running: list[int]
 
     def __init__(
         self, aligned: launch.Launch, unaligned: launch.Launch, running: list[int]
