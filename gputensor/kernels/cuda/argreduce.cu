@@ -62,7 +62,7 @@ template <class O, class T> DEVICE bool is_better(const candidate<T>& a, const c
 
 // Where a thread stands: `lane` of row `row` in `segment`.
 struct argreduce_place {
-  u32 segment, lane, row, apart;
+  u32 segment, lane, row;
 };
 
 DEVICE argreduce_place argreduce_locate(const argreduce_walk& p) {
@@ -72,7 +72,6 @@ DEVICE argreduce_place argreduce_locate(const argreduce_walk& p) {
   at.segment = blockIdx.x - group * p.segments.size;
   at.lane = p.lanes_are_adjacent ? t & (lanes - 1) : t >> p.slot_bits;
   at.row = group * slots + (p.lanes_are_adjacent ? t >> p.lane_bits : t & (slots - 1));
-  at.apart = p.lanes_are_adjacent ? 1 : slots;
   return at;
 }
 
@@ -110,12 +109,13 @@ DEVICE void argreduce_rows(const argreduce_walk& p, const argreduce_place& at, i
       if (is_better<O>(next, best)) best = next;
     }
   }
+  const u32 apart = p.lanes_are_adjacent ? 1 : 1u << p.slot_bits;
   for (u32 half = lanes >> 1; half > 0; half >>= 1) {
     value[t] = best.value;
     place[t] = best.index;
     __syncthreads();
     if (at.lane < half) {
-      const best_t other = {value[t + half * at.apart], place[t + half * at.apart]};
+      const best_t other = {value[t + half * apart], place[t + half * apart]};
       if (is_better<O>(other, best)) best = other;
     }
     __syncthreads();
