@@ -318,6 +318,7 @@ ELSEWHERE: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # since NumPy 2.5
 @pytest.mark.parametrize("number", range(len(ELSEWHERE)))
 def test_what_numpy_would_compute_several_operators_do_elsewhere(
     number: int, on_devices: None

@@ -239,7 +239,7 @@ def test_a_forked_child_copies_with_helpers_of_its_own(in_small_pieces):
     other = threading.Thread(target=busy)
     other.start()
     try:
-        for _ in range(20):
+        for _ in range(8):
             child = os.fork()
             if child == 0:
                 try:
