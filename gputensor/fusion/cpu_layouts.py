@@ -163,32 +163,34 @@ class _Slabs:
 
     def run(self, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
-        begins = {_address(x) for x in arrays}
+        begins = {cpu.address_of(x) for x in arrays}
         # An operand that is written to: nothing may read it any more.
-        last = [n for n, x in enumerate(results) if _address(x) in begins]
+        last = [n for n, x in enumerate(results) if cpu.address_of(x) in begins]
         count, walk = len(arrays), self.walk
         row = walk.numel // self.rows
         full = {x: results[n] for x, n in self.direct.items() if n not in last}
+        apart = {
+            x: of for x, of in self.elements.items()
+            if x not in full and (x < count or x not in self.direct)
+        }  # fmt: skip
         if self.is_cut:
-            for x, of in self.elements.items():
-                if x not in full and (x < count or x not in self.direct):
-                    memory = cpu.allocate(walk.numel * of.itemsize)
-                    full[x] = self._beside(walk.sizes, memory, of)
+            for x, of in apart.items():
+                memory = cpu.allocate(walk.numel * of.itemsize)
+                full[x] = self._beside(walk.sizes, memory, of)
+            apart = {}
         for x in self.inward:
             if x in full:
                 self.copy(full[x], arrays[x])
-        moved = [n for n, x in enumerate(self.roots) if x < count and x not in full]
+        moved = [
+            n for n, x in enumerate(self.roots) if x < count and x not in full and n not in last
+        ]
         if self.is_cut:
             for n in moved:
-                if n not in last:
-                    self.copy(results[n], arrays[self.roots[n]])
+                self.copy(results[n], arrays[self.roots[n]])
 
         def make() -> Callable[[int], None]:
             numel = self.step * row
-            beside = {
-                x: cpu.allocate(numel * of.itemsize) for x, of in self.elements.items()
-                if x not in full and (x < count or x not in self.direct)
-            }  # fmt: skip
+            beside = {x: cpu.allocate(numel * of.itemsize) for x, of in apart.items()}
             body = self.body
             pool = None if body is None else body.pool(max(row, min(numel, cpu_body.BLOCK)))
 
@@ -212,8 +214,7 @@ class _Slabs:
                         self.copy(found[x], given[x])
                 if not self.is_cut:
                     for n in moved:
-                        if n not in last:
-                            self.copy(into[n], found[self.roots[n]])
+                        self.copy(into[n], found[self.roots[n]])
                 if body is not None:
                     values = [found[x] for x in self.taken]
                     made = [found[x] for x in self.made]
@@ -256,8 +257,3 @@ def _crosses(x: Geometry, walk: Geometry) -> bool:
 
 def _lies(x: Geometry, walk: Geometry) -> bool:
     return all([s == t or n == 1 for n, s, t in zip(x.sizes, x.strides, walk.strides)])
-
-
-def _address(x: Array) -> int:
-    address: int = x.__array_interface__["data"][0]
-    return address

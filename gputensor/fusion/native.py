@@ -234,8 +234,8 @@ class _Walk:
             ctypes.create_string_buffer(part.numbers(scalars) or b"\0")
             for part in self.parts if isinstance(part, _Loop)
         ]  # fmt: skip
-        begins = {_address(x) for x in given}
-        aside = {x for x, n in self.place.items() if _address(results[n]) in begins}
+        begins = {cpu.address_of(x) for x in given}
+        aside = {x for x, n in self.place.items() if cpu.address_of(results[n]) in begins}
         numel = self.chain.walk.numel
 
         def make() -> Callable[[int], None]:
@@ -278,7 +278,7 @@ class _Walk:
                 quiet.run(self._one, part, values, scalars, values[self.n_inputs + part])
                 continue
             operands = [values[x] for x in (*part.stores, *part.inputs)]
-            pointers = (ctypes.c_void_p * len(operands))(*map(_address, operands))
+            pointers = (ctypes.c_void_p * len(operands))(*map(cpu.address_of, operands))
             if part.call(pointers, next(loops), count):
                 quiet.run(self._again, part, values, scalars, count)
 
@@ -295,11 +295,6 @@ class _Walk:
             if value not in self.kept:
                 mine[value] = np.empty(count, self.chain.geometry(value).dtype.np)
             self._one(number, mine, scalars, mine[value])
-
-
-def _address(array: Any) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
 
 
 def _compiled(loop: _Loop) -> Any:

@@ -44,6 +44,12 @@ def allocate(nbytes: int) -> np.ndarray:
     return array[begin : begin + nbytes]
 
 
+def address_of(array: np.ndarray) -> int:
+    """Of the first element."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 @functools.cache
 def cache_nbytes() -> int:
     """Bytes of the largest cache that the first CPU has a part in; 32 MiB if Linux tells none."""

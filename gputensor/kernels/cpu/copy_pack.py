@@ -232,7 +232,7 @@ def _compiled_rows(
     assert loops is not None
     loop = loops[1]
     by, plus = (np.tile(x, wide // x.size) for x in (scale, bias))
-    to, source, factors, sums = (_address(x) for x in (dst, src, by, plus))
+    to, source, factors, sums = (cpu.address_of(x) for x in (dst, src, by, plus))
     step = max(1, _COMPILED_PIECE // wide)
 
     def piece(index: int) -> None:
@@ -256,8 +256,8 @@ def _compiled_walk(
     steps = [(to.strides[d], source.strides[d]) for d in (0, 2, 3, 1)]
     dim = max(range(3), key=lambda d: sizes[d])
     part = max(1, min(sizes[dim], _COMPILED_PIECE * sizes[dim] // to.size))
-    begin = _address(to), _address(source)
-    factors, sums = _address(scale), _address(bias)
+    begin = cpu.address_of(to), cpu.address_of(source)
+    factors, sums = cpu.address_of(scale), cpu.address_of(bias)
 
     def piece(index: int) -> None:
         first = index * part
@@ -265,7 +265,7 @@ def _compiled_walk(
         mine[dim] = min(part, sizes[dim] - first)
         walk = np.array([(n, *step) for n, step in zip(mine, steps)], np.int64)
         at = [x + first * step for x, step in zip(begin, steps[dim])]
-        loop(*at, _address(walk), factors, sums)
+        loop(*at, cpu.address_of(walk), factors, sums)
 
     cpu.share(-(-sizes[dim] // part), threads, lambda: piece)
 
@@ -280,11 +280,6 @@ def _collapsed(dst: np.ndarray, src: np.ndarray) -> tuple[np.ndarray, np.ndarray
         except ValueError:
             continue
     return None
-
-
-def _address(x: np.ndarray) -> int:
-    address: int = x.__array_interface__["data"][0]
-    return address
 
 
 # --- bytes to 16 bits: every value that can come out is computed once -----------------------------

@@ -66,7 +66,7 @@ class Plan:
 def run(plan: Plan, dst: int, src: int, nbytes: int) -> None:
     """dst, src: the addresses of a copy that `plan` was made for."""
     loop = copy_compiled.library(_TEXT, (("WORD", f"w{plan.words}"),), _ARGUMENTS)[plan.loop]
-    table: int = plan.table.__array_interface__["data"][0]
+    table = cpu.address_of(plan.table)
     threads = cpu.free_threads() if nbytes >= _PARALLEL_FROM else 1
     if threads == 1:
         loop(dst, src, table, 0, plan.units)

@@ -51,7 +51,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
     if min((*dst.strides, *src.strides), default=0) < 0:
         in_parts(np.copyto, dst, src, dst.nbytes >= _PARALLEL_FROM[ROWS])
         return
-    to, source = dst.__array_interface__["data"][0], src.__array_interface__["data"][0]
+    to, source = cpu.address_of(dst), cpu.address_of(src)
     layout = dst.itemsize, dst.shape, dst.strides, src.strides, _alignment(to, source)
     if copy_compiled.get_compiled_loops():
         compiled = copy_permuted.planned(*layout, to % _PAD == 0)
@@ -76,7 +76,7 @@ def loops(dst: np.ndarray, src: np.ndarray) -> str:
         return "NumPy's"
     if dst.flags.c_contiguous and src.flags.c_contiguous or np.may_share_memory(dst, src):
         return "NumPy's"
-    to, source = (x.__array_interface__["data"][0] for x in (dst, src))
+    to, source = cpu.address_of(dst), cpu.address_of(src)
     layout = dst.itemsize, dst.shape, dst.strides, src.strides, _alignment(to, source)
     is_compiled = copy_compiled.get_compiled_loops() and copy_permuted.planned(*layout) is not None
     return "compiled" if is_compiled else "NumPy's"
