@@ -19,10 +19,12 @@ from .places import WrongResult
 
 NAME = "host_cuda"
 FLOOR = "launchKernel alone"
-# Nanoseconds that must hold where the figures before the driver were 3.7, 2.3, 3.6, 4.3 and 7.0 us.
-BUDGETS_NS = {
-    "a + b": 1850, "a.add_(b)": 1150, "empty((4,))": 1800, "q.sum()": 2150,
-    "x.permute(0, 2, 3, 1).contiguous()": 3500,
+# Times the floor, half of what the calls took before there were short cuts: 3.7, 2.3, 3.6, 4.3 and
+# 7.0 us then; 30.0, 18.4, 25.0, 31.0 and 46.0 floors at 01360fa, on this driver, in turns with the
+# tree of 2026-11-23. Not in ns: one machine takes 118 to 225 for its floor from hour to hour.
+BUDGETS = {
+    "a + b": 15.0, "a.add_(b)": 9.2, "empty((4,))": 12.5, "q.sum()": 15.5,
+    "x.permute(0, 2, 3, 1).contiguous()": 23.0,
 }  # fmt: skip
 
 
@@ -96,10 +98,9 @@ def _cases() -> dict[str, tuple[Any, int]]:
 
 def report(record: dict[str, Any]) -> str:
     """A Markdown table of a record."""
-    lines = ["| before the driver | ns | budget ns |", "|---|---:|---:|"]
-    for case in record["cases"]:
-        budget = BUDGETS_NS.get(case["name"], "")
-        lines.append(f"| `{case['name']}` | {case['ns']['gputensor']:.0f} | {budget} |")
+    lines = ["| before the driver | ns | floors | budget |", "|---|---:|---:|---:|"]
+    for name, ns, floors in _in_floors(record):
+        lines.append(f"| `{name}` | {ns:.0f} | {floors:.1f} | {BUDGETS.get(name, '')} |")
     lines += [f"\nSkipped: {peer} ({why})." for peer, why in record.get("skipped", {}).items()]
     return "\n".join(lines)
 
@@ -107,10 +108,16 @@ def report(record: dict[str, Any]) -> str:
 def failures(record: dict[str, Any]) -> list[str]:
     """Which budgets the record misses, a sentence each."""
     return [
-        f"{case['name']} takes {case['ns']['gputensor']:.0f} ns before the driver, above {budget}"
-        for case in record["cases"]
-        if (budget := BUDGETS_NS.get(case["name"])) and case["ns"]["gputensor"] > budget
+        f"{name} takes {floors:.1f} times {FLOOR} before the driver, more than {BUDGETS[name]}"
+        for name, _, floors in _in_floors(record)
+        if floors > BUDGETS.get(name, floors)
     ]  # fmt: skip
+
+
+def _in_floors(record: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """(case, its ns, how many times the floor's they are)."""
+    ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
+    return [(name, value, value / ns[FLOOR]) for name, value in ns.items()]
 
 
 if __name__ == "__main__":

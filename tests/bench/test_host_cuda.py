@@ -22,7 +22,7 @@ def test_it_measures_without_a_gpu_and_its_records_compare(tmp_path: Path) -> No
         assert not kept["cases"] and "Skipped: cupy (" in host_cuda.report(kept)
         pytest.skip(kept["skipped"]["cupy"])
     names = [case["name"] for case in kept["cases"]]
-    assert set(host_cuda.BUDGETS_NS) < set(names) and names[-1] == host_cuda.FLOOR
+    assert set(host_cuda.BUDGETS) < set(names) and names[-1] == host_cuda.FLOOR
     floor = kept["cases"][-1]["ns"]["gputensor"]
     assert all(case["ns"]["gputensor"] > floor > 0 for case in kept["cases"][:-1])
     assert not compare.not_comparable(kept, kept) and len(compare.compare(kept, kept)) == len(names)
@@ -46,9 +46,11 @@ def test_where_there_is_no_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_missed_budget_is_a_sentence() -> None:
     def cases(ns: float) -> dict[str, object]:
-        return {"cases": [{"name": "a + b", "ns": {"gputensor": ns}}]}
+        timed = {"a + b": ns, "-a": 9000.0, host_cuda.FLOOR: 100.0}
+        return {"cases": [{"name": name, "ns": {"gputensor": ns}} for name, ns in timed.items()]}
 
-    assert host_cuda.failures(cases(1850.0)) == []
-    assert host_cuda.failures(cases(1851.0)) == [
-        "a + b takes 1851 ns before the driver, above 1850"
+    assert host_cuda.failures(cases(1500.0)) == []
+    assert host_cuda.failures(cases(1511.0)) == [
+        "a + b takes 15.1 times launchKernel alone before the driver, more than 15.0"
     ]
+    assert "| `a + b` | 1500 | 15.0 | 15.0 |" in host_cuda.report(cases(1500.0))
