@@ -52,10 +52,7 @@ class SavedResult(SavedTensor):
         if version_of(x) != self.version:
             made = f"output {self.number} of {node.name()}"
             raise errors.saved_tensor_modified(x, made, version_of(x), self.version)
-        if grad_mode.get() != DEFAULT:
-            return x
-        whole = node.whole or node
-        return with_edge(view_of(x, x._geometry, x._offset), (whole, self.number))
+        return seen_from(x, (node.whole or node, self.number))
 
 
 class SavedNumber:
@@ -100,6 +97,8 @@ def save(x: Any) -> Any:
             raise errors.inference_tensor_saved()
         if saved_hooks.get():
             return _packed(x, None)
+        if keepers.get() and (kept := keepers.get()[-1](x, None)) is not None:
+            return kept
     saved = _new(SavedTensor)
     storage = x._storage
     saved.tensor, saved.version = x, 0 if storage is None else storage.version
@@ -115,8 +114,11 @@ def save_result(x: Tensor, number: int = 0) -> Any:
     """An output as the node that made it keeps it."""
     kept = view_of(x, x._geometry, x._offset)
     kept._array = x._array
-    if not _plain and saved_hooks.get():
-        return _packed(kept, number)
+    if not _plain:
+        if saved_hooks.get():
+            return _packed(kept, number)
+        if keepers.get() and (own := keepers.get()[-1](x, number)) is not None:
+            return own
     saved = _new(SavedResult)
     saved.tensor, saved.version, saved.number = kept, kept._storage.version, number
     return saved
@@ -126,6 +128,11 @@ def save_result(x: Tensor, number: int = 0) -> Any:
 
 # (pack, unpack, whose), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
+# Where there are none: each gives what is saved in a tensor's place, or None. The number is that of
+# the output which it is; None of an operand.
+keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
+    "gputensor_keepers_of_saved_tensors", default=()
+)
 # The key that tensors must have to be saved as they are: none has it while any thread has hooks.
 _plain = tls.AD_INPLACE_OR_VIEW
 _watching = 0
@@ -161,10 +168,14 @@ class PackedTensor:
             tls.state.set(before)
         if not isinstance(x, Tensor):
             raise errors.wrong_type("unpack_hook", "result", "be a Tensor", x)
-        edge = self.edge if self.number is None else (node.whole or node, self.number)
-        if edge is None or grad_mode.get() != DEFAULT:
-            return x
-        return with_edge(view_of(x, x._geometry, x._offset), edge)
+        return seen_from(x, self.edge if self.number is None else (node.whole or node, self.number))
+
+
+def seen_from(x: Tensor, edge: Any) -> Tensor:
+    """What a derivative gets of a tensor that was kept without its history."""
+    if edge is None or grad_mode.get() != DEFAULT:
+        return x
+    return with_edge(view_of(x, x._geometry, x._offset), edge)
 
 
 def _packed(x: Tensor, number: int | None) -> PackedTensor:
@@ -185,6 +196,5 @@ def _packed(x: Tensor, number: int | None) -> PackedTensor:
 
 
 def _origin(x: Tensor) -> str:
-    meta = x._autograd
-    edge = getattr(meta, "edge", None)
+    edge = getattr(x._autograd, "edge", None)
     return "" if edge is None else f"output {edge[1]} of {edge[0].name()}"

@@ -7,9 +7,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core.guard import Guard
+from ..autograd import saved
 from ..dispatch import tls
 from . import operators
 from .recorder import Recorder, current
+from .recording import recompute
 
 VARIABLE = "GPUTENSOR_FUSE"
 # In how many blocks this thread or task is.
@@ -19,16 +21,16 @@ _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 class Fusing(Guard):
     """What `gt.fuse()` gives: a block, and a decorator of functions. Blocks may be left in any
     order: recording ends with the last one, and each runs what was recorded. native: see `fuse`;
-    within another block, that one's."""
+    within another block, that one's. recompute: of this block."""
 
-    __slots__ = ("_counted", "_native")
+    __slots__ = ("_counted", "_native", "_recompute")
 
-    def __init__(self, native: bool = False) -> None:
+    def __init__(self, native: bool = False, recompute: bool = False) -> None:
         self._counted: list[bool] = []
-        self._native = native
+        self._native, self._recompute = native, recompute
 
     def _again(self) -> Fusing:
-        return Fusing(self._native)
+        return Fusing(self._native, self._recompute)
 
     def _enter(self) -> None:
         setting = os.environ.get(VARIABLE)
@@ -38,8 +40,13 @@ class Fusing(Guard):
         operators.install()
         depth, recorder = _depth.get(), current.get()
         include, keep = tls.state.get()
+        keepers = saved.keepers.get()
+        if self._recompute:
+            saved.watch_saved(1)
         self._counted.append(True)
         try:
+            if self._recompute:
+                saved.keepers.set((*keepers, recompute().keep))
             if recorder is None:
                 current.set(Recorder(self._native or setting == "native"))
             _depth.set(depth + 1)
@@ -47,16 +54,19 @@ class Fusing(Guard):
         except BaseException:
             tls.state.set(tls.same((include, keep)))
             current.set(recorder)
+            saved.keepers.set(keepers)
             _depth.set(depth)
             self._counted.pop()
             raise
 
     def _found(self) -> Any:
-        return self._counted[-1], len(self._counted) - 1, _depth.get() - 1
+        keepers = saved.keepers.get()[self._recompute :]
+        return self._counted[-1], len(self._counted) - 1, _depth.get() - 1, keepers
 
     def _put_back(self, found: Any) -> None:
-        is_counted, place, depth = found
+        is_counted, place, depth, keepers = found
         if is_counted:
+            saved.keepers.set(keepers)
             if not depth:
                 include, keep = tls.state.get()
                 tls.state.set(tls.same((include & ~operators.FUSE, keep)))
@@ -67,3 +77,7 @@ class Fusing(Guard):
                 current.set(None)
             _depth.set(depth)
         del self._counted[place:]
+
+    def _count(self, found: Any) -> None:
+        if self._recompute and found[0]:
+            saved.watch_saved(-1)

@@ -23,6 +23,10 @@ class _Fuse:
     and keeps on disk; other operators stay as they are, and so does every bit.
     GPUTENSOR_FUSE=native says so for all blocks. RuntimeError where such a chain runs without g++.
 
+    recompute: what only backward needs is computed again there, in the chain that reads it, where
+    that is arithmetic which moves fewer bytes than a store and a load. Its function runs its Python
+    in each call.
+
     >>> x = gt.ones(3)
     >>> with gt.fuse():
     ...     y = (x * 2 + 1).sqrt()
@@ -33,20 +37,28 @@ class _Fuse:
     explain: staticmethod[..., Explanation] = staticmethod(explain)
 
     @overload
-    def __call__(self, function: None = None, *, native: bool = False) -> Fusing: ...
+    def __call__(
+        self, function: None = None, *, native: bool = False, recompute: bool = False
+    ) -> Fusing: ...
     @overload
-    def __call__(self, function: Function, *, native: bool = False) -> Function: ...
-    def __call__(self, function: Callable[..., Any] | None = None, *, native: bool = False) -> Any:
-        if type(native) is not bool:
-            raise errors.wrong_type("fuse", "native", "be a bool", native)
+    def __call__(
+        self, function: Function, *, native: bool = False, recompute: bool = False
+    ) -> Function: ...
+    def __call__(
+        self, function: Callable[..., Any] | None = None, *, native: bool = False,
+        recompute: bool = False,
+    ) -> Any:  # fmt: skip
+        for name, value in (("native", native), ("recompute", recompute)):
+            if type(value) is not bool:
+                raise errors.wrong_type("fuse", name, "be a bool", value)
         if function is None:
-            return Fusing(native)
+            return Fusing(native, recompute)
         if not callable(function):
             raise errors.wrong_type("fuse", "function", "be callable", function)
-        replays = replays_of(function, native)
+        replays = None if recompute else replays_of(function, native)
         if replays is not None:
             return replays.fused()
-        return decorated(lambda: Fusing(native), function)
+        return decorated(lambda: Fusing(native, recompute), function)
 
 
 fuse: _Fuse = _Fuse()

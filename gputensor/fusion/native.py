@@ -49,7 +49,7 @@ LOOPS = {
     "where": frozenset(("where",)),
     "copy": frozenset(("copy",)),
 }  # fmt: skip
-_DTYPES = frozenset((bool_, uint8, int32, int64, float32, float64))
+DTYPES = frozenset((bool_, uint8, int32, int64, float32, float64))
 # Elements that a loop takes at a time where there is nothing else, and between NumPy's loops.
 _ALONE, _BETWEEN = 1 << 17, 1 << 16
 # Of a chain: below, what is won is not worth a compiler.
@@ -182,7 +182,7 @@ def _is_arithmetic(chain: Chain, step: Instruction) -> bool:
     kinds = {chain.geometry(x).dtype for x in step.operands if x >= 0}
     return (
         what.loop in LOOPS.get(what.family, ())
-        and {*kinds, what.compute, what.result} <= _DTYPES
+        and {*kinds, what.compute, what.result} <= DTYPES
         and stub.registered(what.family, what.loop, "cpu") is None
         and (what.family != "copy" or _is_exact(kinds.pop(), what.result))
         and not (what.loop == "div" and not what.compute.is_floating_point)

@@ -51,7 +51,7 @@ class Recorder:
             placed = self._placed(what, inputs, params)
             if placed is None:
                 return None
-            made = self._made(what, placed)
+            made = self.made(what, placed)
             recording = placed[0]
             if len(recording.steps) >= LONGEST:
                 recording.run(f"it has {LONGEST} operators")
@@ -68,15 +68,15 @@ class Recorder:
             if placed is None:
                 return None
             recording, number = placed
-            made = [self._made(whats[0], placed)]
+            made = [self.made(whats[0], placed)]
             for what in whats[1:]:
                 of = recording, recording.add(what, (3 * number + 1,), ())
-                made.append(self._made(what, of))
+                made.append(self.made(what, of))
             if len(recording.steps) >= LONGEST:
                 recording.run(f"it has {LONGEST} operators")
             return made
 
-    def _made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
+    def made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
         """The tensor that a step gives."""
         recording = placed[0]
         if what.also is not None:
@@ -231,12 +231,12 @@ class Recorder:
                 if recording is writer:
                     continue
                 if storage.is_shared or recording.reads(storage):
-                    recording.run(reason)
+                    recording.run(reason, is_last=True)
 
     def run(self, reason: str) -> None:
         """Run everything."""
         while self.pending:
-            next(iter(self.pending)).run(reason)
+            next(iter(self.pending)).run(reason, is_last=True)
 
 
 # Integers within this are what any dtype's loop takes.

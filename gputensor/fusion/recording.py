@@ -18,6 +18,7 @@ Operands whose bytes somebody outside may write to unseen are not recorded at al
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from sys import getrefcount
 
@@ -70,7 +71,7 @@ class Recording:
 
     __slots__ = (
         "recorder", "at", "place", "inputs", "found", "of", "scalars", "steps", "state", "results",
-        "is_open", "is_run", "others", "walk", "has_copies", "has_rows",
+        "is_open", "is_run", "others", "walk", "has_copies", "has_rows", "saved",
     )  # fmt: skip
     recorder: Recorder
     at: Any
@@ -97,6 +98,8 @@ class Recording:
         self.is_open, self.is_run = True, False
         # Places where it is open as well: of copies to other layouts, and of what a row has.
         self.others: list[Any] = []
+        # Weak references to what keeps its values for backward alone; see recompute.py.
+        self.saved: list[Any] = []
 
     def scalar(self, value: Any) -> int:
         """The code of a number: one for all that are equal, where equal means the same bits."""
@@ -160,13 +163,18 @@ class Recording:
                 if self.recorder.open.get(at) is self:
                     del self.recorder.open[at]
 
-    def run(self, reason: str, into: tuple[int, Tensor] | None = None) -> None:
-        """Compute what is wanted, if that is not done. into: a step, and who takes its result."""
+    def run(
+        self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
+    ) -> None:
+        """Compute what is wanted, if that is not done. into: a step, and who takes its result.
+        is_last: what it reads may change, so that nothing is left to be computed again."""
         with lock:
             if self.is_run:
                 return
             self.close()
-            wanted = self.wanted()
+            wanted, left = self.wanted(), []
+            if self.saved and into is None and not is_last:
+                wanted, left = recompute().split(self, wanted)
             stores = [number for number, _ in wanted]
             if into is not None:
                 stores.append(into[0])
@@ -179,13 +187,15 @@ class Recording:
                     outputs.append(into[1])
                 chain, inputs, numbers = self._known(tuple(stores))
                 scalars = [self.scalars[n] for n in numbers]
-                run_chain(chain, [self._tensor(n) for n in inputs], outputs, scalars, reason)
+                run_chain(chain, [self.tensor(n) for n in inputs], outputs, scalars, reason)
                 for (_, storage), made in zip(wanted, outputs):
                     fill(storage, made)
                 trace = self.recorder.trace
                 if trace is not None:
                     taken = [self.inputs[n] for n in inputs]
                     trace.ran(chain, taken, wanted, scalars, reason, self.steps)
+            if left:
+                recompute().move_on(self, wanted, left)
             self.is_run = True
             self.recorder.pending.pop(self, None)
             self.inputs, self.found, self.results = [], {}, []
@@ -203,7 +213,8 @@ class Recording:
             elif (recording := waiting.pop()) is not self:
                 recording.run("another chain reads it")
 
-    def _tensor(self, number: int) -> Tensor:
+    def tensor(self, number: int) -> Tensor:
+        """An input, as a tensor without a history."""
         storage, offset, shape, array = self.inputs[number]
         made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
         made._array = array
@@ -276,6 +287,11 @@ class Recording:
             self.walk if self.has_rows else None,
         )  # fmt: skip
         return chain, inputs, scalars
+
+
+def recompute() -> Any:
+    """The module, of blocks that ask for it."""
+    return import_module(f"{__package__}.recompute")
 
 
 # What `getrefcount` says there of what nobody else holds.

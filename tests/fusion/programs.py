@@ -192,7 +192,7 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
     return x * 2 if bool((x.detach() != 0).any()) else x + 1
 
 
-def run(seed: int, is_fused: bool, length: int = 24) -> Any:
+def run(seed: int, is_fused: bool, length: int = 24, recompute: bool = False) -> Any:
     """All that a program can tell: tensors, what it looked at, errors, warnings."""
     rng, values = random.Random(seed), np.random.default_rng(seed)
     alive = [_operand(rng, values) for _ in range(4)]
@@ -201,7 +201,7 @@ def run(seed: int, is_fused: bool, length: int = 24) -> Any:
     gt.manual_seed(seed)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        with gt.fuse() if is_fused else nullcontext():
+        with gt.fuse(recompute=recompute) if is_fused else nullcontext():
             for _ in range(length):
                 try:
                     made = _step(rng, alive, kept)
