@@ -59,7 +59,7 @@ def run(device: str = "cpu", rounds: int = 3, scale: int = 1) -> dict[str, Any]:
     cases = [{"name": name, "ns": ns} for name, ns in found.items()]
     return {
         "benchmark": NAME, "device": device, "cases": cases, "peers": [], "skipped": skipped,
-        "budget": BUDGET,
+        "budget": BUDGET, "scale": scale,
     }  # fmt: skip
 
 
@@ -222,11 +222,14 @@ def report(record: dict[str, Any]) -> str:
         lines.append(f"| {name}, {kind} | " + " | ".join(cells) + " |")
     if reduced:
         more = PARTS[1:]
-        speeds = [f"{NBYTES / reduced[OURS][n]:.2f} GB/s" for n in more]
+        nbytes = NBYTES // record.get("scale", 1)
+        speeds = [f"{nbytes / reduced[OURS][n]:.2f} GB/s" for n in more]
         ratios = [f"{reduced[THEIRS][n] / reduced[OURS][n]:.2f}" for n in more]
         lines.append(f"| {OURS}, bytes of a rank per second | – | {' | '.join(speeds)} |")
         lines.append(f"| beside mpi4py's own | – | {' | '.join(ratios)} |")
     lines += ["", f"Processes of one thread each, on {os.cpu_count()} CPUs."]
+    if record.get("scale", 1) > 1:
+        lines.append(f"To try things out: sizes are those above, divided by {record['scale']}.")
     lines += [f"Left out: {kind}: {reason}." for kind, reason in record["skipped"].items()]
     return "\n".join(lines)
 

@@ -82,7 +82,7 @@ if _typing.TYPE_CHECKING:
         unique_consecutive as unique_consecutive,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
-    from .exchange.numpy_protocol import (
+    from .exchange.numpy_rule import (
         get_numpy_on_devices as get_numpy_on_devices, set_numpy_on_devices as set_numpy_on_devices,
     )  # fmt: skip
     from .fusion.fuse import fuse as fuse

@@ -537,7 +537,7 @@ set_default_dtype set_type_promotion exchange.construct: as_tensor asarray tenso
 from_dlpack exchange.numpy_bridge: from_numpy frombuffer exchange.serialization: load save
 functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod
 chain_matmul einsum gradient histogramdd meshgrid stft tensordot unique unique_consecutive
-unravel_index exchange.numpy_protocol: get_numpy_on_devices set_numpy_on_devices fusion.fuse: fuse
+unravel_index exchange.numpy_rule: get_numpy_on_devices set_numpy_on_devices fusion.fuse: fuse
 interpose.modes: DispatchMode no_dispatch kernels.cpu.copy_compiled: get_compiled_loops
 set_compiled_loops runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes
 get_default_device is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel

@@ -133,7 +133,11 @@ def _matching(name: str | None) -> list[Operator]:
     exact = [o for o in known if o.qualified_name == full]
     if exact and "." in full:
         return exact
-    return [o for o in known if o.name in (full, f"{full}_")]
+    found = [o for o in known if o.name in (full, f"{full}_")]
+    if found or "::" in name:
+        return found
+    # Another namespace's: `all_reduce` is that of _c10d_functional.
+    return [o for o in known if o.short_name.partition("::")[2] in (name, f"{name}_")]
 
 
 def _row(operator: Operator, whole: bool) -> dict[str, Any]:

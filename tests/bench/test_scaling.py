@@ -9,7 +9,7 @@ from bench import scaling
 MS = 1e6
 
 
-def record(all_reduce: float) -> dict[str, object]:
+def record(all_reduce: float, scale: int = 1) -> dict[str, object]:
     times = {1: 90.0, 2: 60.0, 4: 45.0}
     cases = []
     for n, ms in times.items():
@@ -17,7 +17,7 @@ def record(all_reduce: float) -> dict[str, object]:
         if n > 1:
             ns |= {scaling.OURS: all_reduce * MS, scaling.THEIRS: 8 * MS}
         cases.append({"name": f"{n} ranks", "ns": ns})
-    return {"cases": cases, "skipped": {"workers": "dask is not installed"}}
+    return {"cases": cases, "skipped": {"workers": "dask is not installed"}, "scale": scale}
 
 
 def test_the_table_has_how_often_as_fast_more_processes_are() -> None:
@@ -25,6 +25,12 @@ def test_the_table_has_how_often_as_fast_more_processes_are() -> None:
     assert f"| {scaling.TRAINING}, ranks | 90.0 ms | 1.50 × | 2.00 × |" in text
     assert "| – | 1.05 GB/s | 1.05 GB/s |" in text and "| – | 0.50 | 0.50 |" in text
     assert "Left out: workers: dask is not installed." in text
+
+
+def test_speeds_are_of_the_bytes_that_were_moved() -> None:
+    text = scaling.report(record(16.0, 16))
+    assert "| – | 0.07 GB/s | 0.07 GB/s |" in text and "divided by 16." in text
+    assert "divided by" not in scaling.report(record(16.0))
 
 
 def test_a_missed_budget_is_a_sentence() -> None:

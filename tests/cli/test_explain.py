@@ -155,6 +155,7 @@ BAD = [
     (("trace", "1 / 0"), "ZeroDivisionError"),
     (("ops", "no_such_operator"), "gputensor ops lists all"),
     (("ops", "contigous"), "did you mean contiguous"),
+    (("ops", "aten::all_reduce"), "no operator is called 'aten::all_reduce'"),
     (("nothing",), "no command"),
 ]
 
@@ -198,6 +199,13 @@ def test_ops_shows_those_of_other_namespaces(answer: Any) -> None:
     row = found["operators"][0]
     assert row["files"] == ["distributed/operators.py"]
     assert {place.split()[0] for place in row["places"]} == {"called", "row", "node", "native"}
+
+
+def test_ops_finds_what_another_namespace_has_by_its_bare_name(answer: Any) -> None:
+    status, found = answer("ops", "all_reduce")
+    names = [row["name"] for row in found["operators"]]
+    assert status == 0
+    assert names == ["_c10d_functional::all_reduce", "_c10d_functional::all_reduce_"]
 
 
 def test_ops_groups_by_family_and_says_what_is_missing(

@@ -140,6 +140,15 @@ def test_one_chunk_is_not_copied_where_dask_joins_it_alone():
     all_close(z.rechunk((3, 6)).compute(), np.concatenate([X, X]), "cpu")
 
 
+@pytest.mark.parametrize("chunks", [4, 2])
+def test_what_is_computed_is_the_callers_own(chunks):
+    whole = da.from_array(np.zeros(4, "f4"), chunks=chunks).map_blocks(gt.tensor, meta=gt.empty(0))
+    kept = whole.persist()
+    for array in (kept, kept.blocks[0], kept.rechunk(4)):
+        array.compute().fill_(5)
+        all_close(kept.compute(), np.zeros(4, "f4"), "cpu")
+
+
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 1), [1], ()])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_a_count_is_an_array_of_numpys(axis, keepdims):

@@ -1,0 +1,74 @@
+"""What NumPy makes of tensors that were given as examples: `np.zeros_like(x)`, `like=x`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import errors
+from ..core.arguments import element_type
+from ..tensor.tensor import Tensor
+from .numpy_bridge import from_numpy
+from .numpy_memory import by_numpy
+from .numpy_rule import check
+
+# What they make is like the tensor, and so a tensor: NumPy's parameters in order.
+LIKE = {
+    "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
+    "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
+    "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
+    "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
+}
+# What reaches us by `like=` alone, and those of them that take what is an array already.
+_FROM = {"array", "asanyarray", "asarray", "ascontiguousarray"}
+MAKERS = _FROM | {"arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros"}
+
+
+def beside(
+    like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
+    """What NumPy makes, on the device of a tensor; a tensor that is there stays where it is."""
+    x = args[0] if args else None
+    if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
+        x = calls.stack(x, 0)
+    if name in _FROM and isinstance(x, Tensor) and len(args) < 3 and not (
+        kwargs.keys() - {"dtype", "copy"}
+    ):  # fmt: skip
+        dtype = args[1] if len(args) == 2 else kwargs.get("dtype")
+        if x._device is not like._device:
+            raise errors.mixed_devices(name, like, "like", x, "a")
+        element = x.dtype if dtype is None else element_type(name, dtype, by_name=True)
+        return calls.to_dtype(x, element, False, kwargs.get("copy", name == "array"))
+    check(name, (args, kwargs), False)
+    made = by_numpy(function, args, kwargs, False)
+    return made.to(like.device) if isinstance(made, Tensor) else made
+
+
+def made_like(name: str, given: dict[str, Any]) -> Tensor:
+    """A new tensor of the tensor's sizes, dtype and device, or of those that are given."""
+    x = given[LIKE[name][0]]
+    if not isinstance(x, Tensor):  # the fill value is
+        x = from_numpy(np.asarray(x))
+    gt = import_module("gputensor")
+    named: dict[str, Any] = {"dtype": x.dtype, "device": given.get("device") or x.device}
+    if given.get("dtype") is not None:
+        named["dtype"] = element_type(name, given["dtype"], by_name=True)
+    fill = [given["fill_value"]] if "fill_value" in given else []
+    sizes, order = given.get("shape"), given.get("order", "K")
+    made: Tensor
+    if sizes is None and order in ("K", "A"):
+        made = getattr(gt, name)(x, *fill, **named)
+        return made
+    sizes = x.shape if sizes is None else sizes
+    sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (int(sizes),)
+    make = getattr(gt, name.removesuffix("_like"))
+    if order == "F":
+        made = make(sizes[::-1], *fill, **named).permute(*range(len(sizes))[::-1])
+    else:
+        made = make(sizes, *fill, **named)
+    return made

@@ -1,0 +1,76 @@
+"""What NumPy computes itself, on the tensors' memory; what it makes comes back as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import dtype as dtypes, errors
+from ..tensor import export
+from ..tensor.base import bump_version
+from ..tensor.tensor import Tensor
+from .numpy_bridge import from_numpy
+
+
+def by_numpy(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], writes: bool
+) -> Any:
+    """NumPy's own on the tensors' memory; what it makes comes back as tensors."""
+    seen: dict[int, tuple[Any, Any]] = {}
+
+    def lent(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            array = export.array(calls.detach(x))  # check has looked
+            seen[id(array)] = array, x
+            return array
+        if isinstance(x, dtypes.dtype):
+            return x.np
+        if isinstance(x, dict):
+            return {key: lent(y) for key, y in x.items()}
+        return type(x)(map(lent, x)) if type(x) in (list, tuple) else x
+
+    def back(x: Any) -> Any:
+        if id(x) in seen:
+            return seen[id(x)][1]
+        if isinstance(x, (list, tuple)):
+            return type(x)(*map(back, x)) if hasattr(x, "_fields") else type(x)(map(back, x))
+        if not isinstance(x, (np.ndarray, np.generic)):
+            return x
+        return x if any([x is y for y in outs]) else _tensor_of(x)
+
+    out = kwargs.get("out")
+    outs: tuple[Any, ...] = out if isinstance(out, tuple) else () if out is None else (out,)
+    written = [*outs, *(args[:1] if writes else ())]
+    result = back(function(*lent(args), **lent(kwargs)))
+    for x in written:
+        if isinstance(x, Tensor):
+            bump_version(x)
+    return result
+
+
+def _tensor_of(x: Any) -> Any:
+    """An array of NumPy's as a tensor, over its memory where strides allow; text stays as it is."""
+    array = np.asarray(x)
+    element = dtypes.from_numpy(array.dtype)
+    if element is None:
+        return x
+    size = element.itemsize
+    if array is not x or any([s < 0 or s % size for s in array.strides]):
+        array = array.copy()
+    return from_numpy(array)
+
+
+def written_to(op: str, out: Any, found: Tensor) -> Any:
+    """`out` with the result in it: of its sizes, and cast as NumPy casts ("same_kind")."""
+    target = out if isinstance(out, Tensor) else from_numpy(out)
+    if not np.can_cast(found._geometry.dtype.np, target._geometry.dtype.np, "same_kind"):
+        rule = f"have a dtype that {found._geometry.dtype} is cast to"
+        raise errors.wrong_dtype(op, "out", rule, target)
+    if found._geometry.sizes != target._geometry.sizes:
+        sizes = list(found._geometry.sizes)
+        raise errors.wrong_shape(op, "out", f"have the sizes {sizes}", target)
+    calls.copy_(target, found, False)
+    return out

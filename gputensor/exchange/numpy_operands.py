@@ -1,0 +1,84 @@
+"""What NumPy's functions are given, as operators of ours take it: tensors, numbers and dtypes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .._generated import calls
+from ..core import dtype as dtypes
+from ..core.arguments import number
+from ..core.device import CPU
+from ..tensor import export
+from ..tensor.tensor import Tensor
+from .numpy_rule import BOOLEAN, check, get_numpy_on_devices
+
+# What is handed on as it is.
+PLAIN = frozenset({bool, int, float, complex, str, type(None)})
+
+
+def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
+    """Raises: KeyError where NumPy would not cast so without being told."""
+    if x._geometry.dtype is element:
+        return x
+    if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):
+        raise KeyError(element)
+    return calls.to_dtype(x, element)
+
+
+def operands(inputs: Any) -> list[Any]:
+    """Tensors and numbers. Raises: KeyError for what is neither, and is no array of numbers."""
+    return [operand(x) for x in inputs]
+
+
+def operand(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x
+    plain = None if isinstance(x, np.ndarray) else number(x)
+    if plain is None:
+        plain = export.over_array(np.asarray(x))
+    if plain is None:
+        raise KeyError(type(x))
+    return plain
+
+
+def as_tensors(given: list[Any]) -> list[Tensor]:
+    """Numbers as 0-d tensors, of a dtype that leaves the tensors theirs where it can."""
+    like = next(x for x in given if isinstance(x, Tensor))
+    result_type = import_module("gputensor").result_type
+    return [
+        x if isinstance(x, Tensor) else calls.full_like(
+            calls.new_empty(like, ()), x, dtype=result_type(like, x)
+        )
+        for x in given
+    ]  # fmt: skip
+
+
+def taken(name: str, x: Any) -> Any:
+    """An argument of ours, once it has been looked at. Raises: KeyError where it is none."""
+    anywhere = get_numpy_on_devices()
+    if type(x) is tuple or type(x) is list:
+        kinds = {*map(type, x)}
+        if kinds <= PLAIN:
+            return x
+        if kinds == {Tensor} and all(
+            [y._autograd is None and (y._device is CPU or anywhere) for y in x]
+        ):
+            return x
+    elif x is np._NoValue:
+        raise KeyError(name)
+    check(name, (x,), name in BOOLEAN, anywhere)
+    return _argument(x)
+
+
+def _argument(x: Any) -> Any:
+    """An argument of ours: arrays become tensors, also those of a list."""
+    if isinstance(x, np.ndarray):
+        return operand(x)
+    if isinstance(x, np.generic):
+        return number(x)
+    if isinstance(x, (list, tuple)) and any([isinstance(y, (Tensor, np.ndarray)) for y in x]):
+        return [operand(y) for y in x]
+    return x

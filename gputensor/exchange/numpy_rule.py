@@ -1,0 +1,75 @@
+"""Which tensors NumPy's functions may be handed: the setting, and what is refused in one sentence.
+
+numpy_protocol.py has the rule.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..core import errors
+from ..core.arguments import flag
+from ..tensor import export
+from ..tensor.tensor import Tensor
+
+# Those of one kind of answer that are no ufuncs.
+BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
+
+_VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
+_on_devices: bool | None = None  # None until somebody asks
+
+
+def get_numpy_on_devices() -> bool:
+    """Whether NumPy's functions take tensors of any device; GPUTENSOR_NUMPY_ON_DEVICES=1 says so
+    from the beginning."""
+    global _on_devices
+    if _on_devices is None:
+        given = os.environ.get(_VARIABLE, "0")
+        if given not in ("0", "1"):
+            raise errors.wrong_setting(_VARIABLE, "be 0 or 1", given)
+        _on_devices = given == "1"
+    return _on_devices
+
+
+def set_numpy_on_devices(on: bool) -> None:
+    """Let NumPy's functions compute on tensors of any device, by operators of ours, as libraries
+    need that call them on arrays of any kind (Dask). What ours lack is refused off the CPU.
+
+    PyTorch's rule, which refuses all of them there, is the default.
+    """
+    global _on_devices
+    _on_devices = flag("set_numpy_on_devices", "on", on)
+
+
+def is_elsewhere(args: Iterable[Any]) -> bool:
+    """Whether a tensor among them is where NumPy cannot compute."""
+    return any(
+        [
+            not x.is_cpu if isinstance(x, Tensor)
+            else isinstance(x, (list, tuple)) and is_elsewhere(x)
+            for x in args
+        ]
+    )  # fmt: skip
+
+
+def is_foreign(x: Any) -> bool:
+    """An array of a library that must answer for itself."""
+    return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
+
+
+def check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
+    """Raise for a tensor that NumPy may not be handed; any_device: for one that ours may not."""
+    for x in given:
+        if isinstance(x, Tensor):
+            if any_device:
+                export.check_without_grad(op, x, is_boolean)
+            else:
+                export.check_shareable(op, x, is_boolean)
+        elif isinstance(x, (list, tuple)):
+            check(op, x, is_boolean, any_device)
+        elif isinstance(x, dict):
+            check(op, x.values(), is_boolean, any_device)
