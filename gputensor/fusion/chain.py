@@ -52,6 +52,10 @@ class Stream(NamedTuple):
         """The same from an element on, one of a multiple of four."""
         return self._replace(block=self.block + element // 4)
 
+    def taken(self, generator: Any, count: int) -> Stream:
+        """The same distribution's next numbers."""
+        return self._replace(**dict(zip(("seed", "block"), generator.take(count))))
+
 
 class Recorded:
     """One operator on operands of given geometries, as recorded: made once, compared by identity.

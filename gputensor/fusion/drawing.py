@@ -4,7 +4,7 @@ Note [Numbers that wait]
 A call takes its part of the generator's stream when it is recorded, whether anybody reads the
 numbers or not, so the generator stands where it stands without fusion. The numbers are then a
 function of an element's place, and the tensor's memory, of which all is overwritten, is let go of
-until they are computed.
+until they are computed. A replay takes from the same generators, in the same order, first of all.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..native import random
 from ..runtime import capture
+from ..structured.generator import Generator
 from ..structured.pointwise import Rule
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
@@ -79,19 +80,27 @@ def recording(
             or self._device.type not in _PLACES or not is_own(self._device)
         ):  # fmt: skip
             return below(key_set, self, *args)
-        if recorder.trace is not None:
-            recorder.trace.refuse(f"runs {operator.short_name}")
         key_set &= ~_FUSE
         return operator.redispatch_table[key_set](key_set, self, *args)
 
     return record
 
 
-def later(loop: str, out: Tensor, *stream: Any) -> bool:
+def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
     """Whether `out` will have the numbers when somebody needs them: asked by `random._fill`. If
     not, whoever reads it, and what it waits for, has run."""
     recorder = current.get()
-    if recorder is None or not _state.get()[0] & _FUSE or out._device.type not in _PLACES:
+    if recorder is None:
+        return False
+    stream = Stream(*numbers)
+    waits = _waits(recorder, loop, out, stream)
+    if recorder.trace is not None:
+        recorder.trace.drew(_OF[loop], stream, source, waits)
+    return waits
+
+
+def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
+    if not _state.get()[0] & _FUSE or out._device.type not in _PLACES:
         return False
     key = (loop, out._geometry, out._device)
     what = _known.get(key)
@@ -100,7 +109,7 @@ def later(loop: str, out: Tensor, *stream: Any) -> bool:
             _known.clear()
         entry = _Fill(loop, out._geometry, out._device)
         what = _known[key] = Recorded(_OF[loop], (), entry)
-    return _recorded(recorder, what, out, Stream(*stream))
+    return _recorded(recorder, what, out, stream)
 
 
 def install() -> None:

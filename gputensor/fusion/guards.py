@@ -8,6 +8,7 @@ long as eight of NumPy's loops take.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..autograd.modes import DEFAULT, grad_mode
@@ -58,8 +59,12 @@ class Call:
         for number in taken:
             x, v = f"x{places[number]}", f"v{number}"
             lines += [f"{v} = {x}._array", f"if {v} is None:", f"    {v} = {x}._get_array()"]
+        streams = small.streams(trace)
+        for name, (stream, generator, numel) in zip(streams, trace.draws):
+            names[f"of_{name}"] = partial(stream.taken, generator, numel)
+            lines.append(f"{name} = of_{name}()")
         if wanted:
-            given = ", ".join(["call", *[f"v{n}" for n in taken]])
+            given = ", ".join(["call", *[f"v{n}" for n in taken], *streams])
             results = ", ".join([f"v{n}" for n in wanted])
             lines += [
                 "try:", f"    {results} = enter({given})", "except RuntimeError as error:",
@@ -136,7 +141,9 @@ def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:
         return "{" + ", ".join(parts) + "}"
     if kind is tuple:
         inner = "".join([f"{_expression(x, places, names)}, " for x in made[1:]])
-        return f"[{inner}]" if made[0] is list else f"({inner})"
+        if made[0] is list:
+            return f"[{inner}]"
+        return f"({inner})" if made[0] is tuple else f"{_constant(made[0], names)}(({inner}))"
     return _constant(made[0], names)
 
 

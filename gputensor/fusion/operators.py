@@ -81,10 +81,11 @@ def _is_own(table: Table, place: device) -> bool:
     return kernel is not None and kernel.convention == "native"
 
 
-# Those whose result does not depend on an element.
-_ASK_FOR_SIZES = frozenset(("aten::empty_like", "aten::new_empty"))
-
-
+_OURS = frozenset(("native", "maker", "fallthrough"))  # conventions; those of others have more
+# Memory that nobody has written to: until it is, a result depends on no element.
+_EMPTY = frozenset(
+    ("aten::empty_like", "aten::new_empty", "aten::empty.memory_format", "aten::empty_strided")
+)
 # Made of what is recorded, whether the call may come again or not.
 _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
@@ -103,11 +104,18 @@ def _below(table: Table) -> Callable[..., Any]:
     )  # fmt: skip
     is_explicit = not written and keys.CompositeExplicitAutograd in operator.kernels
 
+    is_ours = _OURS.issuperset([x.convention for found in operator.kernels.values() for x in found])
+    is_random = "nondeterministic_seeded" in operator.tags
+    # Whether what it draws is drawn by operators that fill.
+    is_drawn = is_ours and not operator.qualified_name.startswith("aten::randperm")
+    is_empty = operator.qualified_name in _EMPTY
+    is_seen = not is_composite and not (is_empty and is_ours)
+
     # Bits above that fell through are kept: clone goes on to copy_ with them.
     def pass_on(key_set: int, *args: Any) -> Any:
         key_set &= ~FUSE
         recorder = current.get()
-        trace = None if is_composite or recorder is None else recorder.trace
+        trace = recorder.trace if is_seen and recorder is not None else None
         if trace is None:
             return operator.redispatch_table[key_set](key_set, *args)
         trace.begin(operator)
@@ -147,13 +155,13 @@ def _below(table: Table) -> Callable[..., Any]:
     def pass_on_parts(key_set: int, *args: Any) -> Any:
         recorder = current.get()
         trace = None if recorder is None else recorder.trace
-        if trace is not None and "nondeterministic_seeded" in operator.tags:
+        if trace is not None and is_random and not is_drawn:
             trace.refuse(f"runs {operator.short_name}")
-        if recorder is None or trace is not None and trace.why is None:
+        if recorder is None or trace is not None and trace.why is None and not is_random:
             return run_first(key_set, *args)
         return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
 
-    if is_view or is_composite or operator.qualified_name in _ASK_FOR_SIZES:
+    if is_view or is_composite or is_empty:
         return pass_on
     return pass_on_parts if is_explicit else run_first
 

@@ -32,6 +32,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Size
 from ..core.memory_format import memory_format
 from ..dispatch import dispatcher
+from ..structured.generator import Generator
 from ..tensor.tensor import Conversions, Tensor, patched
 
 # Of Python 3.11 to 3.14. What begins or ends a call, moves values, or jumps.
@@ -54,6 +55,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _LAYOUT = frozenset(
     """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
     itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
+    + ["values", "indices"]  # of an operator's results
 ) | {name for name in vars(Conversions) if not name.startswith("_")}
 _CALLED: tuple[Any, ...] = (
     abs, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, sum, tuple,
@@ -61,6 +63,7 @@ _CALLED: tuple[Any, ...] = (
 )  # fmt: skip
 CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
+    Generator,  # only operators draw from it, and they are seen
 )  # fmt: skip
 # Functions whose code runs after the call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -256,6 +259,8 @@ def _has_text(value: Any) -> bool:
 
 
 _known: dict[str, bool] = {}
+# Of operators that write elements, and change nothing else of their operand.
+_WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
 
 
 def _is_operator(name: str) -> bool:
@@ -264,6 +269,6 @@ def _is_operator(name: str) -> bool:
     if found is None:
         named = dispatcher.overloads(f"aten::{name}")
         found = _known[name] = bool(named) and (
-            not name.endswith("_") or any(["pointwise" in x.tags for x in named])
+            not name.endswith("_") or any([not _WRITES.isdisjoint(x.tags) for x in named])
         )
     return found

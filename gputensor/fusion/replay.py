@@ -14,12 +14,15 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from ..core.device import CPU
 from ..dispatch import dispatcher, tls
 from ..dispatch.backend_select import TENSOR_KEYS
+from ..runtime import capture
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from . import guards, running, small
 from .block import Fusing
+from .chain import Stream
 from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
 from .recorder import current
 from .trace import Step, Taken, Trace, Unlike
@@ -66,7 +69,9 @@ class Plan:
         return self.run(values)
 
     def _by_steps(self) -> Callable[[Any], Any]:
-        places, made, trace = self._places, self._made, self._trace
+        places, made, trace, draws = self._places, self._made, self._trace, self._trace.draws
+        # A kernel of a graph gets a place in a stream from the capture.
+        on_devices = any([generator.device.type != CPU.type for _, generator, _ in draws])
         steps, needed = [], set(_all_numbers(made))
         for step in reversed(trace.steps):  # what nobody takes any more is let go of
             last = [n for n in {*step.takes, *step.makes} if n not in needed]
@@ -84,9 +89,15 @@ class Plan:
                 if x._autograd is not None and not guards.is_unrecorded(x):
                     return None
                 tensors[number] = x
+            if on_devices and capture.capturing:
+                return None
+            before = [(generator, generator.get_state()) for _, generator, _ in draws]
+            streams = [stream.taken(generator, count) for stream, generator, count in draws]
             for run, makes, last in steps:
-                results = run(tensors)
+                results = run(tensors, streams)
                 if results is None:
+                    for generator, state in reversed(before):
+                        generator.set_state(state)
                     return None
                 tensors.update(zip(makes, results))
                 for n in last:
@@ -96,15 +107,21 @@ class Plan:
         return replay
 
 
-def _of_chain(step: Step, trace: Trace) -> Callable[[dict[int, Tensor]], list[Tensor]]:
+def _of_chain(step: Step, trace: Trace) -> Callable[..., list[Tensor]]:
     chain = step.chain
     assert chain is not None
-    run, place, takes, scalars = running.prepared(chain), chain.device, step.takes, step.scalars
+    run, place, takes = running.prepared(chain), chain.device, step.takes
+    drawn = trace.drawn(step)
     shapes = [chain.made(value) for value in chain.stores]
     versions = [trace.versions[n] for n in step.makes]
 
-    def call(tensors: dict[int, Tensor]) -> list[Tensor]:
+    def call(tensors: dict[int, Tensor], streams: list[Stream]) -> list[Tensor]:
         outputs = [allocate(shape, place) for shape in shapes]
+        scalars = step.scalars
+        if drawn:
+            scalars = [*scalars]
+            for n, number in drawn.items():
+                scalars[n] = streams[number]
         run([tensors[n] for n in takes], outputs, scalars)
         for x, version in zip(outputs, versions):
             if version or x._storage is not None:  # what ran may have counted writes
@@ -114,14 +131,14 @@ def _of_chain(step: Step, trace: Trace) -> Callable[[dict[int, Tensor]], list[Te
     return call
 
 
-def _of_operator(step: Step) -> Callable[[dict[int, Tensor]], Any]:
+def _of_operator(step: Step) -> Callable[..., Any]:
     """A call of an operator as the public function calls it; None where it gives something else
     than it gave, as what follows was made for that."""
     operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
     include, keep = _PLAIN
     assert operator is not None
 
-    def call(tensors: dict[int, Tensor]) -> Any:
+    def call(tensors: dict[int, Tensor], streams: list[Stream]) -> Any:
         key_set = include
         for n in takes:
             key_set |= tensors[n]._keys

@@ -29,8 +29,11 @@ Arrays = Callable[..., Any]
 
 def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
     """What takes the arrays of the trace's tensors and gives those with these numbers, a tuple
-    unless it is one; None where a chain is of another device, or of more elements than NumPy's own
-    memory is used for."""
+    unless it is one; behind the arrays it gets the streams of the trace's draws. None where a chain
+    or a generator is of another device, or a chain of more elements than NumPy's own memory is used
+    for."""
+    if any([generator.device.type != CPU.type for _, generator, _ in trace.draws]):
+        return None
     names: dict[str, Any] = {"empty": np.empty}
     lines: list[str] = []
     for number, step in enumerate(trace.steps):
@@ -41,8 +44,8 @@ def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
             or not all([numpy_allocates(x.what.geometry) for x in chain.instructions])
         ):
             return None
-        lines += _Writer(chain, step, f"{number}_", names).lines()
-    given = ", ".join([f"v{n}" for n in taken(trace)])
+        lines += _Writer(chain, step, f"{number}_", names, trace.drawn(step)).lines()
+    given = ", ".join([*[f"v{n}" for n in taken(trace)], *streams(trace)])
     made = ", ".join([f"v{n}" for n in wanted])
     lines = [f"def call({given}):", *lines, f"return {made}" if wanted else "return ()"]
     source = "\n    ".join(lines)
@@ -56,12 +59,20 @@ def taken(trace: Trace) -> list[int]:
     return sorted({n for step in trace.steps for n in step.takes if n < trace.n_given})
 
 
+def streams(trace: Trace) -> list[str]:
+    """The names of the streams that a call takes."""
+    return [f"stream{n}" for n in range(len(trace.draws))]
+
+
 class _Writer:
     """Writes a chain's statements. prefix: of the names of what is its own. names: gets what these
-    stand for."""
+    stand for. drawn: see `Trace.drawn`."""
 
-    def __init__(self, chain: Chain, step: Step, prefix: str, names: dict[str, Any]) -> None:
+    def __init__(
+        self, chain: Chain, step: Step, prefix: str, names: dict[str, Any], drawn: dict[int, int]
+    ) -> None:
         self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
+        self.drawn = drawn
         self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
         # Where each value is read last, and names of arrays that are free, by what they hold.
         self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
@@ -140,7 +151,9 @@ class _Writer:
 
     def _number(self, x: int, instruction: Instruction) -> str:
         """The name of a scalar: as an array where that is the same to a ufunc."""
-        value, kind = self.step.scalars[-1 - x], None
+        if ~x in self.drawn:
+            return f"stream{self.drawn[~x]}"
+        value, kind = self.step.scalars[~x], None
         if x in instruction.operands and isinstance(instruction.what.entry.loop, np.ufunc):
             kinds = {self.chain.geometry(n).dtype for n in instruction.operands if n >= 0}
             kind = kinds.pop() if len(kinds) == 1 else None

@@ -11,11 +11,13 @@ from typing import Any
 
 from ..core.dtype import uint8
 from ..core.geometry import Geometry
+from ..core.returns import Results
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.operator import Operator
+from ..structured.generator import Generator
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
-from .chain import Chain
+from .chain import Chain, Stream
 from .purity import is_constant
 
 # Of operators that would do something else the next time, or something beside.
@@ -59,11 +61,12 @@ class Step:
 
 
 class Trace:
-    """Watches one call. why: what keeps it from being replayed, None as long as nothing does."""
+    """Watches one call. why: what keeps it from being replayed, None as long as nothing does.
+    draws: in their order, the stream that a call got, the generator, and how many numbers."""
 
     __slots__ = (
-        "tensors", "n_given", "steps", "why", "geometries", "versions", "_found", "_held",
-        "_called", "_within",
+        "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
+        "_called", "_read", "_within",
     )  # fmt: skip
     why: str | None
 
@@ -71,9 +74,11 @@ class Trace:
         self.tensors, self.n_given = tensors, len(tensors)
         self.steps: list[Step] = []
         self.why = None
+        self.draws: list[tuple[Stream, Generator, int]] = []
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # storages, so that nothing takes the place of one
         self._called: list[Tensor] = []
+        self._read: list[Any] = []  # storages of operands that may have no number
         self._within = 0  # how many operators that are no part of a chain are running
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
@@ -87,7 +92,11 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._held, self._called = [], []  # so that nothing is computed for this alone
+            self._held, self._called, self._read = (
+                [],
+                [],
+                [],
+            )  # so that nothing is computed for this alone
 
     def ran(
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],
@@ -112,6 +121,7 @@ class Trace:
                 makes.append(self._new(storage, (id(storage), 0, shape)))
                 self.geometries[makes[-1]] = shape
             takes = tuple([(id(x[0]), x[1], x[2]) for x in inputs])
+            self._read += [x[0] for x in inputs]
             self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
 
     def _new(self, storage: Any, place: Any) -> int:
@@ -119,6 +129,15 @@ class Trace:
         if self._found.setdefault(place, len(self._held) - 1) != len(self._held) - 1:
             self.why = "makes a view that is like what it is a view of"
         return len(self._held) - 1
+
+    def drew(
+        self, operator: Operator, stream: Stream, source: tuple[Generator, int], waits: bool
+    ) -> None:
+        """Told of each part of a generator's stream that is taken. waits: a chain draws it."""
+        if waits and not self._within:
+            self.draws.append((stream, *source))
+        else:
+            self.why = self.why or f"runs {operator.short_name} at once"
 
     def begin(self, operator: Operator) -> None:
         """Told of each operator that is called and not recorded, before it runs; `end` after it."""
@@ -146,21 +165,30 @@ class Trace:
         elif len(results) > 1 or _place(made) not in given or not any([made is x for x in takes]):
             makes = tuple([self._new(x._get_storage(), _place(x)) for x in results])
             self._called += [*results, *takes]
+            self._read += [x._get_storage() for x in takes]
             shapes = tuple([x._geometry for x in results])
             self.steps.append(Step(None, operator, tuple(given), makes, [], arguments, shapes))
+
+    def drawn(self, step: Step) -> dict[int, int]:
+        """Which of a chain's scalars are streams, and the number of each among the draws."""
+        found = {id(stream): n for n, (stream, _, _) in enumerate(self.draws)}
+        return {n: found[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
 
     # --- when the call is over --------------------------------------------------------------------
 
     def result(self, found: Any) -> Any:
         """What tells how to make what the call returned, once its chains have run. Raises Unlike.
 
-        A number, for a tensor; (type, of each part); a dict; anything else in a list of one.
+        A number, for a tensor; (what makes it, of each part); a dict; anything else in a list of
+        one.
         """
+        if found is None:
+            raise Unlike("returns nothing")
         self._order()
         tensors: dict[int, Tensor] = {}
         made = self._result(found, tensors)
         self.versions = {n: self._held[n].version for n in self.geometries}
-        self._found, self._held, self._called = {}, [], []
+        self._found, self._held, self._called, self._read = {}, [], [], []
         self.tensors.clear()
         return made
 
@@ -195,7 +223,7 @@ class Trace:
             if tensors.setdefault(number, found) is not found:
                 raise Unlike("returns two tensors over one memory")
             return number
-        if kind in (tuple, list):
+        if kind in (tuple, list) or kind.__base__ is Results:
             return (kind, *[self._result(x, tensors) for x in found])
         if kind is dict:
             return {name: self._result(x, tensors) for name, x in found.items()}

@@ -45,13 +45,15 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     numel = shape.numel * (2 if shape.dtype.category == COMPLEX else 1)
     if numel == 0 or place.type == "meta":
         return out
-    seed, block = (generator or generators.default_generator(place)).take(numel, place.index)
-    if later is None or not later(loop, out, seed, block, first, second):
+    generator = generator or generators.default_generator(place)
+    seed, block = generator.take(numel, place.index)
+    if later is None or not later(loop, out, (generator, numel), seed, block, first, second):
         draw(loop, out, seed, block, first, second)
     return out
 
 
-# Asked whether a tensor gets its numbers later: (loop, tensor, seed, block, first, second).
+# Asked whether a tensor gets its numbers later: (loop, tensor, (who gave so many numbers, their
+# count), seed, block, first, second).
 later: Callable[..., bool] | None = None
 
 

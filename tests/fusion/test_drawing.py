@@ -9,6 +9,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.fusion import cpu_body
+from gputensor.fusion.replay import Replays
 from gputensor.kernels.cuda import launch
 from gputensor.structured.generator import default_generator
 
@@ -148,12 +149,113 @@ def test_numbers_and_generators_are_what_they_are_eagerly(
         monkeypatch.undo()
 
 
+# --- calls that run no Python again ---------------------------------------------------------------
+
+
+def of_a_given_generator(x: Any, generator: Any) -> Any:
+    return gt.rand(x.shape, generator=generator, device=x.device) * x, gt.rand_like(x)
+
+
+def into_what_it_made(x: Any) -> Any:
+    y = (x * 2).uniform_(2, 3)
+    return y, gt.empty_like(x).normal_() * y, gt.randint(0, 9, x.shape, device=x.device)
+
+
+def sorted_and_multiplied(x: Any) -> Any:
+    return (gt.rand_like(x) * x).sort(-1), gt.bernoulli(x, 0.3) @ gt.randn_like(x).t()
+
+
+def in_a_loop(x: Any) -> Any:
+    for _ in range(3):
+        x = gt.nn.functional.dropout(x, 0.25) + 1
+    return x
+
+
+REPLAYED = [
+    like, dropped, other_dropouts, never_read, reduced, into_what_it_made,
+    sorted_and_multiplied, in_a_loop, of_a_given_generator,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("function", REPLAYED, ids=lambda x: x.__name__)
+def test_a_replay_takes_what_the_python_takes(
+    function: Any, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = gt.Generator(device=place)
+    runs = []
+    run = Replays.run
+    monkeypatch.setattr(Replays, "run", lambda *args: runs.append(args) or run(*args))
+    for sizes in ((7, 9), (300, 401)):
+        generators = [default_generator(gt.device("cpu")), own]
+        generators.append(default_generator(gt.rand(1).to(place).device))
+        fused = gt.fuse(function)
+        for call in range(7):
+            if call == 3:
+                gt.manual_seed(5)
+            if call == 5:
+                own.set_state((3, 1 << 40))
+            args = [gt.rand(sizes).to(place), own][: function.__code__.co_argcount]
+            before = [x.get_state() for x in generators]
+            made = state_of(fused(*args))
+            after = [x.get_state() for x in generators]
+            for x, state in zip(generators, before):
+                x.set_state(state)
+            assert state_of(function(*args)) == made
+            assert [x.get_state() for x in generators] == after
+            if call == 2:
+                runs.clear()  # the first ones bring families of operators
+        assert not runs
+        assert gt.fuse.explain(function, *args).replays
+
+
+def test_a_replay_whose_results_differ_draws_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that gives another layout than it gave leads back to the Python."""
+    fused = gt.fuse(sorted_and_multiplied)
+    x = gt.rand(7, 9)
+    for _ in range(4):
+        fused(x)
+    plans = fused._replays.plans.values()  # type: ignore[attr-defined]
+    for plan in plans:
+        for step in plan._trace.steps:
+            if step.operator is not None:
+                step.geometries = ()
+        plan.run = plan._by_steps()
+    gt.manual_seed(7)
+    made = fused(x), gt.get_rng_state()
+    gt.manual_seed(7)
+    assert state_of(made) == state_of((sorted_and_multiplied(x), gt.get_rng_state()))
+
+
+def test_another_generator_is_another_call() -> None:
+    fused = gt.fuse(of_a_given_generator)
+    x = gt.rand(5)
+    one, two = gt.Generator().manual_seed(1), gt.Generator().manual_seed(2)
+    for _ in range(4):
+        for generator in (one, two, gt.Generator().manual_seed(3)):
+            before = generator.get_state(), gt.get_rng_state()
+            made = state_of(fused(x, generator))
+            generator.set_state(before[0])
+            gt.set_rng_state(before[1])
+            assert state_of(of_a_given_generator(x, generator)) == made
+
+
+def test_an_operator_of_others_that_draws_is_called_each_time() -> None:
+    calls = []
+    with gt.library.Library("aten", "IMPL") as block:
+        block.impl("rand_like", lambda x, **_: calls.append(1) or x * 0 + len(calls), "CPU")
+        fused = gt.fuse(lambda x: gt.rand_like(x) + 1)
+        x = gt.ones(3)
+        for n in range(1, 6):
+            assert fused(x).tolist() == [n + 1.0] * 3
+
+
 def test_what_is_drawn_is_no_load() -> None:
     x = gt.rand(300, 400)
     found = gt.fuse.explain(lambda: gt.rand_like(x) * x)
     ((chain, _),) = found.chains
     assert found.bytes_moved == 2 * x.nbytes and found.bytes_apart == 4 * x.nbytes
-    assert "uniform_(" in str(chain) and not found.replays
+    assert "uniform_(" in str(chain) and found.replays
     assert [x.loop for x in [step.what for step in chain.instructions]] == ["uniform", "mul"]
 
 

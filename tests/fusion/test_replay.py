@@ -91,6 +91,11 @@ def views(x: Any, y: Any) -> Any:
     return x.view(-1), turned, y[1:, None] * 2, (made + turned)[0], x.T, first * second, made[0, 0]
 
 
+def results_with_names(x: Any) -> Any:
+    most = (x * 2).max(-1)
+    return most, x.sort(-1), most.values + 1, [(x + 1).min(0)]
+
+
 def not_by_elements(x: Any, y: Any) -> Any:
     values, places = (x * y).sort(-1)
     chosen = gt.where(values > 0.5, values, 0.0) @ y.t()
@@ -117,6 +122,8 @@ REPLAYED: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (sums, lambda: (gt.rand(4),)), (sums, lambda: (gt.rand(3, 50_000).to(gt.float64),)),
     (views, lambda: (gt.rand(3, 3), gt.rand(3, 3))),
     (not_by_elements, lambda: (gt.rand(3, 3), gt.rand(3, 3))),
+    (results_with_names, lambda: (gt.rand(3, 5),)),
+    (results_with_names, lambda: (gt.rand(3, 50_000),)),
 ]  # fmt: skip
 
 
@@ -131,8 +138,8 @@ def test_a_call_that_comes_again_runs_no_python(
     before = len(runs)
     for _ in range(3):
         args = given()
-        made = fused(*args)
-        assert state_of(made) == state_of(function(*args))
+        made, wanted = fused(*args), function(*args)
+        assert state_of(made) == state_of(wanted) and type(made) is type(wanted)
         again = fused(*args)
         for one, other in zip(tensors_of(made), tensors_of(again)):
             assert (one is other) == any(one is x for x in args)
@@ -175,8 +182,17 @@ def branches(x: Any) -> Any:
     return y + 1 if (y > 0)[0] else y
 
 
-def draws(x: Any) -> Any:
-    return x + gt.rand_like(x)
+def draws_an_order(x: Any) -> Any:
+    gt.randperm(4)
+    return x + 1
+
+
+def draws_into_an_operand(x: Any) -> Any:
+    return x.uniform_()
+
+
+def draws_and_returns_nothing(x: Any) -> None:
+    gt.rand_like(x)
 
 
 def draws_outside(x: Any) -> Any:
@@ -233,7 +249,9 @@ def gradient(x: Any) -> Any:
 NOT_REPLAYED = [
     (keeps, "reads seen"), (counts, "a write to a global"), (looks, "item|_local_scalar"),
     (branches, "reads a view|is looked at|ran a chain|runs"),
-    (draws, "runs rand_like"), (draws_outside, "reads random.random"), (writes, "mul_ at once"),
+    (draws_an_order, "runs randperm"), (draws_into_an_operand, "runs uniform_ at once"),
+    (draws_and_returns_nothing, "returns nothing"),
+    (draws_outside, "reads random.random"), (writes, "mul_ at once"),
     (writes_out, "exp"), (prints, "reads print"),
     (views_of_what_it_made, "is like what it is a view of"), (reads_a_list, "reads seen"),
     (prints_to_a_text, "may format a text"), (warns, "reads gt.nn.functional.mse_loss"),
@@ -485,7 +503,11 @@ def _expression(rng: random.Random) -> Callable[..., Any]:
             f"gt.where({b} > 0, {b}, 0.5)", f"{b}.mean(-1, keepdim=True)", f"{b}[0]", f"{b}.T",
             f"gt.cat([{b}, {b}])", f"{b}.expand(2, *{b}.shape)", f"{b}.max(-1)[0]", f"{b}.detach()",
         ]  # fmt: skip
-        kinds += [f"x if ({b} > 0).any() else y", f"x.add_({b})", f"gt.rand_like({b})"] * looks
+        kinds += [
+            f"gt.rand_like({b}) * {b}", f"gt.dropout({b}, 0.5, True)", f"({b} * 2).bernoulli_(0.5)",
+            f"{b}.max(0).values", "gt.randn(2, 4)",
+        ]  # fmt: skip
+        kinds += [f"x if ({b} > 0).any() else y", f"x.add_({b})", f"{b}.uniform_()"] * looks
         lines.append(f"t{step} = {rng.choice(kinds)}")
         terms.append(f"t{step}")
     tensors = [t for t in terms if t != "n"]
@@ -529,11 +551,13 @@ def _compare(seed: int, change: str | None = None) -> None:
         args, theirs = _copies(given), _copies(given)
         with ExitStack() as stack:
             _changed(rng.choice(CHANGES), stack)
-            gt.manual_seed(seed)
+            at = gt.get_rng_state()
             found = _outcome(fused, args)
-            gt.manual_seed(seed)
+            after = gt.get_rng_state()
+            gt.set_rng_state(at)
             wanted = _outcome(function, theirs)
             assert state_of((found, args)) == state_of((wanted, theirs)), seed
+            assert gt.get_rng_state() == after, seed
         if isinstance(found, tuple) and isinstance(found[0], gt.Tensor):
             for one, other in zip(found, wanted):
                 assert [one is x for x in args] == [other is x for x in theirs], seed
