@@ -1,4 +1,13 @@
-"""Who runs a chain: its device's executor, or, where that leaves it, the operators one by one."""
+"""Who runs a chain: its device's executor, or, where that leaves it, the operators one by one.
+
+Note [A device's stub for chains]
+Somebody who brings a device, or knows better for CUDA, registers a stub of family "chain":
+`bind_op("chain", chain)` is asked once for a chain of two and more operators, see Note [A chain],
+and returns callable(device index, operands, scalars), or None where the operators are to run one by
+one. Operands are addresses of what `chain.stores` names, then of `chain.inputs`, laid out as
+`chain.geometry` says, an input broadcasting to `chain.walk`; of a CPU's number beside them it is
+the number. Random numbers are among the inputs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +18,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from .._generated import calls
+from ..core import errors
+from ..kernels import stub
 from ..structured import pointwise
 from ..tensor.make import allocate, from_storage
 from ..tensor.tensor import Tensor
@@ -48,6 +59,8 @@ def _prepared(chain: Chain) -> Run:
     if _draws_first(chain):
         rest = drawn.without(chain)
         run = partial(drawn.first, chain, None if rest is None else _prepared(rest))
+    elif len(chain.instructions) > 1 and (bind := _stub(chain)) is not None:
+        run = _bound(chain, bind)
     elif executor is not None:
         run = executor.prepare(chain)
     if run is None:
@@ -68,6 +81,29 @@ def _with_the_walks_dimensions(
     run(inputs, seen, scalars)
 
 
+def _stub(chain: Chain) -> stub.Bind | None:
+    return stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type)
+
+
+def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
+    """What launches a device's own kernel of a chain. See Note [A device's stub for chains]."""
+    place = chain.device
+    launch = bind_op(stub.CHAIN, chain)
+    if launch is None:
+        return None
+    if not callable(launch):
+        raise errors.bound_nothing(stub.CHAIN, stub.CHAIN, place.type, bind_op, launch)
+
+    def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        operands = [
+            x._address() if x._device is place else x._get_array().item()
+            for x in (*outputs, *inputs)
+        ]  # fmt: skip
+        launch(place.index, tuple(operands), tuple(scalars))
+
+    return run
+
+
 def _executor(chain: Chain) -> Any:
     """The module that runs the chains of a device; None where that is left to the operators."""
     name = f"{__package__}.{chain.device.type}"
@@ -79,6 +115,8 @@ def _executor(chain: Chain) -> Any:
 def source(chain: Chain) -> str | None:
     """What a chain is compiled from; None where nothing is compiled for it."""
     part = drawn.without(chain) if _draws_first(chain) else chain
+    if _stub(chain) is not None:
+        return None
     write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
     return None if write is None or part is None else write(part)
 
@@ -88,7 +126,9 @@ def _draws_first(chain: Chain) -> bool:
     if not chain.drawn:
         return False
     executor = _executor(chain)
-    return executor is None or chain.is_reduced or not executor.draws(chain)
+    if executor is None or _stub(chain) is not None:
+        return True
+    return chain.is_reduced or not executor.draws(chain)
 
 
 def one_by_one(

@@ -48,6 +48,9 @@ def cuda(family: str) -> ModuleType:
     return binding.launches(family)
 
 
+# What `gt.fuse` recorded, as one kernel: its op and, in a plan's place, the chain
+# (fusion/running.py).
+CHAIN = "chain"
 # A stub of the whole family does not serve these, whose operands are others: they are named.
 _APART = {("copy", "pack")}
 
@@ -121,8 +124,9 @@ def declare_stub(family: str) -> Stub:
 
 
 def families() -> list[str]:
-    """The families of our operators, with a file for the CPU and one for CUDA; the declared."""
-    return sorted({*_ours(), *_declared})
+    """The families of our operators, with a file for the CPU and one for CUDA; that of chains; the
+    declared."""
+    return sorted({*_ours(), CHAIN, *_declared})
 
 
 @functools.cache
@@ -135,6 +139,8 @@ def _ours() -> frozenset[str]:
 
 def ops_of(family: str) -> frozenset[str]:
     """The ops that native code asks a family of ours for: those its file for the CPU loops over."""
+    if family == CHAIN:
+        return frozenset((CHAIN,))
     module = cpu(family)
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # a function an op
