@@ -22,7 +22,8 @@ def functional(
     closed = ["loop", *(["behind"] if n_params else []), "geometry"]
     closed += [*(["params", "otherwise"] if n_params else []), "around"]
     closed += ["element"] if is_element else []
-    setup = ["begin, finish = around", *kept(n_params), *(LAST if is_element else ())]
+    setup = ["begin, finish" + ", table, has_one" * (not n_params) + " = around"]
+    setup += [*kept(n_params), *(LAST if is_element else ())]
     cast = []
     if n_params:
         setup.append("element = geometry.dtype.np")
@@ -34,7 +35,7 @@ def functional(
     return form(name, closed, doc, setup, [*given, *params(n_params)], [
         *(["nonlocal last"] if is_element else []),
         *others(n_params, f"otherwise({passed})"),
-        *records(operands, given),
+        *records(operands, given, in_chains=not n_params),
         *arrays(operands),
         *run(values, "array", overflow, element_of("other") if is_element else ()),
         *cast,

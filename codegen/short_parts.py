@@ -79,15 +79,19 @@ def others(n: int, on: str, is_dims: bool = False) -> list[str]:
     return [f"if {' or '.join(tests)}:", f"    return {on}"] if n else []
 
 
-def records(operands: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Plain operands in a plain thread; a node, where autograd knows one."""
+def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
+    """Plain operands in a plain thread; a node, where autograd knows one. in_chains: a block of
+    `gt.fuse` goes on from here to what the table has for it."""
     begin = f"now is PLAIN and (node := begin({', '.join(given)})) is LONG"
-    lines = [
-        "now, node = _now(), None",
-        *unless(
-            *each("{}._keys is not CPU_KEYS", operands), "now is not PLAIN and now is not BELOW"
-        ),
-    ]
+    other_keys = each("{}._keys is not CPU_KEYS", operands)
+    is_other = "now is not PLAIN and now is not BELOW"
+    lines = ["now, node = _now(), None"]
+    if in_chains:
+        call = f"return table[FUSED](FUSED, {', '.join(given)}"
+        lines += [*unless(*other_keys), f"if {is_other}:", "    if now is not FUSING:"]
+        lines += [f"    {LONG_WAY}", "    if has_one:", f"        {call}, ONE)", f"    {call})"]
+    else:
+        lines += unless(*other_keys, is_other)
     known = each("{}._autograd is not None", operands)
     if len(known) == 1:
         return [*lines, f"if {known[0]} and {begin}:", LONG_WAY]

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
+from ..core.arguments import ONE
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
-from ..dispatch.shortcuts import LONG, ShortCut
-from ..dispatch.tls import BELOW, PLAIN, state, unrecorded
+from ..dispatch.shortcuts import FUSED, LONG, ShortCut
+from ..dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
 from ..kernels.cpu.quiet import again, enter
 from ..kernels.cuda.launch import straight
 from ..tensor import differentiable
@@ -46,12 +47,18 @@ def may_write(self: Any) -> Any:
 
 def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self) -> what the loop gives."""
-    begin, finish = around
+    begin, finish, table, has_one = around
 
     def short(self):
         now, node = _now(), None
-        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+        if self._keys is not CPU_KEYS:
             return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING:
+                return None
+            if has_one:
+                return table[FUSED](FUSED, self, ONE)
+            return table[FUSED](FUSED, self)
         if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
             return None
         x = self._array
@@ -76,16 +83,18 @@ def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
 
 def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self, other) -> what the loop gives."""
-    begin, finish = around
+    begin, finish, table, has_one = around
 
     def short(self, other):
         now, node = _now(), None
-        if (
-            self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or now is not PLAIN and now is not BELOW
-        ):
+        if self._keys is not CPU_KEYS or other._keys is not CPU_KEYS:
             return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING:
+                return None
+            if has_one:
+                return table[FUSED](FUSED, self, other, ONE)
+            return table[FUSED](FUSED, self, other)
         if self._autograd is not None or other._autograd is not None:
             if now is PLAIN and (node := begin(self, other)) is LONG:
                 return None
@@ -114,12 +123,18 @@ def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
 
 def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self, other) -> what the loop gives."""
-    begin, finish = around
+    begin, finish, table, has_one = around
 
     def short(self, other):
         now, node = _now(), None
-        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+        if self._keys is not CPU_KEYS:
             return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING:
+                return None
+            if has_one:
+                return table[FUSED](FUSED, self, other, ONE)
+            return table[FUSED](FUSED, self, other)
         if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
             return None
         x = self._array
@@ -146,14 +161,20 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
 
 def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCut:
     """(self, other) -> what the loop gives."""
-    begin, finish = around
+    begin, finish, table, has_one = around
     last = (None, None)
 
     def short(self, other):
         nonlocal last
         now, node = _now(), None
-        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+        if self._keys is not CPU_KEYS:
             return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING:
+                return None
+            if has_one:
+                return table[FUSED](FUSED, self, other, ONE)
+            return table[FUSED](FUSED, self, other)
         if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
             return None
         x = self._array

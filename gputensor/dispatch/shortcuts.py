@@ -67,6 +67,7 @@ CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
 # What a plain call redispatches with below ADInplaceOrView.
+FUSED = CPU | tls.FUSING[0]  # of the same within a block of `gt.fuse`
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),

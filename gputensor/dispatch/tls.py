@@ -19,16 +19,19 @@ AUTOCAST = keys.key_set(("AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1"))
 AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
-# What `state` holds outside of every block, and then below autograd. It is these very tuples, so
-# that short cuts may ask with `is`; what puts a state back goes through `same`.
+# What `state` holds outside of every block, then below autograd, and in a block of `gt.fuse`. It is
+# these very tuples, so that short cuts may ask with `is`; what puts a state back goes through
+# `same`.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
+FUSING = (DEFAULT_INCLUDE | keys.functionality_bit("Fuse"), PLAIN[1])
+_OWN = {x: x for x in (PLAIN, BELOW, FUSING)}
 
 state: ContextVar[tuple[int, int]] = ContextVar("gputensor_dispatch", default=PLAIN)
 
 
 def same(found: tuple[int, int]) -> tuple[int, int]:
-    return PLAIN if found == PLAIN else BELOW if found == BELOW else found
+    return _OWN.get(found, found)
 
 
 class _Guard(Guard):

@@ -50,7 +50,7 @@ class Fusing(Guard):
             if recorder is None:
                 current.set(Recorder(self._native or setting == "native"))
             _depth.set(depth + 1)
-            tls.state.set((include | operators.FUSE, keep))
+            tls.state.set(tls.same((include | operators.FUSE, keep)))
         except BaseException:
             tls.state.set(tls.same((include, keep)))
             current.set(recorder)

@@ -2,7 +2,8 @@
 
 It stands in a table for calls of plain tensors within a block, in front of the kernels of Autograd
 and of Fuse, which would do nothing for such operands but find out what is recorded. That follows
-from the operands' geometries, and is known here from the call before. As with short cuts (Note
+from the operands' geometries, and is known here from the call before. Short cuts of the CPU, which
+have looked at the operands, call it themselves. As with short cuts (Note
 [Short cuts]), whatever is registered or put around kernels gives the operator another table.
 
 Note [Recording beside other threads]
@@ -34,7 +35,8 @@ from .recording import Recording
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {elementwise.__name__, pointwise.__name__}
-_new = object.__new__
+# In two thirds of the time that `object.__new__` takes.
+_pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _LAST = LONGEST - 1
 
 
@@ -56,8 +58,8 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
 
 
 # `record` asks whether what comes is what followed last, on the same operands; `first` finds what
-# was ever recorded, and leaves it to be expected. All are written out, as each operator of a block
-# comes by: calls would be a third of it.
+# was ever recorded, and leaves it to be expected. Each `record` is written out, as all operators of
+# a block come by: calls would be a third of it.
 
 
 def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
@@ -130,23 +132,8 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
         if step == len(recording.steps):
             recording.steps.append(said)
         recording.state = state
-        storage = _new(Pending)
-        storage._array, storage.version = (recording, step), 0
-        recording.of[3 * step + 1] = storage
-        recording.results.append(storage)
-        if not recording.is_open:
-            return slow(key_set, a, b, *rest)
-        tensor = blank()
-        tensor._geometry = what.geometry
-        tensor._keys = keys if not inference_blocks else keys_now(keys)
-        tensor._device = what.device
-        tensor._storage = storage
-        tensor._offset = 0
-        tensor._array = None
-        tensor._autograd = None
-        if step == _LAST:
-            recording.run(f"it has {LONGEST} operators")
-        return tensor
+        made = _made(recording, step, what, keys)
+        return slow(key_set, a, b, *rest) if made is None else made
 
     def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
         recorder = current.get()
@@ -183,7 +170,7 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
         if step == len(recording.steps):
             recording.steps.append(said)
         recording.state = state
-        storage = _new(Pending)
+        storage = _pending()
         storage._array, storage.version = (recording, step), 0
         of[3 * step + 1] = storage
         recording.results.append(storage)
@@ -249,23 +236,8 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
             if step == len(recording.steps):
                 recording.steps.append(said)
             recording.state = state
-        storage = _new(Pending)
-        storage._array, storage.version = (recording, step), 0
-        recording.of[3 * step + 1] = storage
-        recording.results.append(storage)
-        if not recording.is_open:
-            return slow(key_set, a, *rest)
-        tensor = blank()
-        tensor._geometry = what.geometry
-        tensor._keys = keys if not inference_blocks else keys_now(keys)
-        tensor._device = what.device
-        tensor._storage = storage
-        tensor._offset = 0
-        tensor._array = None
-        tensor._autograd = None
-        if step == _LAST:
-            recording.run(f"it has {LONGEST} operators")
-        return tensor
+        made = _made(recording, step, what, keys)
+        return slow(key_set, a, *rest) if made is None else made
 
     def record(key_set: int, a: Any, *rest: Any) -> Any:
         recorder = current.get()
@@ -282,7 +254,7 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
         if step == len(recording.steps):
             recording.steps.append(said)
         recording.state = state
-        storage = _new(Pending)
+        storage = _pending()
         storage._array, storage.version = (recording, step), 0
         recording.of[3 * step + 1] = storage
         recording.results.append(storage)
@@ -301,6 +273,27 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
         return tensor
 
     return record
+
+
+def _made(recording: Recording, step: int, what: Any, keys: int) -> Tensor | None:
+    """The result of a step; None where the recording was closed meanwhile."""
+    storage = _pending()
+    storage._array, storage.version = (recording, step), 0
+    recording.of[3 * step + 1] = storage
+    recording.results.append(storage)
+    if not recording.is_open:
+        return None
+    tensor = blank()
+    tensor._geometry = what.geometry
+    tensor._keys = keys if not inference_blocks else keys_now(keys)
+    tensor._device = what.device
+    tensor._storage = storage
+    tensor._offset = 0
+    tensor._array = None
+    tensor._autograd = None
+    if step == _LAST:
+        recording.run(f"it has {LONGEST} operators")
+    return tensor
 
 
 def _code(recording: Recording, x: Any, place: Any) -> int:

@@ -47,7 +47,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     if not entry.numpy_allocates:
         loop = (forms.into_1, forms.into_2)[values - 1](loop, geometry)
     behind = (ONE,) * (len(table.operator.schema.arguments) - values)
-    around = _around(table, behind)
+    around = (*_around(table, behind), table, bool(behind))
     if make is forms.with_number and (element := _element(entry.loop, key)) is not None:
         found = forms.with_element(loop, geometry, around, element)
     else:

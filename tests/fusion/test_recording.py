@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 import pytest
 
 import gputensor as gt
+from gputensor.dispatch import shortcuts
 from gputensor.fusion import quick, recording
 
 from . import programs
@@ -30,6 +32,40 @@ def test_what_was_recorded_before_meets_what_was_made_of_it() -> None:
         if others:
             return  # other tests have recorded with these
     assert len(state.chains) == 1
+
+
+def test_a_warm_operator_is_recorded_in_three_frames() -> None:
+    """The operator's function, its short cut, and what records."""
+    x, y = gt.rand(4), gt.rand(4)
+
+    def function(z: Any) -> Any:
+        z = z * y
+        return (z * y + y) * 0.5 - x.abs()
+
+    called: list[str] = []
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    if not shortcuts.is_on or sys.getprofile() is not None:
+        pytest.skip("of short cuts, and a profile of its own")
+    for _ in range(4):
+        function(x)
+        with gt.fuse():
+            function(function(x))
+    with gt.fuse():
+        z = function(x)
+        sys.setprofile(note)
+        try:
+            function(z)
+        finally:
+            sys.setprofile(None)
+    assert called[0] == "function"
+    names = ["mul", "mul", "add", "mul", "abs", "sub"]
+    for n, name in enumerate(names):
+        frames = called[1 + 3 * n : 4 + 3 * n]
+        assert name in frames[0] and frames[1:] == ["short", "record"], called
 
 
 def test_numbers_and_offsets_beside_the_operands() -> None:
