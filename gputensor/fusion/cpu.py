@@ -34,20 +34,21 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
             return found
     body, walk = cpu_body.Body(chain, chain.stores), chain.walk
     go, pool, has_streams = body.go, body.pool, bool(chain.drawn)
+    size = body.block
 
     def at_once(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        arrays = [x._get_array() for x in inputs]
-        quiet.run(go, arrays, [x._get_array() for x in outputs], scalars, None)
+        arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+        quiet.run(go, arrays, results, scalars, body.whole_pool())
 
     def flat(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays = body.flat([x._get_array() for x in inputs])
         results = body.flat([x._get_array() for x in outputs])
 
         def make() -> Callable[[int], None]:
-            mine = pool(cpu_body.BLOCK)
+            mine = pool(size)
 
             def block(number: int) -> None:
-                part = slice(number * cpu_body.BLOCK, (number + 1) * cpu_body.BLOCK)
+                part = slice(number * size, (number + 1) * size)
                 values = [x if x.size == 1 else x[part] for x in arrays]
                 beside = scalars
                 if has_streams:
@@ -56,7 +57,7 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
 
             return block
 
-        cpu.share(-(-walk.numel // cpu_body.BLOCK), cpu.get_num_threads(), make)
+        cpu.share(-(-walk.numel // size), cpu.get_num_threads(), make)
 
     def by_rows(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
@@ -84,14 +85,14 @@ def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], N
     in_slabs = cpu_layouts.prepare(chain)
     if in_slabs is not None:
         return in_slabs
-    sizes = _run(walk, body.order)
+    sizes = _run(walk, body.order, size)
     return by_rows
 
 
-def _run(walk: Geometry, order: tuple[int, ...]) -> list[int]:
-    """The sizes of a block that is a run of the walk's memory, of at most so many elements. order:
+def _run(walk: Geometry, order: tuple[int, ...], left: int) -> list[int]:
+    """The sizes of a block that is a run of the walk's memory, of at most `left` elements. order:
     the walk's dimensions, slowest first."""
-    sizes, left = [1] * walk.ndim, cpu_body.BLOCK
+    sizes = [1] * walk.ndim
     for d in reversed(order):
         parts = -(-walk.sizes[d] // max(left, 1))
         sizes[d] = -(-walk.sizes[d] // parts)

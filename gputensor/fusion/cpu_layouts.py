@@ -192,7 +192,7 @@ class _Slabs:
             numel = self.step * row
             beside = {x: cpu.allocate(numel * of.itemsize) for x, of in apart.items()}
             body = self.body
-            pool = None if body is None else body.pool(max(row, min(numel, cpu_body.BLOCK)))
+            pool = None if body is None else body.pool(max(row, min(numel, body.block)))
 
             def slab(number: int) -> None:
                 first = number * self.step

@@ -33,9 +33,6 @@ from .chain import Chain
 Array = Any
 _add: Callable[..., Any] = np.add.reduce
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
-# How many times as large blocks are where rows are read again: what a row has once takes many short
-# calls, after each of which threads hand the interpreter's lock over.
-_INLINE_BLOCKS = 2
 # Elements that NumPy adds up without cutting them (PW_BLOCKSIZE), and what it cuts at multiples of.
 _UNCUT, _LANES = 128, 8
 
@@ -126,14 +123,13 @@ def _cut(body: blocks.Body, reductions: list[_Reduction], axis: int) -> _Parts:
     if body.is_flat and is_full and all([r.is_exact or r.is_pairwise for r in reductions]):
         pieces = [
             part for begin, end in _own_blocks(reductions, numel, rows)
-            for part in _halves(begin, end)
+            for part in _halves(begin, end, body.block)
         ]  # fmt: skip
         return _Parts(pieces, True, reductions)
     # Reductions that have blocks of their own must have those.
     own = {id(r): r.whole.rows(numel, rows) for r in reductions if type(r.whole) is in_blocks}
     bound = [own[id(r)] for r in reductions if not (r.stays or r.is_exact) and id(r) in own]
-    size = _INLINE_BLOCKS * blocks.BLOCK if body.has_inline else blocks.BLOCK
-    step = bound[0] if bound else max(1, size * rows // numel)
+    step = bound[0] if bound else max(1, body.block * rows // numel)
     of = [
         r for r in reductions
         if r.is_exact or (r.stays and r.is_by_rows) or own.get(id(r)) == step
@@ -151,21 +147,21 @@ def _own_blocks(reductions: list[_Reduction], numel: int, rows: int) -> list[tup
     return [(0, numel)]
 
 
-def _halves(begin: int, end: int) -> list[tuple[int, int]]:
-    """A run in the parts that a pairwise sum halves it to, until they fit into the cache."""
-    if end - begin <= max(blocks.BLOCK, _UNCUT):
+def _halves(begin: int, end: int, block: int) -> list[tuple[int, int]]:
+    """A run in the parts that a pairwise sum halves it to, until they are blocks."""
+    if end - begin <= max(block, _UNCUT):
         return [(begin, end)]
     middle = begin + (end - begin) // 2 // _LANES * _LANES
-    return _halves(begin, middle) + _halves(middle, end)
+    return _halves(begin, middle, block) + _halves(middle, end, block)
 
 
-def _folded(parts: Any, begin: int, end: int) -> Any:
+def _folded(parts: Any, begin: int, end: int, block: int) -> Any:
     """The sum of what `_halves` gives, in its order. parts: an iterator over the parts' sums."""
-    if end - begin <= max(blocks.BLOCK, _UNCUT):
+    if end - begin <= max(block, _UNCUT):
         return next(parts)
     middle = begin + (end - begin) // 2 // _LANES * _LANES
-    first = _folded(parts, begin, middle)
-    return first + _folded(parts, middle, end)
+    first = _folded(parts, begin, middle, block)
+    return first + _folded(parts, middle, end, block)
 
 
 def prepare(chain: Chain) -> Run:
@@ -211,7 +207,7 @@ def prepare(chain: Chain) -> Run:
         if len(cut.pieces) > 1 or cut.of:
             _run_pieces(given, pieces, results, parts, scalars)
         elif pieces:
-            quiet.run(body.go, [*given], pieces, scalars, None, walk.sizes)
+            quiet.run(body.go, [*given], pieces, scalars, body.whole_pool(), walk.sizes)
         for r, found in zip(cut.of, parts):
             if found is not None:
                 out = results[r.place]
@@ -235,7 +231,7 @@ def prepare(chain: Chain) -> Run:
         else:
             own = _own_blocks([r], walk.numel, walk.sizes[axis])
             sums = iter(parts)
-            found = [_folded(sums, begin, end) for begin, end in own]
+            found = [_folded(sums, begin, end, body.block) for begin, end in own]
             if type(r.whole) is in_blocks:
                 r.whole.whole(np.array(found), (0,), None, out, False)
             else:
@@ -253,7 +249,7 @@ def prepare(chain: Chain) -> Run:
 
         def make() -> Callable[[int], None]:
             numel = longest * row
-            pool = body.pool(numel if body.has_inline else max(row, min(numel, blocks.BLOCK)))
+            pool = body.pool(numel if body.has_inline else max(row, min(numel, body.block)))
             memory = [
                 None if x is not None else cpu.allocate(longest * row * element.itemsize)
                 for x, element in zip(pieces[len(stored) :], elements)

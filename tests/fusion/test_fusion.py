@@ -525,3 +525,53 @@ def test_many_random_programs_in_small_blocks(small_blocks: None) -> None:
 def test_many_random_programs() -> None:
     for seed in range(60, 4000):
         assert programs.run(seed, True) == programs.run(seed, False), seed
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_blocks_are_as_many_for_each_thread(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_body.cpu, "get_num_threads", lambda: threads)
+    small = cpu_body.BLOCK
+    for numel in (small + 1, 5 * small, 9 * small + 3, 64 * small, 777_777_777):
+        block = cpu_body.block_of(numel)
+        assert small <= block <= 4 * small and block % 4 == 0
+        count = -(-numel // block)
+        assert block == small or count <= -(-numel // (4 * small * threads)) * threads
+
+
+def test_temporaries_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_body.cpu, "get_num_threads", lambda: 1)
+    x = gt.rand(300, 1000)
+    cpu_body._free.clear()
+    for _ in range(3):
+        with gt.fuse():
+            z = (x * 2 + 1).exp() * (x + 3)
+    kept = [memory for free in cpu_body._free.values() for memory in free]
+    assert kept and sum(memory.size for memory in kept) < 8 * x.nbytes
+    before = [id(memory) for memory in kept]
+    with gt.fuse():
+        again = (x * 2 + 1).exp() * (x + 3)
+    assert {id(m) for free in cpu_body._free.values() for m in free} <= {*before}
+    assert gt.equal(z, again)
+
+
+def test_threads_that_run_chains_at_once_share_no_temporary() -> None:
+    xs = [gt.rand(70, 1000) for _ in range(4)]
+    found: dict[int, list[gt.Tensor]] = {}
+
+    def work(n: int) -> None:
+        for _ in range(30):
+            with gt.fuse():
+                z = (xs[n] * 2 + 1).exp() * (xs[n] + 3)
+            found.setdefault(n, []).append(z)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, x in enumerate(xs):
+        wanted = (x * 2 + 1).exp() * (x + 3)
+        assert len(found[n]) == 30 and all(gt.equal(z, wanted) for z in found[n])
