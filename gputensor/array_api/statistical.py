@@ -115,7 +115,10 @@ def sum(
     x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: bool = False
 ) -> Tensor:
     """The sum."""
-    return over(gt.sum, x, axis, keepdims, dtype=_sum_dtype(x, dtype))
+    element = _sum_dtype(x, None) if dtype is None else dtype
+    if axis is None or axis == ():
+        return over(gt.sum, x, axis, keepdims, dtype=element)
+    return gt.sum(x, axis, keepdims, dtype=element)
 
 
 def var(

@@ -15,8 +15,10 @@ from ..tensor import export
 from ..tensor.tensor import Tensor
 from .numpy_rule import BOOLEAN, check, get_numpy_on_devices
 
-# What is handed on as it is.
-PLAIN = frozenset({bool, int, float, complex, str, type(None)})
+# What is handed on as it is: numbers, and dtypes of NumPy's.
+PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
+    type(element.np) for element in dtypes.ALL
+}
 
 
 def cast(x: Tensor, element: dtypes.dtype) -> Tensor:

@@ -85,10 +85,12 @@ def array_function(
     tensor: Tensor, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`Tensor.__array_function__`."""
+    call = _call_of(function, len(args), *kwargs)
+    if call is not None:
+        found = _answer(call, function, args, kwargs)
+        if found is not _MISSING:
+            return found
     name = _name_of(function)
-    found = _by_row(name, False, args, kwargs)
-    if found is not _MISSING:
-        return found
     for x in kwargs.values():
         if x is np._NoValue:
             # What `np.ma` and pandas hand on for an argument that they were not given.
@@ -210,17 +212,34 @@ def _call(name: str, is_elsewhere: bool, count: int, *keywords: str) -> table.Ca
     return None if row is None else row.call(count, keywords)
 
 
+@lru_cache(maxsize=1024)
+def _call_of(function: Callable[..., Any], count: int, *keywords: str) -> table.Call | None:
+    return _call(_name_of(function), False, count, *keywords)
+
+
 def _by_row(name: str, is_elsewhere: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function by its row; _MISSING where there is none, or it leaves out what is given."""
     call = _call(name, is_elsewhere, len(args), *kwargs)
-    if call is None:
-        return _MISSING
+    return _MISSING if call is None else _answer(call, name, args, kwargs)
+
+
+def _answer(call: table.Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """op: NumPy's function, or its name. _MISSING where ours leaves out what is given."""
     try:
-        return call([
-            x if type(x) in PLAIN or type(x) is Tensor and x._autograd is None and (
-                x._device is CPU or get_numpy_on_devices()
-            ) else taken(name, x)
-            for x in (*args, *kwargs.values())
-        ])  # fmt: skip
+        given = []
+        for x in (*args, *kwargs.values()):
+            kind = type(x)
+            if kind is Tensor:
+                if x._autograd is not None or x._device is not CPU and not get_numpy_on_devices():
+                    x = taken(op if type(op) is str else _name_of(op), x)
+            elif kind is tuple:
+                for y in x:
+                    if type(y) not in PLAIN:
+                        x = taken(op if type(op) is str else _name_of(op), x)
+                        break
+            elif kind not in PLAIN:
+                x = taken(op if type(op) is str else _name_of(op), x)
+            given.append(x)
+        return call(given)
     except (KeyError, errors.DtypeError):
         return _MISSING

@@ -375,3 +375,14 @@ def test_a_ufunc_computes_in_the_dtype_that_is_named() -> None:
     same(np.multiply(x, 2, dtype="f8"), np.multiply(M, 2, dtype="f8"))
     with pytest.raises(TypeError, match="same_kind|Cannot cast"):
         np.add(x, y, dtype=np.int8)
+
+
+def test_what_is_joined_again_may_be_of_other_layouts() -> None:
+    x, wide, turned = np.ones((2, 3)), np.ones((2, 5)), np.arange(6.0).reshape(3, 2).T
+    for _ in range(3):
+        for given in ([x, x], [x, wide], [wide, x], [x, turned], [turned, turned], [x, x, x]):
+            same(np.concatenate([gt.from_numpy(a) for a in given], 1), np.concatenate(given, 1))
+        with pytest.raises(gt.GpuTensorError):
+            gt.cat([gt.from_numpy(x)] * 2, True)
+        with pytest.raises(gt.GpuTensorError):
+            gt.cat([gt.from_numpy(x), 3], 1)

@@ -61,3 +61,24 @@ def test_many_integers_are_multiplied_exactly(of, bits):
     out = np.empty((40, 30), of)
     assert (matmul.mm(a, b, out) == np.matmul(a, b)).all()
     assert (matmul.mm(b.T, a.T, np.empty((30, 40), of)) == out.T).all()
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b", "out", "step", "column"])
+def test_a_large_product_of_any_layout(turned: str) -> None:
+    random = np.random.default_rng(3)
+    inner = 1 if turned == "column" else 40
+    a, b = random.random((300, inner)), random.random((inner, 280))
+    wanted, out = a @ b, np.full((300, 280), np.nan)
+    assert out.nbytes >= matmul._LARGE
+    if turned == "a":
+        a = np.asfortranarray(a)
+    elif turned == "b":
+        b = np.asfortranarray(b)
+    elif turned == "out":
+        out = np.asfortranarray(out)
+    elif turned == "step":
+        wide = np.zeros((300, 2 * inner))
+        wide[:, ::2] = a
+        a = wide[:, ::2]
+    assert matmul.mm(a, b, out) is out
+    np.testing.assert_allclose(out, wanted, rtol=1e-12)

@@ -77,15 +77,22 @@ def _magnitude(x: np.ndarray) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
+# Bytes of a result from which on it costs more that `dot` fills it with zeros first, in one thread,
+# than that `matmul` looks at more; of large ones whose pages are new, a sixth of all.
+_LARGE = 1 << 18
+
+
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """BLAS, whose result is row-major: a column-major `out` takes the transposed product. Several
     products are NumPy's matmul, which copies what BLAS cannot take."""
     if a.ndim > 2:
         return np.matmul(a, b, out)
     if out.flags.c_contiguous:
+        if out.nbytes >= _LARGE and a.shape[1] > 1 and a.flags.forc and b.flags.forc:
+            return np.matmul(a, b, out)
         return dot(a, b, out)
     if out.flags.f_contiguous:
-        dot(b.T, a.T, out.T)
+        _product(b.T, a.T, out.T)
     else:
         np.copyto(out, dot(a, b))
     return out

@@ -10,6 +10,7 @@ Order    fixed by the layout of x, so the same bits on every run: NumPy's pairwi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -301,17 +302,24 @@ def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, kee
 
 def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None:
     """The reduced axis that NumPy walks one addition at a time, if it is long enough to matter."""
-    reduced = range(array.ndim) if axes is None else axes
     cast = array.dtype != compute
-    if len(reduced) == array.ndim and not cast and array.flags.forc:
+    if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
         return None  # one contiguous run, summed pairwise
-    shape, strides = array.shape, array.strides
+    return _longest(array.shape, array.strides, None if axes is None else tuple(axes), cast)
+
+
+@lru_cache(maxsize=1024)
+def _longest(
+    shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None, cast: bool
+) -> int | None:
+    dims = range(len(shape))
+    reduced = dims if axes is None else axes
     axis: int | None = max(
         reduced, key=lambda d: abs(strides[d]) if shape[d] > 1 else -1, default=None
     )
     if axis is None or shape[axis] <= CHAIN:
         return None
-    innermost = min((d for d in range(array.ndim) if shape[d] > 1), key=lambda d: abs(strides[d]))
+    innermost = min((d for d in dims if shape[d] > 1), key=lambda d: abs(strides[d]))
     if axis == innermost and (not cast or shape[axis] <= _BUFFER):
         return None
     return axis
