@@ -270,3 +270,12 @@ def test_quotients_of_many_floats_are_rounded_down_as_of_few(scale):
         same_bits(
             gt.div(gt.from_numpy(a), gt.from_numpy(b), rounding_mode="floor").numpy(), expected
         )
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_clamp_keeps_the_sign_of_a_zero(size: int) -> None:
+    """Of an element that equals its bound it is the element that stays, as in ATen."""
+    for zero, bound in ((-0.0, 0.0), (0.0, -0.0)):
+        for low, high in ((bound, 1.0), (-1.0, bound)):
+            made = gt.clamp(gt.full((size,), zero), low, high).numpy()
+            assert (np.signbit(made) == np.signbit(zero)).all()

@@ -241,7 +241,8 @@ def computed(
         for given in inputs
     ]  # fmt: skip
     takes_arrays = enters == [None] * len(inputs)
-    is_direct = isinstance(function, np.ufunc) and out is common and to is compute
+    takes_out = isinstance(function, np.ufunc) or function is np.ndarray.clip
+    is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """What the loop does of `count` arrays, and then these numbers, where NumPy may allocate,
