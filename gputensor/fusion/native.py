@@ -25,7 +25,7 @@ from ..kernels.cpu import copy_compiled, quiet
 from ..kernels.cuda import chain_source, module, variants
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from . import cuda
+from . import cpu_body, cuda
 from .chain import Chain, Instruction
 
 # Of which a functor gives the bits that NumPy's loop gives: sums, products, quotients, roots,
@@ -50,8 +50,6 @@ LOOPS = {
     "copy": frozenset(("copy",)),
 }  # fmt: skip
 DTYPES = frozenset((bool_, uint8, int32, int64, float32, float64))
-# Elements that a loop takes at a time where there is nothing else, and between NumPy's loops.
-_ALONE, _BETWEEN = 1 << 17, 1 << 16
 # Of a chain: below, what is won is not worth a compiler.
 _FROM = 1 << 14
 
@@ -200,7 +198,7 @@ class _Walk:
     def __init__(self, chain: Chain, parts: list[_Loop | int]) -> None:
         self.chain, self.parts, self.n_inputs = chain, parts, len(chain.inputs)
         self.order = sorted(range(chain.walk.ndim), key=lambda d: -chain.walk.strides[d])
-        self.block = _ALONE if len(parts) == 1 else _BETWEEN
+        self.block = cpu_body.block_of(chain.walk.numel)
         self.place = {x: n for n, x in reversed([*enumerate(chain.stores)])}
         # What parts leave: its dtype, and the buffer that it has where it is not stored.
         self.kept: dict[int, Any] = {}
@@ -241,11 +239,11 @@ class _Walk:
         def make() -> Callable[[int], None]:
             size = min(self.block, numel)
             widest = max([of.itemsize for of in self.kept.values()])
-            pool = [cpu.allocate(size * widest) for _ in range(self.buffers)]
-            scratch = {x: pool[n].view(self.kept[x])[:size] for x, n in self.buffer.items()}
-            scratch |= {x: cpu.allocate(size * widest).view(self.kept[x]) for x in aside}
+            mine = cpu_body.Pool(self.buffers + len(aside), size * widest)
+            places = self.buffer | {x: n for n, x in enumerate(aside, self.buffers)}
+            scratch = {x: mine[n].view(self.kept[x])[:size] for x, n in places.items()}
 
-            def block(index: int) -> None:
+            def block(index: int, _: Any = mine) -> None:  # they are its own as long as it is there
                 part = slice(index * size, min((index + 1) * size, numel))
                 values = {
                     n: x if x.size == 1 else x[part] for n, x in enumerate(given)
