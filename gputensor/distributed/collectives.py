@@ -13,7 +13,7 @@ from typing import Any
 
 from . import agreement, operators, transport
 from .groups import GroupMember, ProcessGroup, group_of, rank_in
-from .operators import agree, carried, start
+from .operators import agree, carried, in_place, start
 from .shapes import operator
 from .work import Work, taken
 from .._generated import calls
@@ -173,6 +173,8 @@ def all_gather(
     x = _tensor("all_gather", "tensor", tensor)
     where = _group("all_gather", group, x)
     outs = _list("all_gather", "tensor_list", tensor_list, x, where)
+    for one in outs:
+        in_place("all_gather", one, "tensor_list")
     with no_grad():
         made = operator("all_gather_into_tensor")(x.detach(), where.size(), where.name)
     work = taken(made)
@@ -230,6 +232,7 @@ def all_to_all_single(
     if out._geometry.sizes[1:] != x._geometry.sizes[1:]:
         raise errors.wrong_shape(op, "output", "have input's sizes but for the first", out)
     rows = out._geometry.sizes[0] if out._geometry.ndim else 0
+    in_place(op, out, "output")
     wanted = _splits("output_split_sizes", output_split_sizes, rows, where)
     given = _splits("input_split_sizes", input_split_sizes, x.shape[0] if x.ndim else 0, where)
     with no_grad():
@@ -259,6 +262,8 @@ def reduce(
     where = _group("reduce", group, x)
     root = _root("reduce", "dst", where, dst, group_dst)
     how, is_root = _reduction("reduce", op), where.rank() == root
+    if is_root:
+        in_place("reduce", x, "tensor")
     made = calls.empty_like(x.detach())
     source = materialised(x.detach())
     via, given = carried("reduce", source, made)
@@ -285,6 +290,8 @@ def gather(
     root = _root("gather", "dst", where, dst, group_dst)
     is_root = where.rank() == root
     outs = _list_of_root("gather", "gather_list", gather_list, x, where, is_root)
+    for one in outs:
+        in_place("gather", one, "gather_list")
     shape = (where.size() if is_root else 0, *x.shape)
     made = calls.empty_memory_format(shape, dtype=x.dtype, device=x.device)
     source = materialised(x.detach())
@@ -305,6 +312,7 @@ def scatter(
     where = _group("scatter", group, x)
     root = _root("scatter", "src", where, src, group_src)
     is_root = where.rank() == root
+    in_place("scatter", x, "tensor")
     parts = _list_of_root("scatter", "scatter_list", scatter_list, x, where, is_root)
     made = calls.empty_like(x.detach())
     with no_grad():

@@ -7,7 +7,7 @@ from typing import Any
 
 from .collectives import _group, _tensor
 from .groups import ProcessGroup, get_global_rank, rank_in
-from .operators import carried, start, together
+from .operators import carried, in_place, start, together
 from .work import Work
 from .._generated import calls
 from ..autograd.modes import no_grad
@@ -110,6 +110,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 def _receive(tensor: Any, src: Any, group: Any, tag: Any, came_from: list[int]) -> Work:
     x = _tensor("recv", "tensor", tensor)
     where = _group("recv", group, x)
+    in_place("recv", x, "tensor")
     source = None if src is None else _other("recv", "src", where, src)
     made = calls.empty_like(x.detach(), memory_format=None)
     via, (array,) = carried("recv", made)

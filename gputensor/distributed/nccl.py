@@ -235,6 +235,14 @@ def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str
     return _start(op, group, x, call, finish, (sent, room, out))
 
 
+def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
+    """What NCCL may read while it writes `room`: another's memory, or what begins at `place`, the
+    rank's own part. Source: NCCL's User Guide, In-place Operations."""
+    if sent._storage is not room._storage or _of(sent) == place:
+        return sent
+    return calls.clone(sent)
+
+
 def reduce_scatter(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: str) -> Work:
     """Part n of x, reduced, into rank n's out."""
     r = reduction(op, how, x._geometry.dtype.np)
@@ -245,6 +253,7 @@ def reduce_scatter(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: st
         room = calls.empty_like(
             out, dtype=sent._geometry.dtype, memory_format=formats.contiguous_format
         )
+    sent = _apart(sent, room, _of(room) - group.rank() * room._geometry.nbytes)
     numel = out._geometry.numel * r.parts
     given = _of(sent), _of(room), numel, r.dtype_of(lib), r.op_of(lib)
     finish = _put(out, room) if r.decode is None else _decoded(r, out, room)
@@ -253,8 +262,9 @@ def reduce_scatter(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: st
 
 
 def all_gather(op: str, group: ProcessGroup, x: Tensor, out: Tensor) -> Work:
-    sent, room = _dense(x), _room(out)
-    given = _of(sent), _of(room), x._geometry.nbytes, library(op).NCCL_UINT8
+    nbytes, room = x._geometry.nbytes, _room(out)
+    sent = _apart(_dense(x), room, _of(room) + group.rank() * nbytes)
+    given = _of(sent), _of(room), nbytes, library(op).NCCL_UINT8
     call = None if not given[2] else lambda nccl, stream: nccl.allGather(*given, stream)
     return _start(op, group, x, call, _put(out, room), (sent, room, out))
 

@@ -89,12 +89,12 @@ def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = 
         agreement.check(op, group, f"{text} {more}".rstrip(" "))
 
 
-def in_place(op: str, x: Tensor) -> None:
+def in_place(op: str, x: Tensor, arg: str = "input") -> None:
     """Raise for a tensor that cannot be written to as a whole."""
     g = x._geometry
     if g.numel and not g.is_contiguous:
         if any(s == 0 and n > 1 for s, n in zip(g.strides, g.sizes)):
-            raise errors.internal_overlap(op, "input", (g, x._device))
+            raise errors.internal_overlap(op, arg, (g, x._device))
 
 
 def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:

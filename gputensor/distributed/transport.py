@@ -85,6 +85,13 @@ def _dense(array: Array) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
 
 
+def _apart(array: Array, out: Array | None) -> Array:
+    """Dense, and not in the memory of `out`, which MPI lets nobody send from: a rank may give its
+    own part of the result."""
+    dense = _dense(array)
+    return dense.copy() if out is not None and np.may_share_memory(dense, out) else dense
+
+
 def _room(array: Array) -> Array:
     """Dense memory for what will be put into an array: its own where that is dense."""
     return array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
@@ -125,7 +132,7 @@ def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> 
 def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, dst: int) -> Work:
     """out: None where this is not rank dst of the group."""
     r = reduction(op, how, x.dtype)
-    given = _dense(x if r.wide is None else x.astype(r.wide))
+    given = _apart(x if r.wide is None else x.astype(r.wide), out)
     given = given if r.seen is None else given.view(r.seen)
     room = buffer = finish = None
     if out is not None:
@@ -139,7 +146,7 @@ def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, 
 def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Work:
     """Part n of x, reduced, into rank n's out."""
     r = reduction(op, how, x.dtype)
-    given = _dense(x if r.wide is None else x.astype(r.wide))
+    given = _apart(x if r.wide is None else x.astype(r.wide), out)
     given = given if r.seen is None else given.view(r.seen)
     room = np.empty(out.shape, r.wide) if r.wide is not None else _room(out)
     buffer = room if r.seen is None else room.view(r.seen)
@@ -149,7 +156,7 @@ def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str)
 
 
 def all_gather(op: str, group: ProcessGroup, x: Array, out: Array) -> Work:
-    given, room = _bytes(_dense(x)), _room(out)
+    given, room = _bytes(_apart(x, out)), _room(out)
     request = group.comm.Iallgather(given, _bytes(room))
     return Work(op, group, request.Test, _put(out, room), (given, room, out))
 

@@ -264,6 +264,43 @@ def refusals(device: str) -> None:
 
 
 @case
+def a_rank_may_give_its_part_of_the_result(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    for dtype in (gt.float32, gt.bool, gt.float16):
+        whole = gt.zeros(n, 4, dtype=dtype, device=device)
+        whole[rank] = rank % 2
+        for _ in range(2):  # also by the short cut
+            dist.all_gather_into_tensor(whole, whole[rank])
+            same(whole, np.repeat(np.arange(n) % 2, 4).reshape(n, 4).astype(dtype.np))
+        whole = gt.ones(n, 4, dtype=dtype, device=device)
+        dist.reduce_scatter_tensor(whole[rank], whole)
+        same(whole[rank], np.full(4, n).astype(dtype.np))
+        whole = gt.full((n, 4), rank, dtype=dtype, device=device)
+        dist.all_gather_into_tensor(whole, whole[n - 1])  # the last one's place, on all
+        same(whole, np.repeat(np.arange(n), 4).reshape(n, 4).astype(dtype.np))
+        whole = gt.full((n,), rank, dtype=dtype, device=device)
+        dist.all_to_all_single(whole, whole)
+        same(whole, np.arange(n).astype(dtype.np))
+
+
+@case
+def nothing_is_moved_to_where_elements_overlap(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x, small = gt.ones(3, device=device), gt.zeros(1, device=device)
+    wrong = small.expand(3)
+    to = (rank + 1) % n
+    calls = [
+        lambda: dist.all_gather([wrong] * n, x), lambda: dist.gather(x, [wrong] * n, rank),
+        lambda: dist.reduce(wrong, rank), lambda: dist.scatter(wrong, [x] * n, rank),
+        lambda: dist.all_to_all_single(wrong, x, [3] + [0] * (n - 1), [3] + [0] * (n - 1)),
+    ]  # fmt: skip
+    for call in calls + [lambda: dist.recv(wrong, to)] * (n > 1):
+        with pytest.raises(gt.GpuTensorError, match="more than once"):
+            call()
+    same(small, np.zeros(1, np.float32))
+
+
+@case
 def random_programs(device: str) -> None:
     """Sequences of collectives, some waited for late, against the same of NumPy's arrays."""
     n, rank = dist.get_world_size(), dist.get_rank()

@@ -159,7 +159,8 @@ class NcclCommunicator:
         given = self._op(datatype, op)
 
         def begin() -> list[Any]:
-            source = self._array(sendbuf, recvcount * self._comm.size, datatype)
+            # NCCL takes a part of the other side, which MPI does not
+            source = self._array(sendbuf, recvcount * self._comm.size, datatype).copy()
             into = self._array(recvbuf, recvcount, datatype)
             return [self._comm.Ireduce_scatter_block(source, into, given)]
 
@@ -168,7 +169,7 @@ class NcclCommunicator:
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
         self._add("allGather", stream, lambda: [self._comm.Iallgather(
-            self._array(sendbuf, count, datatype),
+            self._array(sendbuf, count, datatype).copy(),
             self._array(recvbuf, count * self._comm.size, datatype),
         )])  # fmt: skip
 
