@@ -1,8 +1,8 @@
 """Chains of element-by-element operators: `gt.fuse` against the same operators one by one, NumPy,
 PyTorch, torch.compile and numexpr, on operands of 16 MiB.
 
-Each function is written once, over a module with the names that all of them have. On the CPU all
-threads are for whoever uses them; what is timed is a call with the allocation of its result.
+Each function is written once, over a module with the names that all of them have. On the CPU
+whoever uses threads has two; what is timed is a call with the allocation of its result.
 GPUTENSOR_FUSE=native measures chains that g++ builds.
 """
 
@@ -21,6 +21,7 @@ import numpy as np
 import gputensor as gt
 
 from . import fuse_host, layout_sides, peers, timing
+from .copies import THREADS
 from .places import WrongResult
 
 NAME = "fuse"
@@ -159,15 +160,18 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
     found = {"gputensor": lambda: fused(gt, a, b), "eager": lambda: function(gt, a, b)}
     if device == "cpu":
         found["numpy"] = lambda: function(np, x, y)
-    torch = peers.with_torch(device).get("torch")
+    torch = peers.torch(device)
     if torch is not None:
+        peers.set_threads("torch", THREADS)
         p, q = (torch.from_numpy(v).to(device) for v in (x, y))
         found["torch"] = lambda: function(torch, p, q)
         compiled = layout_sides.compiled_once(torch, lambda p, q: function(torch, p, q))
         found["torch.compile"] = lambda: compiled(p, q)
     has_text = function not in (*REDUCED.values(), *PIXELS.values())
     if device == "cpu" and has_text and find_spec("numexpr") is not None:
-        evaluate, text = import_module("numexpr").evaluate, _expression(function)
+        numexpr, text = import_module("numexpr"), _expression(function)
+        numexpr.set_num_threads(THREADS)
+        evaluate = numexpr.evaluate
         found["numexpr"] = lambda: evaluate(text, {"x": x, "y": y})
     return found
 
@@ -201,6 +205,8 @@ def _is_close(made: np.ndarray, wanted: np.ndarray) -> bool:
 
 def run(device: str = "cpu", rounds: int = 9) -> dict[str, Any]:
     """Measure everything; returns the record that `bench run` prints and writes."""
+    if device == "cpu":
+        gt.set_num_threads(THREADS)
     random = np.random.default_rng(0)
     sizes = (-1, min(COLUMNS, ELEMENTS & -ELEMENTS))
     x, y = (
@@ -231,6 +237,7 @@ def run(device: str = "cpu", rounds: int = 9) -> dict[str, Any]:
                       samples)}})  # fmt: skip
     record: dict[str, Any] = {
         "benchmark": NAME, "device": device, "cases": cases, "peers": names[1:],
+        "threads": THREADS if device == "cpu" else None,
         "compiled_loops": device == "cpu" and os.environ.get("GPUTENSOR_FUSE") == "native",
     }  # fmt: skip
     if device == "cpu":
