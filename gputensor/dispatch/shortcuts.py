@@ -66,8 +66,8 @@ def plain(tensor_keys: int) -> int:
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
+FUSED = CPU | tls.FUSING[0]  # of CPU's within a block of `gt.fuse`
 # What a plain call redispatches with below ADInplaceOrView.
-FUSED = CPU | tls.FUSING[0]  # of the same within a block of `gt.fuse`
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),

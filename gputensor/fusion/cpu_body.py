@@ -26,7 +26,8 @@ def block_of(numel: int) -> int:
     threads = cpu.get_num_threads()
     rounds = max(1, -(-numel // (_TIMES * BLOCK * threads)))
     fair = -(-numel // (rounds * threads))
-    return max(BLOCK, -(-fair // _EVEN) * _EVEN)
+    even = min(_EVEN, BLOCK)
+    return max(BLOCK, -(-fair // even) * even)
 
 
 # Blocks begin at multiples: of what a loop takes at once, of a page, of what a generator draws.

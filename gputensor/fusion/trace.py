@@ -92,11 +92,8 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._held, self._called, self._read = (
-                [],
-                [],
-                [],
-            )  # so that nothing is computed for this alone
+            # So that nothing is computed for this alone.
+            self._held, self._called, self._read = [], [], []
 
     def ran(
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],

@@ -501,6 +501,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """So that small tensors, too, run block by block."""
     monkeypatch.setattr(cpu_body, "BLOCK", 2)
     running._plans.clear()
+    assert cpu_body.block_of(24) <= 8
     yield
     running._plans.clear()
 
