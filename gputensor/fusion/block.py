@@ -61,22 +61,21 @@ class Fusing(Guard):
 
     def _found(self) -> Any:
         keepers = saved.keepers.get()[self._recompute :]
-        return self._counted[-1], len(self._counted) - 1, _depth.get() - 1, keepers
+        depth = _depth.get() - 1
+        return self._counted[-1], len(self._counted) - 1, depth, keepers, current.get()
 
     def _put_back(self, found: Any) -> None:
-        is_counted, place, depth, keepers = found
+        is_counted, place, depth, keepers, recorder = found
+        del self._counted[place:]
         if is_counted:
             saved.keepers.set(keepers)
+            _depth.set(depth)
             if not depth:
                 include, keep = tls.state.get()
                 tls.state.set(tls.same((include & ~operators.FUSE, keep)))
-            recorder = current.get()
-            if recorder is not None:
-                recorder.run("the block is left")
-            if not depth:
                 current.set(None)
-            _depth.set(depth)
-        del self._counted[place:]
+            if recorder is not None:  # last, as it may raise
+                recorder.run("the block is left")
 
     def _count(self, found: Any) -> None:
         if self._recompute and found[0]:

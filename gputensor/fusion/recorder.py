@@ -234,9 +234,19 @@ class Recorder:
                     recording.run(reason, is_last=True)
 
     def run(self, reason: str) -> None:
-        """Run everything."""
+        """Run everything, as the block is left. Raises what the first that fails does, again
+        whenever its results are looked at; the others have run."""
+        failed = None
         while self.pending:
-            next(iter(self.pending)).run(reason, is_last=True)
+            recording = next(iter(self.pending))
+            try:
+                recording.run(reason, is_last=True)
+            except Exception as error:
+                self.pending.pop(recording, None)
+                recording.error = error
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
 
 # Integers within this are what any dtype's loop takes.

@@ -71,7 +71,7 @@ class Recording:
 
     __slots__ = (
         "recorder", "at", "place", "inputs", "found", "of", "scalars", "steps", "state", "results",
-        "is_open", "is_run", "others", "walk", "has_copies", "has_rows", "saved",
+        "is_open", "is_run", "others", "walk", "has_copies", "has_rows", "saved", "error",
     )  # fmt: skip
     recorder: Recorder
     at: Any
@@ -96,6 +96,8 @@ class Recording:
         self.state = _root
         self.results: list[Pending] = []
         self.is_open, self.is_run = True, False
+        # What it raised as its block was left: what it reads may have changed since.
+        self.error: Exception | None = None
         # Places where it is open as well: of copies to other layouts, and of what a row has.
         self.others: list[Any] = []
         # Weak references to what keeps its values for backward alone; see recompute.py.
@@ -171,6 +173,8 @@ class Recording:
         with lock:
             if self.is_run:
                 return
+            if self.error is not None:
+                raise self.error
             self.close()
             wanted, left = self.wanted(), []
             if self.saved and into is None and not is_last:

@@ -11,7 +11,10 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.dispatch import tls
 from gputensor.fusion import running
+from gputensor.fusion.pending import Pending
+from gputensor.fusion.recorder import current
 
 from .devices import Runtime, runs
 
@@ -117,9 +120,19 @@ def test_what_a_stub_leaves_and_what_it_must_not_return(acme: Any) -> None:
         z = x * y + x
     assert z.tolist() == (x * y + x).tolist()
     handle.remove()
-    acme.register_stub("chain", lambda op, chain: 3)
+    handle = acme.register_stub("chain", lambda op, chain: 3)
+    other = gt.ones(3)
     with pytest.raises(errors.DispatchError, match="family 'chain' for device type 'acme'"):
         with gt.fuse():
-            z = x * y + x
+            z, there = x * y + x, other * 2 + 1
+    # The block is left all the same, and what else was recorded in it has run.
+    assert tls.state.get() is tls.PLAIN and current.get() is None
+    assert type(there._storage) is not Pending and there.tolist() == [3, 3, 3]
+    handle.remove()
+    with pytest.raises(errors.DispatchError, match="family 'chain' for device type 'acme'"):
+        z.tolist()
+    with gt.fuse():
+        z = x * y + x
+    assert z.tolist() == (x * y + x).tolist()
     with pytest.raises(errors.GpuTensorError, match="'ops' must be of family 'chain'"):
         acme.register_stub("chain", lambda op, chain: None, "nosuch")
