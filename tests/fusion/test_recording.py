@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -35,7 +36,8 @@ def test_what_was_recorded_before_meets_what_was_made_of_it() -> None:
 
 
 def test_a_warm_operator_is_recorded_in_three_frames() -> None:
-    """The operator's function, its short cut, and what records."""
+    """The operator's function, its short cut, and what records. Where other tests left short cuts
+    for other operands, these come first."""
     x, y = gt.rand(4), gt.rand(4)
 
     def function(z: Any) -> Any:
@@ -61,6 +63,7 @@ def test_a_warm_operator_is_recorded_in_three_frames() -> None:
             function(z)
         finally:
             sys.setprofile(None)
+    called = [name for name, _ in groupby(called)]
     assert called[0] == "function"
     names = ["mul", "mul", "add", "mul", "abs", "sub"]
     for n, name in enumerate(names):
