@@ -17,22 +17,24 @@ from ..core.geometry import Geometry
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from . import cpu_body, cpu_layouts, cpu_reductions, native
+from . import cpu_body, cpu_layouts, cpu_reductions, native, native_whole
 from .chain import Chain, Stream
 
 
 def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], None]:
     """See Note [An executor]."""
+    if chain.is_native:
+        return native_whole.prepare(chain, _in_blocks)
+    return _in_blocks(chain)
+
+
+def _in_blocks(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], None]:
     if chain.is_reduced:
         return cpu_reductions.prepare(chain)
     alone = cpu_layouts.copies_alone(chain)
     if alone is not None:
         return alone
-    if chain.is_native:
-        found = native.prepare(chain)
-        if found is not None:
-            return found
-    body, walk = cpu_body.Body(chain, chain.stores), chain.walk
+    body, walk = native.body(chain, chain.stores), chain.walk
     go, pool, has_streams = body.go, body.pool, bool(chain.drawn)
     size = body.block
 
@@ -119,4 +121,4 @@ def draws(chain: Chain) -> bool:
 
 def source(chain: Chain) -> str | None:
     """What is compiled for a chain, and what is not; None where nothing is."""
-    return native.source(chain) if chain.is_native and not chain.is_reduced else None
+    return native_whole.source(chain) if chain.is_native else None

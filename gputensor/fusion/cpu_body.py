@@ -220,8 +220,20 @@ class Body:
         """Everything, over arrays of one shape: `sizes`, or that of the first output."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
-        results: dict[int, list[Array]] = {}
-        for step in self.steps:
+        self.take(0, len(self.steps), values, outputs, scalars, pool, sizes, {})
+        self.copy(outputs)
+
+    def copy(self, outputs: list[Array]) -> None:
+        """What is stored twice."""
+        for to, source in self.copies:
+            outputs[to][...] = outputs[source]
+
+    def take(
+        self, first: int, last: int, values: list[Array], outputs: list[Array], scalars: list[Any],
+        pool: Any, sizes: tuple[int, ...], results: dict[int, list[Array]],
+    ) -> None:  # fmt: skip
+        """Some steps. results: those that have several, by the first one's number."""
+        for step in self.steps[first:last]:
             kind = type(step)
             if kind is not _Step and kind is not _Rows:
                 if kind is _Further:
@@ -243,8 +255,6 @@ class Body:
             given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
             step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
             values.append(out)
-        for to, source in self.copies:
-            outputs[to][...] = outputs[source]
 
     def serial(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int

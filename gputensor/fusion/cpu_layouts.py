@@ -25,7 +25,7 @@ from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from . import cpu_body
+from . import cpu_body, native
 from .chain import Chain, Instruction
 
 Array = Any
@@ -116,7 +116,7 @@ class _Split:
         ]
         return Chain(
             chain.device, tuple(inputs), chain.scalars, tuple(steps),
-            tuple([numbers[n] for n in wanted]),
+            tuple([numbers[n] for n in wanted]), chain.is_native,
         )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ class _Slabs:
         self.body: cpu_body.Body | None = None
         if split.steps:
             inner = split.inner(walk)
-            body = self.body = cpu_body.Body(inner, inner.stores, walk)
+            body = self.body = native.body(inner, inner.stores, walk)
             slowest = max(walk.strides) == walk.strides[axis] and self.rows > 1
             body.is_flat = body.is_flat and slowest and all([
                 _lies(stores[n], walk) for x, n in fits.items() if x >= count

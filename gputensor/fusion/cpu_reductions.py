@@ -21,14 +21,16 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import INTEGER, float16, float32, float64
-from ..core.geometry import Geometry
 from ..iterator import parallel
 from ..kernels.cpu import quiet
 from ..kernels.cpu.reduce import LOOPS, bind_whole, in_blocks
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from . import cpu_body as blocks
+from . import native
 from .chain import Chain
+from .native_program import Program
+from .reductions import lies_alike
 
 Array = Any
 _add: Callable[..., Any] = np.add.reduce
@@ -65,7 +67,7 @@ class _Reduction:
         # Where NumPy casts, it does so through a buffer that does not end where rows do.
         is_alone = given is compute and (given.itemsize > 2 or given is float16)
         self.is_by_rows: bool = (
-            self.is_exact or has_places or is_alone and _lies_alike(what, walk, self.keepdim)
+            self.is_exact or has_places or is_alone and lies_alike(what, walk, self.keepdim)
         )
         is_one_run = len(what.reduces) == walk.ndim and (
             walk.is_row_major or walk.strides == tuple(sorted(walk.strides))
@@ -89,15 +91,6 @@ class _Reduction:
         if not self.keepdim and self.axes is not None:
             at -= sum([d < self.axis for d in self.axes])
         return out[(*(slice(None),) * at, slice(first, last))]
-
-
-def _lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
-    """Whether what is kept has its dimensions in memory's order on both sides. Where it has not,
-    NumPy takes another way, and other sums, through a block of a single row."""
-    kept = [d for d in range(walk.ndim) if d not in what.reduces]
-    steps = dict(zip(range(walk.ndim) if keepdim else kept, what.geometry.strides))
-    kept = [d for d in kept if walk.sizes[d] > 1]
-    return sorted(kept, key=lambda d: walk.strides[d]) == sorted(kept, key=lambda d: steps[d])
 
 
 class _Parts:
@@ -185,9 +178,14 @@ def prepare(chain: Chain) -> Run:
     ]))  # fmt: skip
     elements = [chain.geometry(value).dtype.np for value in made]
     places = [chain.stores.index(value) for value in stored]
-    body = blocks.Body(chain, (*stored, *made))
+    body = native.body(chain, (*stored, *made))
     cut = _cut(body, reductions, axis)
     whole = [r for r in reductions if r not in cut.of]
+    sums: Program | None = None
+    if chain.is_native and cut.is_flat and all([r.is_pairwise for r in reductions]):
+        sums = native.sums(chain, tuple(stored), [chain.stores[r.place] for r in reductions])
+        if sums is not None:  # in their order
+            cut.of.sort(key=lambda r: sums.sums.index(chain.stores[r.place]))
     whole_sources = {r.source for r in whole}
     longest = max([last - first for first, last in cut.pieces])
     row = 1 if cut.is_flat or not walk.ndim else walk.numel // walk.sizes[axis]
@@ -204,7 +202,9 @@ def prepare(chain: Chain) -> Run:
             None if r.stays else np.empty((len(cut.pieces), *shape), _part(r))
             for r, shape in zip(cut.of, shapes)
         ]
-        if len(cut.pieces) > 1 or cut.of:
+        if sums is not None and _summed(given, pieces, parts, scalars):
+            pass
+        elif len(cut.pieces) > 1 or cut.of:
             _run_pieces(given, pieces, results, parts, scalars)
         elif pieces:
             quiet.run(body.go, [*given], pieces, scalars, body.whole_pool(), walk.sizes)
@@ -218,6 +218,18 @@ def prepare(chain: Chain) -> Run:
         for n, value in enumerate(chain.stores):
             if (first := chain.stores.index(value)) != n:
                 results[n][...] = results[first]
+
+    def _summed(given: list[Array], pieces: list[Any], parts: list[Any], scalars: Any) -> bool:
+        """Whether a program has done it."""
+        arrays = body.flat([*pieces[: len(stored)], *given])
+        begins = {cpu.address_of(x) for x in given}
+        assert sums is not None
+        kept = [arrays[stored.index(x)] for x in sums.stores]
+        if any([cpu.address_of(x) in begins for x in kept]):
+            return False
+        taken = [arrays[len(stored) + x] for x in sums.inputs]
+        threads, numbers = cpu.free_threads(), sums.numbers(scalars)
+        return not sums.run_sums([*kept, *taken], numbers, cut.pieces, parts, threads)
 
     def _part(r: _Reduction) -> Any:
         has_own = not r.is_exact and not cut.is_flat

@@ -1,32 +1,27 @@
 """Chains on the CPU by loops that g++ builds, where somebody asked for them by name.
 
-Arithmetic parts of a chain become one loop each, of the same functors as a kernel on CUDA
-(kernels/cuda/chain_source.py), built as kernels/cpu/copy_compiled.py has its loops built. The
-other operators stay NumPy's, block by block between them. What is no flat walk, and a chain with
-less to gain, is left to cpu.py.
-
-Note [The bits of NaN]
-IEEE 754 says what each of these operators gives, to the bit, but for which NaN: of two operands
-that are NaN a compiler takes either. So a loop says whether a stored number is NaN, and NumPy's
-loops then do that block again. A result that lies where an operand does is copied there last.
+What is arithmetic in a chain, with NumPy's inner loops and the reductions of rows between it,
+becomes a program (native_program.py), built as kernels/cpu/copy_compiled.py has its loops built;
+the other steps stay as they are, block by block between programs. `body` stands where cpu_body.py's
+does, so blocks and slabs are those of cpu.py, cpu_layouts.py and cpu_reductions.py.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.dtype import bool_, dtype, float32, float64, int32, int64, uint8
+from ..core.dtype import bool_, float32, float64, int32, int64, uint8
+from ..core.geometry import Geometry
 from ..kernels import stub
-from ..kernels.cpu import copy_compiled, quiet
-from ..kernels.cuda import chain_source, module, variants
 from ..runtime import cpu
-from ..tensor.tensor import Tensor
-from . import cpu_body, cuda
+from . import cpu_body
 from .chain import Chain, Instruction
+from .reductions import SHORT, lies_alike
+from .native_program import Program, inner_loop
+from .native_text import LOOP, OF_ROWS, ONCE, REDUCE, SUM, UFUNC, UFUNC_ONCE, Unwritten
 
 # Of which a functor gives the bits that NumPy's loop gives: sums, products, quotients, roots,
 # comparisons, what moves or tests bits; not what tells one NaN from another. tests/fusion/
@@ -45,134 +40,243 @@ LOOPS = {
     "comparison": frozenset(
         ("eq", "ge", "gt", "le", "logical_and", "logical_or", "logical_xor", "lt", "ne")
     ),
-    "ternary": frozenset(("addcdiv", "addcmul", "lerp")),
+    "ternary": frozenset(("addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "lerp")),
     "where": frozenset(("where",)),
     "copy": frozenset(("copy",)),
 }  # fmt: skip
 DTYPES = frozenset((bool_, uint8, int32, int64, float32, float64))
 # Of a chain: below, what is won is not worth a compiler.
-_FROM = 1 << 14
-
-_PRELUDE = """
-#include <cmath>
-#define __device__
-#define __host__
-#define __global__ static
-#define __shared__ static
-#define __forceinline__ inline
-#define __launch_bounds__(...)
-#define __grid_constant__
-struct uint2 { unsigned x, y; };
-struct uint3 { unsigned x, y, z; };
-struct uint4 { unsigned x, y, z, w; };
-static const uint3 threadIdx = {}, blockIdx = {}, blockDim = {}, gridDim = {};
-void __syncthreads();
-void __syncwarp();
-unsigned __byte_perm(unsigned, unsigned, unsigned);
-unsigned __funnelshift_r(unsigned, unsigned, unsigned);
-template <class T> T __ldg(const T*);
-"""
+FROM = 1 << 14
+# Of a row that is a loop's.
+SHORTEST = 16
+# NumPy's loops that give the same bits wherever an element lies. It has others, faster than a
+# functor for all of a run and not for its last elements.
+UFUNCS = frozenset(
+    (
+        "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "ceil", "cos",
+        "cosh", "exp", "exp2", "floor", "log", "log10", "log2", "power", "rint", "sin", "sinh",
+        "tan", "tanh", "trunc",
+    )
+)  # fmt: skip
+_REDUCTIONS = frozenset(("amax", "amin", "mean", "sum"))
+Array = Any
 
 
-class _Loop:
-    """Instructions that are one loop. inputs: values that it reads, from outside; stores: values
-    that it leaves. body, packing: as cuda.py writes them."""
-
-    __slots__ = ("steps", "inputs", "stores", "body", "packing", "repeats", "call")
-    body: Any
-    call: Any
-
-    def __init__(self, chain: Chain, first: int, last: int) -> None:
-        count = len(chain.inputs)
-        steps = chain.instructions[first:last]
-        made = range(count + first, count + last)
-        self.steps = range(first, last)
-        self.inputs = list(dict.fromkeys(
-            [x for step in steps for x in step.operands if x >= 0 and x not in made]
-        ))  # fmt: skip
-        later = {x for step in chain.instructions[last:] for x in step.operands} | {*chain.stores}
-        self.stores = [x for x in made if x in later]
-        number = {x: n for n, x in enumerate(self.inputs)}
-        number.update({x: len(self.inputs) + n for n, x in enumerate(made)})
-        part = Chain(
-            chain.device, tuple([chain.geometry(x) for x in self.inputs]), chain.scalars,
-            tuple([
-                Instruction(x.what, tuple([number.get(n, n) for n in x.operands]), x.params)
-                for x in steps
-            ]),
-            tuple([number[x] for x in self.stores]),
-        )  # fmt: skip
-        self.body, self.packing = cuda.written(part)
-        self.repeats = [chain.geometry(x).numel == 1 for x in self.inputs]
-        self.call = None
-
-    def numbers(self, scalars: list[Any]) -> bytes:
-        return b"".join([pack(scalars[~source]) for _, source, pack in self.packing])
-
-
-def prepare(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]], None] | None:
-    """What runs a chain with at least one loop of two operators; None where there is none. See Note
-    [An executor]. Raises: DeviceError without g++."""
-    parts = _parts(chain)
+def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> cpu_body.Body:
+    """What a chain does element by element, with what can be compiled of it. Raises: DeviceError
+    without g++."""
+    parts = _parts(chain, stores, walk) if chain.is_native else None
     if parts is None:
-        return None
+        return cpu_body.Body(chain, stores, walk)
     for part in parts:
-        if isinstance(part, _Loop):
-            part.call = _compiled(part)
-    return _Walk(chain, parts).run
+        if isinstance(part, Program):
+            part.build()
+    return Body(chain, stores, parts, walk)
 
 
 def source(chain: Chain) -> str | None:
-    """Which operators are a loop, with its functor, and which stay NumPy's."""
-    parts, count = _parts(chain), len(chain.inputs)
+    """Which operators are a program, with its functors, and which stay as they are."""
+    parts, count = _parts(chain, _computed(chain)), len(chain.inputs)
     if parts is None:
         return None
     lines = []
     for part in parts:
-        if isinstance(part, _Loop):
-            of = ", ".join([f"v{count + n}" for n in part.steps])
-            lines += [f"one loop: {of}", chain_source.functor(part.body)]
+        if isinstance(part, Program):
+            lines += part.shown()
         else:
             lines.append(f"NumPy's: v{count + part}")
     return "\n".join(lines)
 
 
-def _parts(chain: Chain) -> list[_Loop | int] | None:
-    """Loops, and the numbers of instructions between them."""
-    if chain.walk.numel < _FROM or not _is_flat(chain):
+def whole(chain: Chain) -> Program | None:
+    """The one loop that a chain is, of however few elements; None where it is not one."""
+    steps, walk, count = chain.instructions, chain.walk, len(chain.inputs)
+    ends = (*chain.inputs, *map(chain.geometry, chain.stores))
+    is_flat = all([
+        x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides for x in ends
+    ])  # fmt: skip
+    if len(steps) < 2 or not is_flat or not all([_is_arithmetic(chain, x) for x in steps]):
         return None
-    parts: list[_Loop | int] = []
-    number, count = 0, len(chain.instructions)
-    while number < count:
+    kinds = {count + n: LOOP for n in range(len(steps))}
+    inner = [0 if x.numel == 1 else x.dtype.itemsize for x in chain.inputs]
+    made = _program(chain, 0, len(steps), kinds, inner, chain.stores)
+    return made if made is not None and made.inputs and made.stores else None
+
+
+def _computed(chain: Chain) -> tuple[int, ...]:
+    """Of `stores`, what is computed element by element, and what is reduced at the end."""
+    count = len(chain.inputs)
+    read = {x for step in chain.instructions for x in step.operands}
+    found = []
+    for x in chain.stores:
+        what = chain.instructions[x - count].what
+        is_end = what.reduces is not None and what.whole is None and not what.part
+        found.append(chain.instructions[x - count].operands[0] if is_end and x not in read else x)
+    return tuple(dict.fromkeys([x for x in found if x >= count]))
+
+
+def _program(
+    chain: Chain, first: int, last: int, kinds: dict[int, str], inner: list[int],
+    stores: tuple[int, ...],
+) -> Program | None:  # fmt: skip
+    try:
+        return Program(chain, first, last, kinds, inner, stores)
+    except Unwritten:
+        return None
+
+
+def _parts(
+    chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None
+) -> list[Program | int] | None:
+    """Programs, and the numbers of instructions between them. None where there is no program."""
+    walk = walk or chain.walk
+    if walk.numel < FROM:
+        return None
+    axis = cpu_body.along(walk) if walk.ndim else 0
+    inner = [_step(x, walk, axis) for x in chain.inputs]
+    kinds = _kinds(chain, walk, axis, inner)
+    order = sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
+    is_short = run_length(chain, walk, order, axis) < SHORTEST
+    is_short_row = walk.ndim > 0 and walk.sizes[axis] < SHORTEST
+    parts: list[Program | int] = []
+    number, end = 0, len(chain.instructions)
+    while number < end:
         last = number
-        while last < count and _is_arithmetic(chain, chain.instructions[last]):
+        while last < end and _joins(chain, kinds, number, last):
             last += 1
+        made = None
         if last - number > 1:
-            made = _Loop(chain, number, last)
-            if made.body is not None and made.inputs and made.stores:
-                parts.append(made)
-                number = last
-                continue
+            made = _program(chain, number, last, kinds, inner, stores)
+        if made is not None and made.inputs and made.stores and not (is_short_row and made.is_rows):
+            parts.append(made)
+            number = last
+            continue
         parts += range(number, max(last, number + 1))
         number = max(last, number + 1)
-    return parts if any([isinstance(part, _Loop) for part in parts]) else None
+    is_one = any([isinstance(part, Program) for part in parts])
+    return parts if is_one and not (is_short and not _is_flat(chain, walk)) else None
 
 
-def whole(chain: Chain) -> _Loop | None:
-    """The one loop that a chain is, of however few elements; None where it is not one."""
-    steps = chain.instructions
-    if len(steps) < 2 or not _is_flat(chain) or not all([_is_arithmetic(chain, x) for x in steps]):
-        return None
-    made = _Loop(chain, 0, len(steps))
-    return made if made.body is not None and made.inputs and made.stores else None
-
-
-def _is_flat(chain: Chain) -> bool:
-    walk = chain.walk
+def _is_flat(chain: Chain, walk: Geometry) -> bool:
     return all([
         x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides
         for x in (*chain.inputs, *map(chain.geometry, chain.stores))
     ])  # fmt: skip
+
+
+def sums(chain: Chain, stores: tuple[int, ...], ends: list[int]) -> Program | None:
+    """The program that a chain over runs of memory is, whose end are sums of all elements; None
+    where it is not one. Raises: DeviceError without g++."""
+    walk, count = chain.walk, len(chain.inputs)
+    if walk.numel < FROM:
+        return None
+    inner = [0 if x.numel == 1 else x.dtype.itemsize for x in chain.inputs]
+    kinds = _kinds(chain, walk, cpu_body.along(walk), inner)
+    for n, step in enumerate(chain.instructions, count):
+        if n in ends and inner[step.operands[0] : step.operands[0] + 1] != [0]:
+            kinds[n] = SUM
+        elif kinds.get(n) not in (LOOP, UFUNC):
+            return None
+    made = _program(chain, 0, len(chain.instructions), kinds, inner, stores)
+    if made is None or not made.inputs:
+        return None
+    made.build()
+    return made
+
+
+def _step(x: Geometry, walk: Geometry, axis: int) -> int:
+    """The bytes from an element of an input to the next along a dimension of the walk."""
+    at = axis - walk.ndim + x.ndim
+    if x.numel == 1 or at < 0 or x.sizes[at] == 1:
+        return 0
+    return x.strides[at] * x.dtype.itemsize
+
+
+def run_length(chain: Chain, walk: Geometry, order: Sequence[int], axis: int) -> int:
+    """Elements of a row, with the dimensions that lie behind one another in all operands. order:
+    the dimensions, slowest first."""
+    if not walk.ndim:
+        return 1
+    ends = (walk, *[x for x in chain.inputs if x.numel > 1])
+    strides = [
+        [0] * (walk.ndim - x.ndim) + [0 if n == 1 else s for n, s in zip(x.sizes, x.strides)]
+        for x in ends
+    ]
+    found = walk.sizes[axis]
+    for d in reversed([d for d in order if d != axis and walk.sizes[d] > 1]):
+        if any([of[d] != of[axis] * found for of in strides]):
+            break
+        found *= walk.sizes[d]
+    return found
+
+
+def one(chain: Chain, walk: Geometry, axis: int) -> Program | None:
+    """The program that a chain is, with reductions at its end; None where it is not one."""
+    inner = [_step(x, walk, axis) for x in chain.inputs]
+    kinds = _kinds(chain, walk, axis, inner, True)
+    end = len(chain.instructions)
+    if not all([_joins(chain, kinds, 0, n) for n in range(end)]):
+        return None
+    if any([x in OF_ROWS for x in kinds.values()]) and not SHORTEST <= walk.sizes[axis] <= SHORT:
+        return None
+    made = _program(chain, 0, end, kinds, inner, chain.stores)
+    return made if made is not None and made.inputs and {*made.stores} == {*chain.stores} else None
+
+
+def _joins(chain: Chain, kinds: dict[int, str], first: int, last: int) -> bool:
+    """Whether a step may be in a program that begins with another."""
+    count = len(chain.inputs)
+    kind = kinds.get(count + last)
+    if kind == UFUNC_ONCE:  # whose operand lies in the scratch
+        return all([x >= count + first for x in chain.instructions[last].operands])
+    return kind is not None
+
+
+def _kinds(
+    chain: Chain, walk: Geometry, axis: int, inner: list[int], at_end: bool = False
+) -> dict[int, str]:
+    """What each value is, of those that a program can give; at_end: reductions that nothing reads
+    are, too."""
+    found: dict[int, str] = {}
+    count = len(chain.inputs)
+    read = {x for step in chain.instructions for x in step.operands}
+    row = tuple([1 if d == axis else n for d, n in enumerate(walk.sizes)])
+
+    def is_dense(x: int) -> bool:
+        """Whether a row of it is a run of memory."""
+        if x < 0:
+            return False
+        shape = chain.geometry(x)
+        if x < count:
+            return inner[x] == shape.dtype.itemsize
+        return shape.sizes == walk.sizes
+
+    for n, step in enumerate(chain.instructions, count):
+        what = step.what
+        if what.part or what.whole is not None:
+            continue
+        if what.reduces is not None:
+            of = what.result
+            if (
+                (at_end or n in read) and what.family == "reduce" and what.loop in _REDUCTIONS
+                and what.reduces == (axis,) and what.kinds[0] is what.compute is of
+                and of in (float32, float64) and walk.strides[axis] == 1
+                and is_dense(step.operands[0]) and lies_alike(what, walk, what.entry.keepdim)
+                and not hasattr(what.entry.run, "ones")  # a product: see kernels/cpu/reduce.py
+                and stub.registered("reduce", what.loop, "cpu") is None
+            ):  # fmt: skip
+                found[n] = REDUCE
+        elif what.walk.sizes == walk.sizes:
+            if _is_arithmetic(chain, step):
+                found[n] = LOOP
+            elif _is_ufunc(chain, step) and all(map(is_dense, step.operands)):
+                found[n] = UFUNC
+        elif what.walk.sizes == row:
+            if _is_arithmetic(chain, step):
+                found[n] = ONCE
+            elif _is_ufunc(chain, step) and all([found.get(x) in OF_ROWS for x in step.operands]):
+                found[n] = UFUNC_ONCE
+    return found
 
 
 def _is_arithmetic(chain: Chain, step: Instruction) -> bool:
@@ -182,155 +286,116 @@ def _is_arithmetic(chain: Chain, step: Instruction) -> bool:
         what.loop in LOOPS.get(what.family, ())
         and {*kinds, what.compute, what.result} <= DTYPES
         and stub.registered(what.family, what.loop, "cpu") is None
-        and (what.family != "copy" or _is_exact(kinds.pop(), what.result))
         and not (what.loop == "div" and not what.compute.is_floating_point)
     )
 
 
-def _is_exact(source: dtype, to: dtype) -> bool:
-    """Whether a cast needs no rule of ours."""
-    return not source.is_floating_point or to.is_floating_point or to is bool_
+def _is_ufunc(chain: Chain, step: Instruction) -> bool:
+    what, loop = step.what, getattr(step.what.entry, "loop", None)
+    kinds = {what.compute, what.result}
+    kinds.update([chain.geometry(x).dtype for x in step.operands if x >= 0])
+    return (
+        type(loop) is np.ufunc and loop.__name__ in UFUNCS
+        and getattr(np, loop.__name__) is loop
+        and len(kinds) == 1 and kinds <= {float32, float64}
+        and not step.params and min(step.operands) >= 0
+        and stub.registered(what.family, what.loop, "cpu") is None
+        and inner_loop(loop, what.result) is not None
+    )  # fmt: skip
 
 
-class _Walk:
-    """A chain's parts over blocks of its elements."""
+class Body(cpu_body.Body):
+    """What a chain does, some of it by programs. places: of what each program leaves, the place
+    among the outputs or, below 0, that among the temporaries; None of what a row has once."""
 
-    def __init__(self, chain: Chain, parts: list[_Loop | int]) -> None:
-        self.chain, self.parts, self.n_inputs = chain, parts, len(chain.inputs)
-        self.order = sorted(range(chain.walk.ndim), key=lambda d: -chain.walk.strides[d])
-        self.block = cpu_body.block_of(chain.walk.numel)
-        self.place = {x: n for n, x in reversed([*enumerate(chain.stores)])}
-        # What parts leave: its dtype, and the buffer that it has where it is not stored.
-        self.kept: dict[int, Any] = {}
-        self.buffer: dict[int, int] = {}
-        self.buffers = self._buffers()
+    __slots__ = ("parts", "places", "axis")
 
-    def _buffers(self) -> int:
-        """Gives values buffers, and says how many; one is used again after the last part that reads
-        its value."""
+    def __init__(
+        self, chain: Chain, stores: tuple[int, ...], parts: list[Program | int],
+        walk: Geometry | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(chain, stores, walk)
+        self.parts, self.axis = parts, cpu_body.along(self.walk) if self.walk.ndim else 0
+        self.places = self._placed(chain, stores)
+        sizes = [chain.geometry(x).dtype.itemsize for x in self.places]
+        self.widest = max([self.widest, *sizes])
+
+    def _placed(self, chain: Chain, stores: tuple[int, ...]) -> dict[int, int | None]:
+        """A temporary is used again after the last part that reads its value."""
+        count = len(chain.inputs)
         reads = [
-            part.inputs if isinstance(part, _Loop) else self.chain.instructions[part].operands
+            part.inputs if isinstance(part, Program) else chain.instructions[part].operands
             for part in self.parts
         ]
         last = {x: n for n, read in enumerate(reads) for x in read}
+        found: dict[int, int | None] = {}
         free: list[int] = []
-        used = 0
         for n, part in enumerate(self.parts):
-            for x in part.stores if isinstance(part, _Loop) else [self.n_inputs + part]:
-                self.kept[x] = self.chain.geometry(x).dtype.np
-                if x not in self.place:
+            for x in part.stores if isinstance(part, Program) else ():
+                if x in stores:
+                    found[x] = stores.index(x)
+                elif chain.instructions[x - count].what.walk.sizes != self.walk.sizes or (
+                    chain.instructions[x - count].what.reduces is not None
+                ):
+                    found[x] = None
+                else:
                     if not free:
-                        free.append(used)
-                        used += 1
-                    self.buffer[x] = free.pop()
-            free += [self.buffer[x] for x in {*reads[n]} if last[x] == n and x in self.buffer]
-        return used
+                        self.n_temporaries += 1
+                        free.append(~(self.n_temporaries - 1))
+                    found[x] = free.pop()
+            for x in {*reads[n]}:
+                at = found.get(x)
+                if last[x] == n and at is not None and at < 0:
+                    free.append(at)
+        return found
 
-    def run(self, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        given, results = ([self._flat(x) for x in tensors] for tensors in (inputs, outputs))
-        numbers = [
-            ctypes.create_string_buffer(part.numbers(scalars) or b"\0")
-            for part in self.parts if isinstance(part, _Loop)
-        ]  # fmt: skip
-        begins = {cpu.address_of(x) for x in given}
-        aside = {x for x, n in self.place.items() if cpu.address_of(results[n]) in begins}
-        numel = self.chain.walk.numel
+    def go(
+        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
+        sizes: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        """As that of cpu_body.py, which does it again where a program says so."""
+        if sizes is None:
+            sizes = outputs[0].shape if outputs else ()
+        begins = {cpu.address_of(x) for x in values}
+        # An operand that is written to is still read if it has to be done again.
+        into = [
+            x if cpu.address_of(x) not in begins else self.temporary(x.shape, None, x.dtype)
+            for x in outputs
+        ]
+        if self._is_odd([*values], into, scalars, pool, sizes):
+            return super().go(values, outputs, scalars, pool, sizes)
+        for out, made in zip(outputs, into):
+            if made is not out:
+                out[...] = made
+        self.copy(outputs)
 
-        def make() -> Callable[[int], None]:
-            size = min(self.block, numel)
-            widest = max([of.itemsize for of in self.kept.values()])
-            mine = cpu_body.Pool(self.buffers + len(aside), size * widest)
-            places = self.buffer | {x: n for n, x in enumerate(aside, self.buffers)}
-            scratch = {x: mine[n].view(self.kept[x])[:size] for x, n in places.items()}
-
-            def block(index: int, _: Any = mine) -> None:  # they are its own as long as it is there
-                part = slice(index * size, min((index + 1) * size, numel))
-                values = {
-                    n: x if x.size == 1 else x[part] for n, x in enumerate(given)
-                }  # fmt: skip
-                for x in self.kept:
-                    found = scratch.get(x)
-                    values[x] = (
-                        results[self.place[x]][part] if found is None
-                        else found[: part.stop - part.start]
-                    )  # fmt: skip
-                self._block(values, scalars, numbers, part.stop - part.start)
-                for x in aside:
-                    results[self.place[x]][part] = values[x]
-                for n, x in enumerate(self.chain.stores):
-                    if self.place[x] != n:
-                        results[n][part] = values[x]
-
-            return block
-
-        cpu.share(-(-numel // self.block), cpu.get_num_threads(), make)
-
-    def _flat(self, x: Tensor) -> Any:
-        array = x._get_array()
-        return array.reshape(1) if array.size == 1 else array.transpose(self.order).reshape(-1)
-
-    def _block(self, values: dict[int, Any], scalars: list[Any], numbers: Any, count: int) -> None:
-        loops = iter(numbers)
+    def _is_odd(
+        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
+        sizes: tuple[int, ...],
+    ) -> bool:  # fmt: skip
+        results: dict[int, list[Array]] = {}
+        order = self.order if len(sizes) == len(self.order) else (0,) * len(sizes)
+        axis = self.axis if len(sizes) == len(self.order) else 0
         for part in self.parts:
-            if not isinstance(part, _Loop):
-                quiet.run(self._one, part, values, scalars, values[self.n_inputs + part])
+            if not isinstance(part, Program):
+                self.take(part, part + 1, values, outputs, scalars, pool, sizes, results)
                 continue
-            operands = [values[x] for x in (*part.stores, *part.inputs)]
-            pointers = (ctypes.c_void_p * len(operands))(*map(cpu.address_of, operands))
-            if part.call(pointers, next(loops), count):
-                quiet.run(self._again, part, values, scalars, count)
+            first = len(values)
+            values += [None] * len(part.steps)
+            for x in part.stores:
+                values[x] = self._place(part, x, outputs, pool, sizes)
+            arrays = [values[x] for x in (*part.stores, *part.inputs)]
+            if part.run(arrays, part.numbers(scalars), sizes, order, axis):
+                return True
+            assert len(values) == first + len(part.steps)
+        return False
 
-    def _one(self, number: int, values: dict[int, Any], scalars: list[Any], out: Any) -> None:
-        step = self.chain.instructions[number]
-        given = [values[x] if x >= 0 else scalars[~x] for x in step.operands]
-        step.what.entry.loop(*given, *[scalars[~x] for x in step.params], out)
-
-    def _again(self, loop: _Loop, values: dict[int, Any], scalars: list[Any], count: int) -> None:
-        """By NumPy's loops. See Note [The bits of NaN]."""
-        mine = {**values}
-        for number in loop.steps:
-            value = self.n_inputs + number
-            if value not in self.kept:
-                mine[value] = np.empty(count, self.chain.geometry(value).dtype.np)
-            self._one(number, mine, scalars, mine[value])
-
-
-def _compiled(loop: _Loop) -> Any:
-    """`call(addresses of what is stored and read, numbers, count)`: whether a stored one is NaN."""
-    return copy_compiled.loop_of(text(loop), "chain", "ppn", "fuse")
-
-
-def text(loop: _Loop) -> str:
-    before_body = chain_source.text(loop.body).partition(module.BODY)[0]
-    stores = [variants.storage(x) for x in loop.body.dtypes[: len(loop.stores)]]
-    inputs = [variants.storage(x) for x in loop.body.inputs]
-    count = max(1, len(loop.packing))
-    # in memory of others an element may lie anywhere
-    lines = [
-        f"typedef {of} {name}{n}_t __attribute__((aligned(1)));"
-        for name, types in (("r", stores), ("x", inputs)) for n, of in enumerate(types)
-    ]  # fmt: skip
-    lines += [
-        'extern "C" __attribute__((visibility("default")))',
-        "int chain(char* const* p, const value_slot* given, i64 count) {",
-        f"  value_slot n[{count}];",
-        f"  for (int k = 0; k < {count}; ++k) n[k] = given[k];",
-    ]
-    lines += [f"  r{n}_t* r{n} = (r{n}_t*)p[{n}];" for n in range(len(stores))]
-    for n, repeats in enumerate(loop.repeats):
-        at = f"p[{len(stores) + n}]"
-        lines.append(
-            f"  const x{n}_t x{n} = *(const x{n}_t*){at};" if repeats
-            else f"  const x{n}_t* x{n} = (const x{n}_t*){at};"
-        )  # fmt: skip
-    read = [f"x{n}" if repeats else f"x{n}[i]" for n, repeats in enumerate(loop.repeats)]
-    lines += [
-        "  int has_nan = 0;", "#pragma GCC ivdep", "  for (i64 i = 0; i < count; ++i) {",
-        f"    const auto v = op::{chain_source.NAME}::of({', '.join(['n', *read])});",
-    ]  # fmt: skip
-    for n, of in enumerate(stores):
-        value = f"v.r{n}" if len(stores) > 1 else "v"
-        lines.append(f"    r{n}[i] = {value};")
-        if of in ("f32", "f64"):
-            lines.append(f"    has_nan |= {value} != {value};")
-    return "\n".join([_PRELUDE, before_body, *lines, "  }", "  return has_nan;", "}", ""])
+    def _place(
+        self, part: Program, x: int, outputs: list[Array], pool: Any, sizes: tuple[int, ...]
+    ) -> Array:
+        at, element = self.places[x], part.chain.geometry(x).dtype.np
+        if at is None:
+            return np.empty([1 if d == self.axis else n for d, n in enumerate(sizes)], element)
+        if at >= 0:
+            return outputs[at]
+        return self.temporary(sizes, None if pool is None else pool[~at], element)

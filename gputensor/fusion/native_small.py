@@ -27,10 +27,11 @@ static char* chain_data(void* array) { return *(char**)((char*)array + HEAD); }
 extern "C" __attribute__((visibility("default")))
 void* chain_of_arrays(void* numbers, void* const* arrays, i64 given) {
   static const int order[] = {ORDER};
+  static const i64 still[sizeof(order) / sizeof(int)] = {};
   char* p[sizeof(order) / sizeof(int)];
   for (unsigned k = 0; k < sizeof(order) / sizeof(int); ++k) p[k] = chain_data(arrays[order[k]]);
   const i64* count = (const i64*)chain_data(numbers);
-  return chain_answer(chain(p, (const value_slot*)(count + 2), *count));
+  return chain_answer(tile(p, (const value_slot*)(count + 2), still, 1, *count, 0, 0, 0));
 }
 """
 
@@ -62,7 +63,7 @@ def loop(chain: Chain, scalars: list[Any]) -> Any:
     if len(stored) != len(chain.stores) or len(part.inputs) != read:
         return None
     order = [stored.index(x) for x in part.stores] + [len(stored) + x for x in part.inputs]
-    method, _ = _built(native.text(part), tuple(order))
+    method, _ = _built(part.text, tuple(order))
     numbers = struct.pack("qq", chain.walk.numel, 0) + part.numbers(scalars)
     return _new_function(ctypes.byref(method), np.frombuffer(numbers, np.uint8), None)
 

@@ -92,6 +92,15 @@ class _Now(Exception):
     """It has to run at once."""
 
 
+def lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
+    """Whether what is kept has its dimensions in memory's order on both sides. Where it has not,
+    NumPy takes another way, and other sums, through a block of a single row."""
+    kept = [d for d in range(walk.ndim) if d not in what.reduces]
+    steps = dict(zip(range(walk.ndim) if keepdim else kept, what.geometry.strides))
+    kept = [d for d in kept if walk.sizes[d] > 1]
+    return sorted(kept, key=lambda d: walk.strides[d]) == sorted(kept, key=lambda d: steps[d])
+
+
 class _Entry:
     """Stands for an entry of native/reduce.py, and is what `Recorded` asks for the rest."""
 

@@ -24,7 +24,7 @@ from ...core import errors
 from ...core.dtype import bfloat16, float16, float32, uint8
 
 VARIABLE = "GPUTENSOR_COMPILED_LOOPS"
-_TEXT = "copy_compiled.cpp"
+_TEXT, _SHARE = "copy_compiled.cpp", "copy_share.cpp"
 _NAMES = {uint8.np: "u8", float16.np: "f16", bfloat16.np: "bf16", float32.np: "f32"}
 _CASTS = {
     (src.np, dst.np)
@@ -99,6 +99,27 @@ def loop_of(content: str, name: str, letters: str, title: str) -> Any:
     found = shared(content, title)[name]
     found.restype, found.argtypes = ctypes.c_int, [_KINDS[letter] for letter in letters]
     return found
+
+
+def share(
+    loop: Loop, dst: int, src: int, table: int, units: int, step: int, threads: int
+) -> None:  # fmt: skip
+    """Do all units of a loop, `step` at a time on each thread, without the interpreter's lock."""
+    if threads == 1 or units <= step:
+        loop(dst, src, table, 0, units)
+        return
+    library(_SHARE, (), (("share", "ppppnnn"),))["share"](
+        loop, dst, src, table, units, step, threads
+    )
+
+
+@cache
+def units_of(content: str, name: str, title: str) -> Callable[[int, int, int, int], None]:
+    """`run(table, units, step, threads)` of a text's function of units, as copy_share.cpp calls it.
+    Raises: DeviceError without g++."""
+    loop = shared(content, title)[name]
+    loop.restype, loop.argtypes = None, [_KINDS[letter] for letter in "pppnn"]
+    return lambda table, units, step, threads: share(loop, 0, 0, table, units, step, threads)
 
 
 def shared(content: str, title: str) -> ctypes.CDLL:

@@ -21,7 +21,7 @@ from ...runtime import cpu
 from . import copy_compiled, copy_plan
 from .copy_plan import Walk
 
-_TEXT, _SHARE = "copy_permuted.cpp", "copy_share.cpp"
+_TEXT = "copy_permuted.cpp"
 _ARGUMENTS = tuple((name, "pppnn") for name in ("tiles", "lanes", "rows", "repeats"))
 _SIZES = (1, 2, 4, 8, 16)
 _VECTOR, _LINE = 16, 64
@@ -66,13 +66,8 @@ class Plan:
 def run(plan: Plan, dst: int, src: int, nbytes: int) -> None:
     """dst, src: the addresses of a copy that `plan` was made for."""
     loop = copy_compiled.library(_TEXT, (("WORD", f"w{plan.words}"),), _ARGUMENTS)[plan.loop]
-    table = cpu.address_of(plan.table)
     threads = cpu.free_threads() if nbytes >= _PARALLEL_FROM else 1
-    if threads == 1:
-        loop(dst, src, table, 0, plan.units)
-        return
-    share = copy_compiled.library(_SHARE, (), (("share", "ppppnnn"),))["share"]
-    share(loop, dst, src, table, plan.units, plan.step, threads)
+    copy_compiled.share(loop, dst, src, cpu.address_of(plan.table), plan.units, plan.step, threads)
 
 
 @lru_cache(maxsize=1024)

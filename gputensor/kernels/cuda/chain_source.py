@@ -20,6 +20,8 @@ FAMILIES = frozenset(
      "copy")
 )  # fmt: skip
 NAME = "chain_functor"
+# A copy's op: of numbers that are known to be within the result's range.
+BOUNDED = "bounded"
 
 
 class Step(NamedTuple):
@@ -125,7 +127,8 @@ def _call(step: Step, value: object) -> str:
     common, out = variants.storage(step.common), variants.storage(step.out)
     assert callable(value)
     if step.family == "copy":
-        return f"cast<{out}>({value(step.inputs[0])})"
+        x = value(step.inputs[0])
+        return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
     if step.family == "softmax":  # of an element, and what rows_chain.cu has found of its row
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
