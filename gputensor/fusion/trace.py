@@ -13,6 +13,7 @@ from ..core.dtype import uint8
 from ..core.geometry import Geometry
 from ..core.returns import Results
 from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.keys import LAZY
 from ..dispatch.operator import Operator
 from ..structured.generator import Generator
 from ..tensor.storage import Storage
@@ -66,7 +67,7 @@ class Trace:
 
     __slots__ = (
         "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
-        "_called", "_read", "_within",
+        "_called", "_read", "_within", "_views", "_again",
     )  # fmt: skip
     why: str | None
 
@@ -78,6 +79,8 @@ class Trace:
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # storages, so that nothing takes the place of one
         self._called: list[Tensor] = []
+        self._views: dict[int, Tensor] = {}  # what each operator made first
+        self._again: list[Tensor] = []  # views that are like what is there: another x.t() of an x
         self._read: list[Any] = []  # storages of operands that may have no number
         self._within = 0  # how many operators that are no part of a chain are running
         for number, x in enumerate(tensors):
@@ -92,8 +95,11 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            # So that nothing is computed for this alone.
-            self._held, self._called, self._read = [], [], []
+            self._let_go()  # so that nothing is computed for this alone
+
+    def _let_go(self) -> None:
+        self._found, self._held, self._called, self._read = {}, [], [], []
+        self._views, self._again = {}, []
 
     def ran(
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],
@@ -115,11 +121,24 @@ class Trace:
             makes = []
             for value, storage in wanted:
                 shape = recorded[value][0].geometry
-                makes.append(self._new(storage, (id(storage), 0, shape)))
+                place = (id(storage), 0, shape)
+                again = self._found.get(place)
+                if again is not None:  # a view of it that is like it was noted before it ran
+                    self._forget(again)
+                makes.append(self._new(storage, place))
                 self.geometries[makes[-1]] = shape
             takes = tuple([(id(x[0]), x[1], x[2]) for x in inputs])
             self._read += [x[0] for x in inputs]
             self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
+
+    def _forget(self, number: int) -> None:
+        """Leave out the view that has a number, which is like what it is a view of."""
+        for step in self.steps:
+            if step.operator is not None and step.makes == (number,):
+                self.steps.remove(step)
+                self._again += [x for x in self._called if x is self._views[number]]
+                del self._found[_place(self._views[number])]
+                return
 
     def _new(self, storage: Any, place: Any) -> int:
         self._held.append(storage)
@@ -159,9 +178,12 @@ class Trace:
         given = [_place(x) for x in takes]
         if not given and operator.short_name != "scalar_tensor":
             self.why = f"runs {operator.short_name}"
-        elif len(results) > 1 or _place(made) not in given or not any([made is x for x in takes]):
+        elif all([_place(x) in self._found for x in results]):
+            self._again += [x for x in results if not any([x is y for y in takes])]
+        else:
             makes = tuple([self._new(x._get_storage(), _place(x)) for x in results])
             self._called += [*results, *takes]
+            self._views[makes[0]] = results[0]
             self._read += [x._get_storage() for x in takes]
             shapes = tuple([x._geometry for x in results])
             self.steps.append(Step(None, operator, tuple(given), makes, [], arguments, shapes))
@@ -185,7 +207,7 @@ class Trace:
         tensors: dict[int, Tensor] = {}
         made = self._result(found, tensors)
         self.versions = {n: self._held[n].version for n in self.geometries}
-        self._found, self._held, self._called, self._read = {}, [], [], []
+        self._let_go()
         self.tensors.clear()
         return made
 
@@ -216,6 +238,8 @@ class Trace:
             for number, x in enumerate(self.tensors):
                 if x is found:
                     return number
+            if any([x is found for x in self._again]):
+                raise Unlike("returns a view that is like what it is a view of")
             number = self._made(found)
             if tensors.setdefault(number, found) is not found:
                 raise Unlike("returns two tensors over one memory")
@@ -245,7 +269,9 @@ class Trace:
 
 
 def _place(x: Tensor) -> Any:
-    return id(x._get_storage()), x._offset, x._geometry
+    place = id(x._get_storage()), x._offset, x._geometry
+    lazy = x._keys & LAZY
+    return (*place, lazy) if lazy else place
 
 
 def _why_not(operator: Operator) -> str | None:

@@ -72,7 +72,10 @@ def empty_like(geometry: Geometry) -> ShortCut:
 
 def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
     """self -> a copy of a geometry; None where NumPy lays out copies of `self` in another way."""
-    source, order = self._get_array(), "C" if geometry.is_contiguous else "K"
+    shape, order = self._geometry, "C" if geometry.is_contiguous else "K"
+    # Not its own array: who looks at that runs what waits.
+    memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
+    source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:  # type: ignore[arg-type]
         return None
     return forms.copied(geometry, order, _turns(self))

@@ -91,6 +91,17 @@ def views(x: Any, y: Any) -> Any:
     return x.view(-1), turned, y[1:, None] * 2, (made + turned)[0], x.T, first * second, made[0, 0]
 
 
+def the_same_view_again(x: Any, y: Any) -> Any:
+    made = x * y
+    again = made.view(made.shape) - y.view(y.shape)
+    return x.t() * y + x.t(), again * made.t() - made.t()
+
+
+def conjugates(x: Any) -> Any:
+    z = x + x * 1j
+    return z.conj() * 2 + z, z.conj() * z.conj()
+
+
 def results_with_names(x: Any) -> Any:
     most = (x * 2).max(-1)
     return most, x.sort(-1), most.values + 1, [(x + 1).min(0)]
@@ -122,6 +133,8 @@ REPLAYED: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (sums, lambda: (gt.rand(4),)), (sums, lambda: (gt.rand(3, 50_000).to(gt.float64),)),
     (views, lambda: (gt.rand(3, 3), gt.rand(3, 3))),
     (not_by_elements, lambda: (gt.rand(3, 3), gt.rand(3, 3))),
+    (the_same_view_again, lambda: (gt.rand(3, 3), gt.rand(3, 3))),
+    (conjugates, lambda: (gt.rand(6),)), (conjugates, lambda: (gt.rand(6) * 1j,)),
     (results_with_names, lambda: (gt.rand(3, 5),)),
     (results_with_names, lambda: (gt.rand(3, 50_000),)),
 ]  # fmt: skip
