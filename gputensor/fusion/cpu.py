@@ -17,7 +17,7 @@ from ..core.geometry import Geometry
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from . import cpu_body, cpu_layouts, cpu_reductions, native, native_whole
+from . import cpu_body, cpu_layouts, cpu_reductions, native_body, native_whole
 from .chain import Chain, Stream
 
 
@@ -34,7 +34,7 @@ def _in_blocks(chain: Chain) -> Callable[[list[Tensor], list[Tensor], list[Any]]
     alone = cpu_layouts.copies_alone(chain)
     if alone is not None:
         return alone
-    body, walk = native.body(chain, chain.stores), chain.walk
+    body, walk = native_body.body(chain, chain.stores), chain.walk
     go, pool, has_streams = body.go, body.pool, bool(chain.drawn)
     size = body.block
 

@@ -158,6 +158,7 @@ class Body:
         "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_inline",
         "block",
     )  # fmt: skip
+    n_temporaries: int
 
     def __init__(
         self, chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None

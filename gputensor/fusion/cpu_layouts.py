@@ -25,7 +25,7 @@ from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from . import cpu_body, native
+from . import cpu_body, native_body
 from .chain import Chain, Instruction
 
 Array = Any
@@ -155,7 +155,7 @@ class _Slabs:
         self.body: cpu_body.Body | None = None
         if split.steps:
             inner = split.inner(walk)
-            body = self.body = native.body(inner, inner.stores, walk)
+            body = self.body = native_body.body(inner, inner.stores, walk)
             slowest = max(walk.strides) == walk.strides[axis] and self.rows > 1
             body.is_flat = body.is_flat and slowest and all([
                 _lies(stores[n], walk) for x, n in fits.items() if x >= count

@@ -27,7 +27,7 @@ from ..kernels.cpu.reduce import LOOPS, bind_whole, in_blocks
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from . import cpu_body as blocks
-from . import native
+from . import native, native_body
 from .chain import Chain
 from .native_program import Program
 from .reductions import lies_alike
@@ -178,7 +178,7 @@ def prepare(chain: Chain) -> Run:
     ]))  # fmt: skip
     elements = [chain.geometry(value).dtype.np for value in made]
     places = [chain.stores.index(value) for value in stored]
-    body = native.body(chain, (*stored, *made))
+    body = native_body.body(chain, (*stored, *made))
     cut = _cut(body, reductions, axis)
     whole = [r for r in reductions if r not in cut.of]
     sums: Program | None = None

@@ -1,22 +1,20 @@
 """Chains on the CPU by loops that g++ builds, where somebody asked for them by name.
 
 What is arithmetic in a chain, with NumPy's inner loops and the reductions of rows between it,
-becomes a program (native_program.py), built as kernels/cpu/copy_compiled.py has its loops built;
-the other steps stay as they are, block by block between programs. `body` stands where cpu_body.py's
-does, so blocks and slabs are those of cpu.py, cpu_layouts.py and cpu_reductions.py.
+becomes a program (native_program.py), built as kernels/cpu/copy_compiled.py has its loops built.
+Here is what may be in one. native_whole.py runs a chain that is one program, native_body.py those
+of which only parts are, native_small.py calls of few elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..core.dtype import bool_, float32, float64, int32, int64, uint8
 from ..core.geometry import Geometry
 from ..kernels import stub
-from ..runtime import cpu
 from . import cpu_body
 from .chain import Chain, Instruction
 from .reductions import SHORT, lies_alike
@@ -26,7 +24,7 @@ from .native_text import LOOP, OF_ROWS, ONCE, REDUCE, SUM, UFUNC, UFUNC_ONCE, Un
 # Of which a functor gives the bits that NumPy's loop gives: sums, products, quotients, roots,
 # comparisons, what moves or tests bits; not what tells one NaN from another. tests/fusion/
 # test_native.py holds each against NumPy.
-LOOPS = {
+LOOPS: dict[str, frozenset[str]] = {
     "unary": frozenset(
         (
             "abs", "bitwise_not", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
@@ -59,28 +57,15 @@ UFUNCS = frozenset(
     )
 )  # fmt: skip
 _REDUCTIONS = frozenset(("amax", "amin", "mean", "sum"))
-Array = Any
-
-
-def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> cpu_body.Body:
-    """What a chain does element by element, with what can be compiled of it. Raises: DeviceError
-    without g++."""
-    parts = _parts(chain, stores, walk) if chain.is_native else None
-    if parts is None:
-        return cpu_body.Body(chain, stores, walk)
-    for part in parts:
-        if isinstance(part, Program):
-            part.build()
-    return Body(chain, stores, parts, walk)
 
 
 def source(chain: Chain) -> str | None:
     """Which operators are a program, with its functors, and which stay as they are."""
-    parts, count = _parts(chain, _computed(chain)), len(chain.inputs)
-    if parts is None:
+    found, count = parts(chain, _computed(chain)), len(chain.inputs)
+    if found is None:
         return None
     lines = []
-    for part in parts:
+    for part in found:
         if isinstance(part, Program):
             lines += part.shown()
         else:
@@ -91,11 +76,8 @@ def source(chain: Chain) -> str | None:
 def whole(chain: Chain) -> Program | None:
     """The one loop that a chain is, of however few elements; None where it is not one."""
     steps, walk, count = chain.instructions, chain.walk, len(chain.inputs)
-    ends = (*chain.inputs, *map(chain.geometry, chain.stores))
-    is_flat = all([
-        x.numel == 1 or x.sizes == walk.sizes and x.strides == walk.strides for x in ends
-    ])  # fmt: skip
-    if len(steps) < 2 or not is_flat or not all([_is_arithmetic(chain, x) for x in steps]):
+    is_loop = all([_is_arithmetic(chain, x) for x in steps])
+    if len(steps) < 2 or not _is_flat(chain, walk) or not is_loop:
         return None
     kinds = {count + n: LOOP for n in range(len(steps))}
     inner = [0 if x.numel == 1 else x.dtype.itemsize for x in chain.inputs]
@@ -125,7 +107,7 @@ def _program(
         return None
 
 
-def _parts(
+def parts(
     chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None
 ) -> list[Program | int] | None:
     """Programs, and the numbers of instructions between them. None where there is no program."""
@@ -138,7 +120,7 @@ def _parts(
     order = sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
     is_short = run_length(chain, walk, order, axis) < SHORTEST
     is_short_row = walk.ndim > 0 and walk.sizes[axis] < SHORTEST
-    parts: list[Program | int] = []
+    found: list[Program | int] = []
     number, end = 0, len(chain.instructions)
     while number < end:
         last = number
@@ -148,13 +130,13 @@ def _parts(
         if last - number > 1:
             made = _program(chain, number, last, kinds, inner, stores)
         if made is not None and made.inputs and made.stores and not (is_short_row and made.is_rows):
-            parts.append(made)
+            found.append(made)
             number = last
             continue
-        parts += range(number, max(last, number + 1))
+        found += range(number, max(last, number + 1))
         number = max(last, number + 1)
-    is_one = any([isinstance(part, Program) for part in parts])
-    return parts if is_one and not (is_short and not _is_flat(chain, walk)) else None
+    is_one = any([isinstance(part, Program) for part in found])
+    return found if is_one and not (is_short and not _is_flat(chain, walk)) else None
 
 
 def _is_flat(chain: Chain, walk: Geometry) -> bool:
@@ -302,100 +284,3 @@ def _is_ufunc(chain: Chain, step: Instruction) -> bool:
         and stub.registered(what.family, what.loop, "cpu") is None
         and inner_loop(loop, what.result) is not None
     )  # fmt: skip
-
-
-class Body(cpu_body.Body):
-    """What a chain does, some of it by programs. places: of what each program leaves, the place
-    among the outputs or, below 0, that among the temporaries; None of what a row has once."""
-
-    __slots__ = ("parts", "places", "axis")
-
-    def __init__(
-        self, chain: Chain, stores: tuple[int, ...], parts: list[Program | int],
-        walk: Geometry | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(chain, stores, walk)
-        self.parts, self.axis = parts, cpu_body.along(self.walk) if self.walk.ndim else 0
-        self.places = self._placed(chain, stores)
-        sizes = [chain.geometry(x).dtype.itemsize for x in self.places]
-        self.widest = max([self.widest, *sizes])
-
-    def _placed(self, chain: Chain, stores: tuple[int, ...]) -> dict[int, int | None]:
-        """A temporary is used again after the last part that reads its value."""
-        count = len(chain.inputs)
-        reads = [
-            part.inputs if isinstance(part, Program) else chain.instructions[part].operands
-            for part in self.parts
-        ]
-        last = {x: n for n, read in enumerate(reads) for x in read}
-        found: dict[int, int | None] = {}
-        free: list[int] = []
-        for n, part in enumerate(self.parts):
-            for x in part.stores if isinstance(part, Program) else ():
-                if x in stores:
-                    found[x] = stores.index(x)
-                elif chain.instructions[x - count].what.walk.sizes != self.walk.sizes or (
-                    chain.instructions[x - count].what.reduces is not None
-                ):
-                    found[x] = None
-                else:
-                    if not free:
-                        self.n_temporaries += 1
-                        free.append(~(self.n_temporaries - 1))
-                    found[x] = free.pop()
-            for x in {*reads[n]}:
-                at = found.get(x)
-                if last[x] == n and at is not None and at < 0:
-                    free.append(at)
-        return found
-
-    def go(
-        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
-        """As that of cpu_body.py, which does it again where a program says so."""
-        if sizes is None:
-            sizes = outputs[0].shape if outputs else ()
-        begins = {cpu.address_of(x) for x in values}
-        # An operand that is written to is still read if it has to be done again.
-        into = [
-            x if cpu.address_of(x) not in begins else self.temporary(x.shape, None, x.dtype)
-            for x in outputs
-        ]
-        if self._is_odd([*values], into, scalars, pool, sizes):
-            return super().go(values, outputs, scalars, pool, sizes)
-        for out, made in zip(outputs, into):
-            if made is not out:
-                out[...] = made
-        self.copy(outputs)
-
-    def _is_odd(
-        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...],
-    ) -> bool:  # fmt: skip
-        results: dict[int, list[Array]] = {}
-        order = self.order if len(sizes) == len(self.order) else (0,) * len(sizes)
-        axis = self.axis if len(sizes) == len(self.order) else 0
-        for part in self.parts:
-            if not isinstance(part, Program):
-                self.take(part, part + 1, values, outputs, scalars, pool, sizes, results)
-                continue
-            first = len(values)
-            values += [None] * len(part.steps)
-            for x in part.stores:
-                values[x] = self._place(part, x, outputs, pool, sizes)
-            arrays = [values[x] for x in (*part.stores, *part.inputs)]
-            if part.run(arrays, part.numbers(scalars), sizes, order, axis):
-                return True
-            assert len(values) == first + len(part.steps)
-        return False
-
-    def _place(
-        self, part: Program, x: int, outputs: list[Array], pool: Any, sizes: tuple[int, ...]
-    ) -> Array:
-        at, element = self.places[x], part.chain.geometry(x).dtype.np
-        if at is None:
-            return np.empty([1 if d == self.axis else n for d, n in enumerate(sizes)], element)
-        if at >= 0:
-            return outputs[at]
-        return self.temporary(sizes, None if pool is None else pool[~at], element)

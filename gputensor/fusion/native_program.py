@@ -69,18 +69,31 @@ class Program:
     """
 
     __slots__ = (
-        "chain", "steps", "made", "inputs", "stores", "kinds", "inner", "stage", "is_rows", "sums",
+        "chain", "made", "inputs", "stores", "kinds", "inner", "stage", "is_rows", "sums",
         "packing", "text", "functors", "numpy", "of_numpy", "call",
     )  # fmt: skip
-    call: Any
+    chain: Chain
+    made: range
+    inputs: list[int]
+    stores: list[int]
+    kinds: dict[int, str]
+    inner: list[int]
+    stage: dict[int, int]
+    is_rows: bool
+    sums: list[int]
+    packing: list[Any]
+    text: str
+    functors: list[str]
+    numpy: list[int]
     of_numpy: Any
+    call: Any
 
     def __init__(
         self, chain: Chain, first: int, last: int, kinds: dict[int, str], inner: Sequence[int],
         stores: Sequence[int],
     ) -> None:  # fmt: skip
         count = len(chain.inputs)
-        self.chain, self.kinds, self.steps = chain, kinds, range(first, last)
+        self.chain, self.kinds = chain, kinds
         made = self.made = range(count + first, count + last)
         steps = {n: chain.instructions[n - count] for n in made}
         self.inputs = list(dict.fromkeys(
@@ -92,7 +105,7 @@ class Program:
         self.inner = [
             0 if self._is_of_row(n) else chain.geometry(n).dtype.itemsize for n in self.stores
         ] + [inner[n] if n < count else self._step_of(n) for n in self.inputs]
-        self.stage: dict[int, int] = {}
+        self.stage = {}
         for n, step in steps.items():
             self.stage[n] = max([self._after(x, n) for x in step.operands], default=0)
         readers: dict[int, list[int]] = {n: [] for n in made}

@@ -41,6 +41,18 @@ class Writer:
         "apart", "packing", "numpy", "functors", "lines", "families",
     )  # fmt: skip
 
+    chain: Chain
+    kinds: dict[int, str]
+    stores: list[int]
+    inputs: list[int]
+    inner: list[int]
+    stage: dict[int, int]
+    kept: list[int]
+    place: dict[int, int]
+    scratch: list[int]
+    rows: list[int]
+    apart: list[int]
+
     def __init__(
         self, chain: Chain, kinds: dict[int, str], stores: list[int], inputs: list[int],
         inner: list[int], stage: dict[int, int], kept: list[int],

@@ -80,6 +80,13 @@ class Whole:
     walked; axis: the one that rows run along; places: of each of its stores, the output."""
 
     __slots__ = ("chain", "walk", "program", "order", "axis", "places", "copies")
+    chain: Chain
+    walk: Geometry
+    program: Program
+    order: list[int]
+    axis: int
+    places: list[int]
+    copies: list[tuple[int, int]]
 
     def __init__(self, chain: Chain, walk: Geometry, program: Program, axis: int) -> None:
         self.chain, self.walk, self.program, self.axis = chain, walk, program, axis
