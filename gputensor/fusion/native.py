@@ -82,7 +82,8 @@ def whole(chain: Chain) -> Program | None:
     kinds = {count + n: LOOP for n in range(len(steps))}
     inner = [0 if x.numel == 1 else x.dtype.itemsize for x in chain.inputs]
     made = _program(chain, 0, len(steps), kinds, inner, chain.stores)
-    return made if made is not None and made.inputs and made.stores else None
+    is_one = made is not None and made.inputs and made.stores and len(made.functors) == 1
+    return made if is_one else None
 
 
 def _computed(chain: Chain) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from ..core.dtype import dtype
 from ..kernels.cpu import copy_compiled
 from ..runtime import cpu
 from .chain import Chain
-from .native_text import LOOP, OF_ROWS, REDUCE, SUM, TILE, UFUNC, UFUNC_ONCE, Writer
+from .native_text import LOOP, OF_ROWS, REDUCE, SUM, TILE, UFUNC, UFUNC_ONCE, Writer, has_bounds
 
 # Elements that a thread takes at a time.
 _PIECE = 1 << 16
@@ -145,7 +145,9 @@ class Program:
         """The stage from which a step may read a value."""
         if x not in self.stage:
             return 0
-        return self.stage[x] + (self.kinds[n] == LOOP and self.kinds[x] != LOOP)
+        # To an integer and back: g++ would make it a trunc, which leaves -0.0.
+        is_apart = self.kinds[x] != LOOP or has_bounds(self.chain, x)
+        return self.stage[x] + (self.kinds[n] == LOOP and is_apart)
 
     def numbers(self, scalars: list[Any]) -> bytes:
         return b"".join([pack(scalars[~source]) for _, source, pack in self.packing])

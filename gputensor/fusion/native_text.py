@@ -164,7 +164,7 @@ class Writer:
             [x for step in steps.values() for x in step.operands if x >= 0 and x not in steps]
         ))  # fmt: skip
         kept = [n for n in wanted if n in self.kept]
-        checked = [n for n in wanted if _has_bounds(self.chain, n)]
+        checked = [n for n in wanted if has_bounds(self.chain, n)]
         results = [*kept, *[steps[n].operands[0] for n in checked]]
         name = f"loop{len(self.functors)}"
         self._functor(name, steps, reads, results, checked)
@@ -280,7 +280,7 @@ def _parts() -> list[str]:
     return re.split(r"^// === .*$", text, flags=re.MULTILINE)[1:]
 
 
-def _has_bounds(chain: Chain, n: int) -> bool:
+def has_bounds(chain: Chain, n: int) -> bool:
     """Whether a step casts to an integer, whose range has an end."""
     what = chain.instructions[n - len(chain.inputs)].what
     if what.family != "copy" or what.result.is_floating_point or what.result is bool_:

@@ -237,6 +237,16 @@ def test_casts_within_and_beyond_the_range(to: Any, element: Any, answers: list[
     assert any(answers)
 
 
+def test_an_integer_has_no_zero_with_a_sign() -> None:
+    x = gt.rand(60_000) * 4 - 2
+    check(lambda x: (x * 1.0).to(gt.int32).to(gt.float64) * 2, x)
+    check(lambda x: (x * 20).to(gt.int64) * 3.0 - 1, x)
+    check(lambda x: (x.abs() * 100).to(gt.uint8).to(gt.float32) * -1, x)
+    few = gt.fuse(lambda x: (x * 1.0).to(gt.int32).to(gt.float64) * 2, native=True)
+    for _ in range(4):
+        assert state_of(few(x[:90])) == state_of((x[:90] * 1.0).to(gt.int32).to(gt.float64) * 2)
+
+
 def test_bounds_and_what_lies_on_them() -> None:
     x = gt.rand(60_000) * 4 - 2
     x[::3], x[1::3] = 0.0, -0.0
