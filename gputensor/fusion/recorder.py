@@ -13,6 +13,7 @@ from ..dispatch.backend_select import TENSOR_KEYS
 from ..tensor.make import from_storage
 from ..tensor.storage import Storage, on_exposure
 from ..tensor.tensor import Tensor
+from . import epilogue
 from .chain import Recorded
 from .pending import Pending
 from .recording import Recording, lock
@@ -237,6 +238,9 @@ class Recorder:
         """Run everything, as the block is left. Raises what the first that fails does, again
         whenever its results are looked at; the others have run."""
         failed = None
+        with lock:
+            for recording in [*self.pending]:
+                epilogue.join(recording)
         while self.pending:
             recording = next(iter(self.pending))
             try:

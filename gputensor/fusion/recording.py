@@ -27,6 +27,7 @@ from ..dispatch.backend_select import TENSOR_KEYS
 from ..tensor.make import allocate, from_storage
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
+from . import epilogue
 from .chain import Chain, Instruction, Recorded, Stream
 from .pending import Pending, fill
 from .running import run_chain
@@ -176,6 +177,9 @@ class Recording:
             if self.error is not None:
                 raise self.error
             self.close()
+            if into is None and (first := epilogue.join(self)) is not None:
+                first.run(reason, is_last=is_last)
+                return
             wanted, left = self.wanted(), []
             if self.saved and into is None and not is_last:
                 wanted, left = recompute().split(self, wanted)

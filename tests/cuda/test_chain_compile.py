@@ -11,7 +11,8 @@ import pytest
 
 from gputensor.core.dtype import bool_, float16, float32, int64
 from gputensor.kernels.cuda import (
-    argreduce_chain_launch, binding, chain_launch, chain_source, module, rows_chain_launch,
+    argreduce_chain_launch, binding, chain_launch, chain_source, module, reduce_chain_launch,
+    rows_chain_launch,
 )  # fmt: skip
 from gputensor.kernels.cuda.chain_source import Body, Drawn, Step
 from gputensor.kernels.cuda.rows_source import Program, Reduction
@@ -104,6 +105,40 @@ def test_chains_over_rows_compile_and_do_not_spill(arch: str) -> None:
         for one in (bound.aligned, bound.unaligned, search.first, made.aligned):
             _, log = program(one, arch)
             assert "0 bytes spill stores" in log and one.entry in log
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize("op", ["mean", "amax"])
+def test_what_follows_on_a_reduction_compiles_and_does_not_spill(arch: str, op: str) -> None:
+    """tanh of the result times another operand, and the result; in one launch and behind segments,
+    over rows, columns and what is neither."""
+    for of in (float32, float16):
+        size = of.itemsize
+        product = Body((of, of), (Step("binary", "mul", of, of, (0, 1), (), "aten::mul"),), (2,))
+        tanh = Step("unary", "tanh", of, of, (0,), (), "aten::tanh")
+        times = Step("binary", "mul", of, of, (2, 1), (), "aten::mul")
+        follows = Body((of, of), (tanh, times), (0, 3))
+        for count, in_row, in_column in [
+            (500, size, size * 500), (1 << 20, size, size << 20), (1 << 20, size * 20, size),
+            (500, size * 40, size * 20_000),
+        ]:  # fmt: skip
+            walk, kept = (in_row, in_column), (0, size)
+            layout = SimpleNamespace(
+                shape=(count, 20), stride_bytes=[kept, walk], dtypes=(of, of), common_dtype=of,
+                n_reduced=1,
+            )  # fmt: skip
+            plain = binding.bind("reduce", op, layout)
+            found = reduce_chain_launch.bind(
+                plain, product, [], of, (count, 20), 1, [kept, walk, walk], of.code,
+                reduce_chain_launch.Epilogue(follows, [(size,)] * 3),
+            )  # fmt: skip
+            assert found is not None and found.first is not None
+            assert (found.last is None) == (plain.last is None) == (count == 500)
+            end = found.last or found.first
+            for one in (end.aligned, end.unaligned):
+                assert one.defines["AFTER"] == "3"
+                _, log = program(one, arch)
+                assert "0 bytes spill stores" in log and one.entry in log
 
 
 # (a * b + n > m ? a : b, and the product) of f32; of f16 and f32, two results

@@ -20,6 +20,7 @@ FAMILIES = frozenset(
      "copy")
 )  # fmt: skip
 NAME = "chain_functor"
+EPILOGUE = "chain_epilogue"
 # A copy's op: of numbers that are known to be within the result's range.
 BOUNDED = "bounded"
 
@@ -107,6 +108,24 @@ def functor(body: Body, name: str = NAME) -> str:
     else:
         lines.append(f"    return {name}_results{{{', '.join(kept)}}};")
     return "\n".join([*lines, "  }", "};", "", "}  // namespace op", ""])
+
+
+def epilogue(body: Body) -> str:
+    """The struct that takes a reduction's result, the body's first input, on from there: loads of
+    its other inputs and stores of its outputs, whose addresses come in this order."""
+    name = f"{EPILOGUE}_functor"
+    given, *inputs = [variants.storage(d) for d in body.inputs]
+    outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]
+    loads = "".join([f", *(const {of}*)at[{j}]" for j, of in enumerate(inputs)])
+    lines = [f"    const auto made = {name}::of(n, x{loads});"]
+    for k, of in enumerate(outputs):
+        value = f"made.template output<{k}>()" if len(outputs) > 1 else "made"
+        lines.append(f"    *({of}*)at[{len(inputs) + k}] = {value};")
+    return functor(body, name) + "\n".join([
+        "namespace op {", "", f"struct {EPILOGUE} {{", f"  typedef {given} given;",
+        "  template <class V> static DEVICE void run(const V& n, char* const* at, given x) {",
+        *lines, "  }", "};", "", "}  // namespace op", "",
+    ])  # fmt: skip
 
 
 def _drawing(made: Drawn, j: int) -> list[str]:

@@ -238,9 +238,9 @@ DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
   }
 }
 
-// Combines the lanes of each output and lets lane 0 write it. Every thread of the block comes here.
-template <class O, class partial, class P, class acc>
-DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* shared) {
+// Combines the lanes of each output, for lane 0. Every thread of the block comes here.
+template <class O, class P, class acc>
+DEVICE acc reduce_lanes(const P& p, const reduce_position& at, acc x, acc* shared) {
   const u32 apart = p.lanes_are_adjacent ? 1 : 1u << p.slot_bits;
   for (u32 half = 1u << p.lane_bits >> 1; half > 0; half >>= 1) {
     shared[threadIdx.x] = x;
@@ -248,6 +248,13 @@ DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* sha
     if (at.lane < half) x = O::combine(x, shared[threadIdx.x + half * apart]);
     __syncthreads();
   }
+  return x;
+}
+
+// The same, and lets lane 0 write it.
+template <class O, class partial, class P, class acc>
+DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* shared) {
+  x = reduce_lanes<O>(p, at, x, shared);
   if (at.lane || at.output >= p.outputs) return;
   reduce_write<O, partial>(p, (u64)at.segment * p.outputs + at.output, at.out_offset, x);
 }

@@ -1,4 +1,5 @@
 // out[r] = op::OP over c of op::CHAIN(inputs[r, c], numbers)             a chain that is reduced
+// after[r] = op::chain_epilogue(op::OP over c of ..., more[r], numbers)  and what follows on it
 // Shapes   any strides of out and inputs, up to DIMS kept and reduced dimensions.
 // Types    TYPES: what the chain gives, then its inputs; scalar_t: the former as op::OP takes it.
 // Launch   as reduce.cu: lanes of a block share an output, segments are combined by reduce.cu.
@@ -25,16 +26,20 @@
 #ifndef CHAINS
 #define CHAINS 1
 #endif
+#ifndef AFTER
+#define AFTER 0
+#endif
 #include "defaults.cuh"
 #include "operand_defines.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 
 // reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
-// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`.
+// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`. The AFTER
+// last operands are the epilogue's, which then writes in the place of operand 0.
 struct reduce_chain_params {
-  static constexpr int dims = DIMS;
-  char* data[operands::count];
+  static constexpr int dims = DIMS, all = operands::count + AFTER;
+  char* data[all];
   value_slot value[NUMBERS];
   u64 divide_by;
   u32 outputs, count, per_segment;
@@ -46,7 +51,7 @@ struct reduce_chain_params {
   i64 out_step;
   divider segments;
   i64 inner[operands::count];
-  dimension<operands::count> kept[DIMS];
+  dimension<all> kept[DIMS];
   dimension<operands::count> reduced[DIMS];
 };
 
@@ -66,8 +71,8 @@ template <class T> DEVICE reduce_t taken_by_reduction(T x) {
 }
 
 // Adds the bytes of the index-th place of these dimensions; gives how far it is along the first.
-DEVICE u32 add_offsets(const dimension<operands::count>* dims, i32 count, u32 index,
-                       i64 (&offset)[operands::count]) {
+template <int N, int M>
+DEVICE u32 add_offsets(const dimension<M>* dims, i32 count, u32 index, i64 (&offset)[N]) {
   u32 along = index;
 #pragma unroll 1
   for (int d = 0; d < count; ++d) {
@@ -75,7 +80,7 @@ DEVICE u32 add_offsets(const dimension<operands::count>* dims, i32 count, u32 in
     const u32 coordinate = d + 1 < count ? index - rest * dims[d].by.size : index;
     if (d == 0) along = coordinate;
 #pragma unroll
-    for (int j = 0; j < operands::count; ++j) offset[j] += coordinate * dims[d].stride_bytes[j];
+    for (int j = 0; j < N; ++j) offset[j] += coordinate * dims[d].stride_bytes[j];
     index = rest;
   }
   return along;
@@ -146,5 +151,18 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
       }
     }
   }
+#if AFTER
+  // A launch that leaves partial results is another variant.
+  const reduce_t total = reduce_lanes<op::OP>(p, at, fold<op::OP, CHAINS * V>(x), shared);
+  if (at.lane || at.output >= p.outputs) return;
+  i64 offset[reduce_chain_params::all] = {};
+  add_offsets(p.kept, p.kept_dims, at.output, offset);
+  char* after[AFTER];
+#pragma unroll
+  for (int j = 0; j < AFTER; ++j) after[j] = p.data[N + j] + offset[N + j];
+  typedef op::chain_epilogue::given given_t;
+  op::chain_epilogue::run(p.value, after, cast<given_t>(op::OP::finish(total, p.divide_by)));
+#else
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * V>(x), shared);
+#endif
 }

@@ -1,4 +1,5 @@
-"""Launches of chains that end in a reduction: one kernel that computes what it reduces.
+"""Launches of chains that end in a reduction: one kernel that computes what it reduces, and what
+follows on its results.
 
 The order is that of reduce_launch.py over the chain's result, whose plan this is given, so bits do
 not depend on whether a chain was fused.
@@ -8,45 +9,59 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import runtime
-from ...core.dtype import dtype
+from ...core.dtype import STORED, dtype
 from ...core.geometry import Sizes
 from . import chain_source, launch, module, numbers, variants
 from .chain_launch import MAX_PARAMS_BYTES, Packer
 from .chain_source import Body
 from .division import divider
 from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
-from .reduce_launch import Reduce
+from .reduce_launch import Reduce, Stage
 
 _FIELDS = Struct("<Q7I5iIIq4I").pack
 ENTRY = "reduce_chain"
+_OF_PARTIALS = {variants.storage(d): d for d in STORED}
 
 
-class ChainReduce:
-    """The launch, and the one that combines its segments, where there are several.
+class Epilogue(NamedTuple):
+    """What follows on each result. body: its first input is the result. strides: of its other
+    inputs and then its outputs, in bytes, over the dimensions that are kept."""
 
-    plain: the reduction of what the chain gives. strides: in bytes, of out and the inputs over
-    `shape`, of which the first n_reduced dimensions go.
-    """
+    body: Body
+    strides: list[Sizes]
 
-    __slots__ = ("plain", "aligned", "unaligned", "running")
+
+class Walks(NamedTuple):
+    """Of operands, out first: strides in bytes over the sizes that are kept and those that go."""
+
+    kept: Sizes
+    reduced: Sizes
+    of_kept: list[Sizes]
+    of_reduced: list[Sizes]
+
+
+class ChainStage:
+    """One launch. stage: of the reduction alone, in whose order this one adds up."""
+
+    __slots__ = ("aligned", "unaligned", "running")
+    aligned: launch.Launch
+    unaligned: launch.Launch
+    running: list[int]
 
     def __init__(
-        self, plain: Reduce, body: Body, packing: list[Packer], out: dtype, shape: Sizes,
-        n_reduced: int, strides: list[Sizes], common: int,
+        self, stage: Stage, body: Body, packing: list[Packer], out: dtype, walks: Walks,
+        common: int, divide_by: int, after: Epilogue | None,
     ) -> None:  # fmt: skip
-        self.plain = plain
-        family = module.keep(chain_source.text(body, "reduce_chain.cu", ("reduce",)))
+        family = module.keep(_text(body, after))
         given, inputs = body.dtypes[0], body.dtypes[1:]
-        stage = plain.stages[0][2]
         layout = stage.defines["LAYOUT"]
         pack = PACK_BYTES // given.itemsize if layout == "ROWS" else 1
         chains = {"ROWS": max(4 // pack, 1), "COLUMNS": 1, "STRIDED": 4}[layout]
-        kept, reduced = shape[n_reduced:], shape[:n_reduced]
-        of_kept = [s[n_reduced:] for s in strides]
-        of_reduced = [s[:n_reduced] for s in strides]
+        kept, reduced, of_kept, of_reduced = walks
+        more = [] if after is None else after.strides
         inner, run = [s[0] if s else 0 for s in of_reduced], 0
         if layout == "ROWS":
             run = reduced[0]
@@ -57,12 +72,12 @@ class ChainReduce:
         values = [numbers.EMPTY] * max(1, len(packing))
         count, dims = 1 + len(inputs), variants.FEW_DIMS
         tail = _FIELDS(
-            product(shape[:n_reduced]), outputs, product(reduced), stage.per_segment,
+            divide_by, outputs, product(reduced), stage.per_segment,
             stage.lane_bits, stage.slot_bits, stage.is_adjacent,
             stage.segments > 1, out.code, given.code, common, len(kept), len(reduced), run,
             outputs, 0, *divider(stage.segments),
         ) + Struct(f"<{count}q").pack(*inner)  # fmt: skip
-        tail += pack_dims(kept, of_kept, dims) + pack_dims(reduced, of_reduced, dims)
+        tail += pack_dims(kept, [*of_kept, *more], dims) + pack_dims(reduced, of_reduced, dims)
         types = [variants.storage(d) for d in (given, *inputs)]
         kinds = [
             "RUNS" if x == d.itemsize else "STEPS" if x else "STAYS"
@@ -70,15 +85,17 @@ class ChainReduce:
         ]
 
         def bound(widths: list[int]) -> launch.Launch:
-            defines = variants.define(plain.op, stage.defines["SCALAR"], "CHAIN", dims) | {
+            defines = variants.define(
+                stage.defines["OP"], stage.defines["SCALAR"], "CHAIN", dims
+            ) | {
                 "CHAIN": chain_source.NAME, "TYPES": ",".join(types), "CHAINS": str(chains),
                 "KINDS": ",".join(["RUNS", *kinds]), "WIDTHS": ",".join(map(str, [1, *widths])),
                 "UNIT": str(pack), "UNROLL": str(launch.STRIDED_UNROLL), "OUTPUTS": "1",
                 "NUMBERS": str(len(values)),
-            }  # fmt: skip
+            } | ({"AFTER": str(len(more))} if more else {})  # fmt: skip
             return launch.Launch(
-                family, ENTRY, defines, groups * stage.segments, THREADS, count, values, packing,
-                tail,
+                family, ENTRY, defines, groups * stage.segments, THREADS, count + len(more),
+                values, packing, tail,
             )  # fmt: skip
 
         self.unaligned = bound([1] * len(inputs))
@@ -90,19 +107,83 @@ class ChainReduce:
         self.running = [n for n, width in enumerate(widths, 1) if width > 1]
 
     def __call__(
+        self, device_index: int, addresses: Sequence[int], scalars: Sequence[Any]
+    ) -> None:  # fmt: skip
+        is_aligned = not any([addresses[n] & 15 for n in self.running])
+        one = self.aligned if is_aligned else self.unaligned
+        one(device_index, tuple(addresses), tuple(scalars))
+
+
+class ChainReduce:
+    """The launch, and the one that combines its segments, where there are several; the last of them
+    has the epilogue."""
+
+    __slots__ = ("plain", "first", "last", "n_inputs", "has_epilogue")
+    first: ChainStage | None
+    last: ChainStage | None
+
+    def __init__(
+        self, plain: Reduce, body: Body, packing: list[Packer], out: dtype, shape: Sizes,
+        n_reduced: int, strides: list[Sizes], common: int, after: Epilogue | None,
+    ) -> None:  # fmt: skip
+        kept, reduced = shape[n_reduced:], shape[:n_reduced]
+        walks = Walks(
+            kept, reduced, [s[n_reduced:] for s in strides], [s[:n_reduced] for s in strides]
+        )
+        self.plain, self.n_inputs, count = plain, len(strides) - 1, product(reduced)
+        self.has_epilogue, self.last, self.first = after is not None, None, None
+        stage, last = plain.stages[0][2], plain.last
+        here = after if last is None else None
+        if body.steps or last is None:
+            self.first = ChainStage(stage, body, packing, out, walks, common, count, here)
+        if last is not None and after is not None:
+            of = _OF_PARTIALS[last.defines["SCALAR"]]
+            self.last = ChainStage(
+                last, Body((of,), (), (0,)), packing, out, _of_workspace(plain, walks), common,
+                count, after,
+            )  # fmt: skip
+
+    def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """operands: addresses of out and the inputs."""
-        out, *inputs = operands
-        is_aligned = not any([operands[n] & 15 for n in self.running])
-        first = self.aligned if is_aligned else self.unaligned
-        plain = self.plain
+        """operands: addresses of out, of the inputs, and then of the epilogue's operands, where
+        there is one; out is not used then."""
+        plain, (out, *inputs) = self.plain, operands[: self.n_inputs + 1]
+        after = operands[self.n_inputs + 1 :]
         if plain.last is None:
-            first(device_index, (out, *inputs), tuple(scalars))
+            assert self.first is not None
+            self.first(device_index, operands, scalars)
             return
         workspace = runtime.cuda().allocate(plain.workspace_bytes, device_index)
-        first(device_index, (workspace.ptr, *inputs), tuple(scalars))
-        plain.last.launch(plain.runs, device_index, out, workspace.ptr)
+        if self.first is not None:
+            self.first(device_index, (workspace.ptr, *inputs), scalars)
+        else:
+            plain.stages[0][2].launch(plain.runs, device_index, workspace.ptr, inputs[0])
+        if self.last is not None:
+            self.last(device_index, (0, workspace.ptr, *after), scalars)
+        else:
+            plain.last.launch(plain.runs, device_index, out, workspace.ptr)
+
+
+def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
+    """Of partial results: segments, each with an element for each of what is kept."""
+    rows, outputs = plain.stages[0][2].segments, product(walks.kept)
+    row_bytes = plain.workspace_bytes // rows
+    strides, step = [], row_bytes // outputs
+    for size in walks.kept:
+        strides.append(step)
+        step *= size
+    stays = (0,) * len(walks.kept)
+    return Walks(walks.kept, (rows,), [stays, tuple(strides)], [(0,), (row_bytes,)])
+
+
+def _text(body: Body, after: Epilogue | None) -> str:
+    """Everything that is compiled."""
+    if after is None:
+        return chain_source.text(body, "reduce_chain.cu", ("reduce",))
+    of = {step.family for step in (*body.steps, *after.body.steps)} - {"copy"}
+    parts = chain_source.functor(body) + chain_source.epilogue(after.body)
+    return module.composed([*sorted(of), "reduce"], parts, "reduce_chain.cu")
 
 
 def _width(pack: int, itemsize: int, strides: Sizes) -> int:
@@ -115,16 +196,27 @@ def _width(pack: int, itemsize: int, strides: Sizes) -> int:
 
 def bind(
     plain: Any, body: Body, packing: list[Packer], out: dtype, shape: Sizes, n_reduced: int,
-    strides: list[Sizes], common: int,
+    strides: list[Sizes], common: int, after: Epilogue | None = None,
 ) -> ChainReduce | None:  # fmt: skip
-    """See ChainReduce; None where this kernel cannot keep the order, or take so many operands."""
+    """What runs a reduction of a chain; None where this kernel cannot keep the order, or take so
+    many operands.
+
+    plain: the reduction of what the chain gives. strides: in bytes, of out and the inputs over
+    `shape`, of which the first n_reduced dimensions go. out: the result's dtype; common: the code
+    of the one that is computed in.
+    """
     if type(plain) is not Reduce or len(plain.stages) > 1:
         return None
-    stage = plain.stages[0][2]
+    layout = plain.stages[0][2].defines["LAYOUT"]
     count, dims = len(strides), variants.FEW_DIMS
-    if stage.defines["LAYOUT"] == "CAST" or max(n_reduced, len(shape) - n_reduced) > dims:
+    if layout == "CAST" or max(n_reduced, len(shape) - n_reduced) > dims:
         return None
-    bytes_of_params = 16 * count + 16 * len(packing) + 128 + 2 * dims * (16 + 8 * count)
+    more = 0 if after is None else len(after.strides)
+    bytes_of_params = 16 * (count + more) + 16 * len(packing) + 128
+    bytes_of_params += 2 * dims * (16 + 8 * (count + more))
     if bytes_of_params > MAX_PARAMS_BYTES or not product(shape):
         return None
-    return ChainReduce(plain, body, packing, out, shape, n_reduced, strides, common)
+    # reduce.cu reads packs of columns that nothing is computed of.
+    if after is not None and not body.steps and layout == "COLUMNS" and plain.last is None:
+        return None
+    return ChainReduce(plain, body, packing, out, shape, n_reduced, strides, common, after)

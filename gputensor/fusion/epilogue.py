@@ -1,0 +1,161 @@
+"""What follows on the results of reductions, as the end of the chain that reduces.
+
+Note [A chain that goes on over results]
+A reduction's result has fewer elements than what it was computed of, so what reads it is a
+recording of its own. When either is run, and the other is waiting, the later one's steps go behind
+those of the earlier one: the chain then ends in instructions that have the layout of a result, its
+tail, and the kernel that makes a result goes on from the register where it is. Only CUDA's executor
+does so (cuda_epilogue.py); on the CPU a chain more costs no launch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.dtype import bool_
+from ..core.geometry import geometry
+from ..kernels import stub
+from .chain import Chain, Instruction
+from .pending import Pending
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+# Instructions of a tail: each of them runs in one thread for a result.
+_LONGEST = 32
+
+
+def join(later: Recording) -> Recording | None:
+    """Move what `later` has recorded behind the one recording whose results it reads: that one;
+    None where it stays. Asked with the lock."""
+    if later.place.type != "cuda" or stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
+        return None
+    first = _read_by(later)
+    if first is None or not _goes_on(first, later):
+        return None
+    codes: dict[int, int] = {}
+    for n, (storage, offset, shape, array) in enumerate(later.inputs):
+        if type(storage) is Pending:
+            codes[3 * n] = 3 * storage._array[1] + 1
+            continue
+        key = (id(storage), offset, shape)
+        code = first.found.get(key)
+        if code is None:
+            code = first.found[key] = 3 * len(first.inputs)
+            first.inputs.append((storage, offset, shape, array))
+        codes[3 * n] = code
+    for n, value in enumerate(later.scalars):
+        codes[3 * n + 2] = first.scalar(value)
+    for n, (what, operands, params) in enumerate(later.steps):
+        of = tuple([codes[x] for x in operands]), tuple([codes[x] for x in params])
+        codes[3 * n + 1] = 3 * first.add(what, *of) + 1
+    for made in later.results:
+        if type(made) is Pending and made._array[0] is later:
+            made._array = first, codes[3 * made._array[1] + 1] // 3
+            first.results.append(made)
+    later.close()
+    later.is_run = True
+    later.recorder.pending.pop(later, None)
+    later.inputs, later.found, later.results = [], {}, []
+    return first
+
+
+def _read_by(later: Recording) -> Recording | None:
+    """The recording that it waits for, where that is one."""
+    waits = {x[0]._array[0] for x in later.inputs if type(x[0]) is Pending}
+    first: Recording | None = waits.pop() if len(waits) == 1 else None
+    return first
+
+
+def _goes_on(first: Recording, later: Recording) -> bool:
+    """Whether it reads nothing but results of reductions, whose layout all that it computes has."""
+    if (
+        first.is_run or first.error is not None or first.recorder is not later.recorder
+        or first.place is not later.place or first.saved or later.saved or later.has_copies
+        or later.has_rows or len(later.steps) > _LONGEST or later.walk.numel >= first.walk.numel
+    ):  # fmt: skip
+        return False
+    for what, _, _ in later.steps:
+        if what.reduces is not None or what.whole is not None or what.family == "random":
+            return False
+    for storage, offset, shape, _ in later.inputs:
+        if type(storage) is not Pending:
+            continue
+        what = first.steps[storage._array[1]][0]
+        if (
+            what.reduces is None or what.family != "reduce" or what.feeds is not None or offset
+            or shape is not what.geometry or laid_out(shape) is not later.walk
+        ):  # fmt: skip
+            return False
+    return True
+
+
+def laid_out(shape: Any) -> Any:
+    """Sizes and strides alone, as `Recorded.walk` has them."""
+    return geometry(shape.sizes, shape.strides, bool_)
+
+
+class Tail:
+    """The end of a chain. chain: it alone; takes: the values of the whole chain that are its
+    inputs, the last reduction's result first, if it reads one; stores: those that it stores; head:
+    the chain before it, which stores what of that is wanted, and then what the tail takes."""
+
+    __slots__ = ("chain", "takes", "stores", "head")
+    chain: Chain
+    takes: list[int]
+    stores: list[int]
+    head: Chain
+
+    def __init__(self, whole: Chain, first: int, ends: list[int]) -> None:
+        """first: the value of its first instruction; ends: of the reductions that it reads."""
+        count = len(whole.inputs)
+        steps = whole.instructions[first - count :]
+        read = [x for step in steps for x in step.operands if 0 <= x < first]
+        self.takes = list(dict.fromkeys([*ends[-1:], *read]))
+        numbers = {n: place for place, n in enumerate(self.takes)}
+        of_steps = range(first, first + len(steps))
+        numbers |= {n: place for place, n in enumerate(of_steps, len(numbers))}
+        self.stores = [n for n in dict.fromkeys(whole.stores) if n >= first]
+        made = [
+            Instruction(x.what, tuple([numbers.get(n, n) for n in x.operands]), x.params)
+            for x in steps
+        ]
+        self.chain = Chain(
+            whole.device, tuple([whole.geometry(n) for n in self.takes]), whole.scalars,
+            tuple(made), tuple([numbers[n] for n in self.stores]),
+        )  # fmt: skip
+        of_head = [n for n in whole.stores if n < first]
+        of_head += [n for n in self.takes if n >= count]
+        self.head = Chain(
+            whole.device, whole.inputs, whole.scalars, whole.instructions[: first - count],
+            tuple(dict.fromkeys(of_head)), whole.is_native, whole.walk,
+        )  # fmt: skip
+
+
+def parted(whole: Chain) -> tuple[Chain, list[Tail]]:
+    """What is before a chain's tails, and these."""
+    head, tails = whole, list[Tail]()
+    while (tail := _tail_of(head)) is not None:
+        tails.insert(0, tail)
+        head = tail.head
+    return head, tails
+
+
+def _tail_of(whole: Chain) -> Tail | None:
+    count, steps = len(whole.inputs), whole.instructions
+    if not steps:
+        return None
+    walk, first = steps[-1].what.walk, len(steps)
+    while first > 0:
+        what = steps[first - 1].what
+        if what.walk is not walk or what.reduces is not None or what.whole is not None or what.part:
+            break
+        first -= 1
+    read = {x for step in steps[first:] for x in step.operands if x >= count}
+    ends = [
+        n for n, step in enumerate(steps[:first], count)
+        if n in read and step.what.reduces is not None and step.what.feeds is None
+    ]  # fmt: skip
+    # What read them may not be wanted any more, where the rest of a tail is.
+    is_alone = walk.sizes != whole.walk.sizes and min(read, default=count + first) >= count + first
+    return Tail(whole, count + first, ends) if ends or is_alone else None
