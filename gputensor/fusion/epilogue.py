@@ -27,8 +27,8 @@ _LONGEST = 32
 
 def join(later: Recording) -> Recording | None:
     """Move what `later` has recorded behind the one recording whose results it reads: that one;
-    None where it stays. Asked with the lock."""
-    if later.place.type != "cuda" or stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
+    None where it stays. Asked with the lock, and of what is on CUDA alone."""
+    if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     first = _read_by(later)
     if first is None or not _goes_on(first, later):

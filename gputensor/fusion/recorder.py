@@ -238,9 +238,10 @@ class Recorder:
         """Run everything, as the block is left. Raises what the first that fails does, again
         whenever its results are looked at; the others have run."""
         failed = None
-        with lock:
-            for recording in [*self.pending]:
-                epilogue.join(recording)
+        for recording in [*self.pending]:
+            if recording.place.type == "cuda":
+                with lock:
+                    epilogue.join(recording)
         while self.pending:
             recording = next(iter(self.pending))
             try:

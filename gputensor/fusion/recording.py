@@ -177,9 +177,11 @@ class Recording:
             if self.error is not None:
                 raise self.error
             self.close()
-            if into is None and (first := epilogue.join(self)) is not None:
-                first.run(reason, is_last=is_last)
-                return
+            if into is None and self.place.type == "cuda":
+                first = epilogue.join(self)
+                if first is not None:
+                    first.run(reason, is_last=is_last)
+                    return
             wanted, left = self.wanted(), []
             if self.saved and into is None and not is_last:
                 wanted, left = recompute().split(self, wanted)
