@@ -146,7 +146,8 @@ class Reduced:
         """tails: of these, `tails` has those that are in a reduction's kernel, by its result.
         stored: what is wanted of all."""
         self.chain, count, self.tails = chain, len(chain.inputs), {}
-        self.stored = set(stored)
+        # What a second tail takes is stored, too.
+        self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
         self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
         self.wanted = [

@@ -146,6 +146,20 @@ def test_what_reads_a_result_may_be_gone_before_what_is_beside_it() -> None:
     assert state_of(program(True)) == state_of(program(False))
 
 
+def test_a_result_that_two_chains_go_on_over_is_stored_for_the_second() -> None:
+    def program(is_fused: bool) -> Any:
+        with gt.fuse() if is_fused else nullcontext():
+            totals, rows, thirds = (X * 2).sum(0), (X * 2).sum(1), (X * 3).sum(0)
+            a = totals * 2
+            b = rows * 2
+            part = a[:3] + 1
+            c = totals + thirds
+            del totals, rows, thirds
+        return a, b, c, part
+
+    assert state_of(program(True)) == state_of(program(False))
+
+
 def test_backward_goes_on_over_results() -> None:
     def step(is_fused: bool) -> Any:
         weight = ROW.clone().requires_grad_()
@@ -186,7 +200,7 @@ def program(seed: int, is_fused: bool) -> list[Any]:
     made, told = [x], list[Any]()
     with warnings.catch_warnings(), gt.fuse() if is_fused else nullcontext():
         warnings.simplefilter("ignore")
-        for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.randint(1, 4)):
             try:
                 y = x
                 for _ in range(rng.randint(0, 3)):
@@ -198,6 +212,8 @@ def program(seed: int, is_fused: bool) -> list[Any]:
                     y = getattr(gt, rng.choice(REDUCTIONS))(y)
                 y = y[0] if isinstance(y, tuple) else y
                 made.append(y)
+                if rng.random() < 0.4:
+                    continue  # another one of the same recording
                 beside = [some(rng, tuple(y.shape)), some(rng, tuple(y.shape)[-1:])]
                 beside += [z for z in made if z.shape == y.shape]
                 for _ in range(rng.randint(0, 4)):
@@ -212,6 +228,16 @@ def program(seed: int, is_fused: bool) -> list[Any]:
                     del made[rng.randrange(1, len(made))]
             except (RuntimeError, ValueError, TypeError) as error:
                 told.append(str(error))
+        for _ in range(rng.randint(0, 6)):
+            y = rng.choice(made)
+            if rng.random() < 0.2 and y.ndim:
+                y = y[:1]
+            try:
+                made.append(operator(rng, y, [z for z in made if z.shape == y.shape]))
+            except (RuntimeError, ValueError, TypeError) as error:
+                told.append(str(error))
+            if rng.random() < 0.3 and len(made) > 2:
+                del made[rng.randrange(1, len(made))]
     return [state_of(y) for y in (*made, *told)]
 
 
