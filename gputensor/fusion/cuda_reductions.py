@@ -179,13 +179,13 @@ class Reduced:
 
     def prepared(self) -> Run | None:
         chain, fused, wanted = self.chain, self.fused, self.wanted
-        taken: list[int] = []
-        launch: Run | None = None
-        if wanted:
-            part, taken = chain.part(wanted)
+        launches: list[tuple[Run, list[int], list[int]]] = []
+        for some in self._of_like_sizes():
+            part, taken = chain.part(some)
             launch = launched(part)
             if launch is None:
                 return None
+            launches.append((launch, taken, some))
         stores, index = chain.stores, chain.device.index or 0
 
         def run(
@@ -193,8 +193,8 @@ class Reduced:
         ) -> None:
             """more: by their values, where tails find what they take, and store what they give."""
             values = dict(enumerate(inputs)) | {n: memory_of(chain, n, outputs) for n in wanted}
-            if launch is not None:
-                launch([inputs[n] for n in taken], [values[n] for n in wanted], scalars)
+            for launch, taken, some in launches:
+                launch([inputs[n] for n in taken], [values[n] for n in some], scalars)
             for n, step in self.ends:
                 one = fused.get(n)
                 if n in self.tails and one is not None:
@@ -213,6 +213,13 @@ class Reduced:
 
         return run
 
+    def _of_like_sizes(self) -> list[list[int]]:
+        """What is stored, apart where it has what a row has once and no row's result is read."""
+        found: dict[Any, list[int]] = {}
+        for n in self.wanted:
+            found.setdefault(self.chain.geometry(n).sizes, []).append(n)
+        return [*found.values()]
+
     def _of_tail(self, n: int, values: Any) -> list[Any]:
         """The operands of a tail, as `_Fused` has them: inputs, and outputs."""
         tail = self.tails[n]
@@ -222,8 +229,7 @@ class Reduced:
     def sources(self) -> list[str]:
         """What is compiled."""
         bodies = [one.body for one, _ in self.fused.values()]
-        if self.wanted:
-            bodies.append(Written(self.chain.part(self.wanted)[0]).body)
+        bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
         after = [one.after.body for one, _ in self.fused.values() if one.after is not None]
         found = [functor(body) for body in dict.fromkeys(bodies) if body is not None]
         return found + [epilogue(body) for body in dict.fromkeys(after)]

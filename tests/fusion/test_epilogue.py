@@ -146,6 +146,20 @@ def test_what_reads_a_result_may_be_gone_before_what_is_beside_it() -> None:
     assert state_of(program(True)) == state_of(program(False))
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_a_row_has_once_needs_no_reduction_beside_it(device: str) -> None:
+    def program(is_fused: bool) -> Any:
+        x, column = X.to(device), COLUMN.to(device).reshape(20, 1)
+        with gt.fuse() if is_fused else nullcontext():
+            y = x * 2
+            dropped = y.sum(1, keepdim=True)
+            half = column / 2
+            del dropped
+        return y, half
+
+    assert state_of(program(True)) == state_of(program(False))
+
+
 def test_a_result_that_two_chains_go_on_over_is_stored_for_the_second() -> None:
     def program(is_fused: bool) -> Any:
         with gt.fuse() if is_fused else nullcontext():
@@ -174,7 +188,7 @@ def test_backward_goes_on_over_results() -> None:
 # --- random programs ------------------------------------------------------------------------------
 
 SIZES = [(6, 5), (3, 4, 5), (70,), (1, 9), (2, 3, 1, 8), (5000,), (3, 90_000), (4, 3000)]
-DTYPES = [gt.float32] * 3 + [gt.float16, gt.bfloat16, gt.float64, gt.int32, gt.bool, gt.complex64]
+DTYPES = [gt.float32] * 3 + [gt.float16, gt.bfloat16, gt.float64, gt.int32, gt.bool]
 REDUCTIONS = ["sum", "mean", "amax", "amin", "prod", "any", "all", "nansum"]
 UNARY = ["neg", "abs", "square", "sign", "relu", "logical_not", "exp", "isnan"]
 BINARY = ["add", "mul", "sub", "maximum", "lt", "div", "logical_or"]
@@ -238,7 +252,14 @@ def program(seed: int, is_fused: bool) -> list[Any]:
                 told.append(str(error))
             if rng.random() < 0.3 and len(made) > 2:
                 del made[rng.randrange(1, len(made))]
-    return [state_of(y) for y in (*made, *told)]
+    return [state_of(unsigned(y)) for y in (*made, *told)]
+
+
+def unsigned(x: Any) -> Any:
+    """With one NaN for all: g++ may make 1 - x of -x + 1, which keeps the sign of one."""
+    if not isinstance(x, gt.Tensor) or not x.dtype.is_floating_point:
+        return x
+    return gt.where(x.isnan(), float("nan"), x)
 
 
 @pytest.mark.full

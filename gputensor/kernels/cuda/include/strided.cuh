@@ -57,15 +57,15 @@ DEVICE int elements_left(u32 first, u32 numel) {
   return left;
 }
 
-// offset[operand][k] in bytes of element first + k * step; elements past the end repeat the last
-// one, which may be read again.
+// offset[operand][k] in bytes of element first + k * step; elements past the end repeat the first
+// one, which may be read again, and which nobody but this thread writes in an in-place operator.
 template <class P, int OPERANDS>
 DEVICE void locate(const P& p, u32 first, u32 step, i64 (&offset)[OPERANDS][STRIDED_UNROLL]) {
   u32 index[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) {
     const u32 at = first + k * step;
-    index[k] = at < p.numel ? at : p.numel - 1;
+    index[k] = at < p.numel ? at : first;
 #pragma unroll
     for (int j = 0; j < OPERANDS; ++j) offset[j][k] = 0;
   }
