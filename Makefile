@@ -2,7 +2,8 @@
 #
 # Settings: PYTHON=python3.12   EXTRA=cuda12|cuda13|none   VENV=.venv   DEMO="--batch 16 photo.jpg"
 #           PYTEST="-k view"    JOBS=auto (processes that run tests)
-# Written for GNU make and a plain Linux machine with Python 3.11 or newer; no compiler is needed.
+# Written for GNU make and a plain Linux machine with Python 3.11 or newer. A C++ compiler (g++, or
+# CXX=) and Python's headers compile the CPU's loops; without them NumPy's loops run.
 
 SHELL := /bin/sh
 VENV ?= .venv
@@ -27,12 +28,15 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 	if [ "$$cuda" = none ]; then extras=$(1); echo "setup: no NVIDIA driver, so CPU-only mode"; \
 	else extras=$(1),$$cuda; echo "setup: an NVIDIA driver, so CuPy and NVRTC come along ($$cuda)"; fi; \
 	echo "setup: installing gputensor[$$extras] into $(VENV); pip is silent until it is done"; \
-	$(bin)/python -m pip install -qq --editable ".[$$extras]" && touch $@
+	$(bin)/python -m pip install -qq --editable ".[$$extras]" && $(library) && touch $@
+
+# Compile what changed of the CPU's loops, and say whose loops run: pip says neither.
+library = $(bin)/python build_library.py
 
 # $(call pytest,TIER,ARGUMENTS): the tests on all cores; --dist keeps neighbours in one process.
 pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(2) $(PYTEST)
 
-.PHONY: help demo test check full pythons oracle nvrtc lint bench house docs wheel clean
+.PHONY: help demo test check full pythons oracle nvrtc lint bench house docs library wheel clean sanitize
 
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
@@ -40,17 +44,20 @@ help:
 	@echo "make check   the full tier, everything crossed; the quick one on every Python from 3.11 on"
 	@echo "make oracle  install PyTorch (CPU, for tests only) and compare with it"
 	@echo "make nvrtc   install CuPy and NVRTC: every kernel compiles for every architecture, CuPy takes our calls"
+	@echo "make sanitize  tests of the CPU's loops under the sanitizers of memory and of threads"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the benchmark $(BENCH); BENCH=NAME for another"
 	@echo "make house   the budgets of the house beside what they are; minutes, on a quiet machine"
 	@echo "make docs    the pages and the reference of docs/ as a site, in site/index.html"
-	@echo "make wheel   build dist/gputensor-*.whl"
+	@echo "make library compile the CPU's loops again where their sources changed (g++, or CXX=)"
+	@echo "make wheel   build dist/gputensor-*.whl: with compiled loops, and without"
 	@echo "make clean   remove $(VENV) and everything built"
 
 demo: $(VENV)/.demo
 	@$(bin)/gputensor demo $(DEMO)
 
 test: $(VENV)/.test
+	@$(library)
 	@$(call pytest,quick)
 
 check: full pythons oracle nvrtc
@@ -61,6 +68,7 @@ pythons: $(bin)/python
 	  $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON="$$python" EXTRA=none test </dev/null || exit 1; done
 
 full: $(VENV)/.check
+	@$(library)
 	@$(call pytest,full)
 
 oracle: $(VENV)/.oracle
@@ -70,10 +78,17 @@ nvrtc: $(VENV)/.nvrtc
 	@$(call pytest,full,$(patsubst %,tests/cuda/test_%.py,compile chain_compile copy_compile \
 	  pointwise_compile runtime_cuda kernel_on_cupy samples emulator_coverage))
 
+sanitize: $(VENV)/.test
+	@$(bin)/python -m tests.sanitize address
+	@$(bin)/python -m tests.sanitize thread
+
 lint: $(VENV)/.check
 	@$(bin)/ruff check .
 	@$(bin)/ruff format --check .
 	@$(bin)/mypy
+
+library: $(bin)/python
+	@$(library)
 
 bench: $(VENV)/.check
 	@$(bin)/python -m bench run $(BENCH)
@@ -81,8 +96,12 @@ bench: $(VENV)/.check
 house: $(VENV)/.oracle
 	@$(bin)/python -m bench.house $(HOUSE)
 
+# One with the CPU's loops compiled, for every Python from 3.11 on, and one without, for any machine.
 wheel: $(VENV)/.check
-	@$(bin)/python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf dist build/lib build/lib.* build/bdist*
+	@for without in "" default; do \
+	  GPUTENSOR_BUILD_CAPABILITIES=$$without $(bin)/python -m pip wheel -qq --no-deps --no-build-isolation \
+	    --wheel-dir dist . || exit 1; done
 	@ls -l dist/*.whl
 
 docs: $(VENV)/.docs
@@ -91,6 +110,7 @@ docs: $(VENV)/.docs
 
 clean:
 	@rm -rf $(VENV) $(VENV)-3.* build dist site gputensor.egg-info demo.png
+	@rm -f gputensor/kernels/compiled/_library.abi3.so
 
 # --- setting up -------------------------------------------------------------------------------------
 

@@ -25,11 +25,12 @@ from . import compare as comparison
 from . import peers, readme, timing
 from . import record as records
 from .environment import environment
+from .operators import capabilities
 from .places import WrongResult
 
 BENCHMARKS = (
     "dispatch", "overhead", "host_cuda", "autograd", "custom_op", "layout", "pack", "operators",
-    "memcpy", "ops", "emulator", "import", "fuse", "scaling",
+    "sweep", "bandwidth", "memcpy", "emulator", "import", "fuse", "scaling",
     "dask",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
@@ -44,20 +45,31 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--out", type=Path, help="folder for the record, the table and the plots")
     run.add_argument("--check", action="store_true", help="exit 1 where a budget is missed")
     run.add_argument(
-        "--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack, ops)"
+        "--cases", type=_numbers, help="numbers of cases, as 1,2,17 (layout, pack, sweep)"
     )
     run.add_argument(
         "--beside", type=_names, metavar="RECORD,…", help="only cases that these records have not"
     )
     run.add_argument(
-        "--peers", type=_names, help="peers to measure against, as torch,numpy (layout, pack, ops)"
+        "--peers",
+        type=_names,
+        help="peers to measure against, as torch,numpy (layout, pack, sweep)",
     )
     run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
     run.add_argument(
-        "--scale", type=int, help="divide sizes by this, to try things out (layout, pack, ops)"
+        "--scale", type=int, help="divide sizes by this, to try things out (layout, pack, sweep)"
     )
-    run.add_argument("--families", type=_names, help="families or operators, as unary,add (ops)")
-    run.add_argument("--sample", type=int, help="so many cases, drawn from all of them (ops)")
+    run.add_argument("--families", type=_names, help="families or operators, as unary,add (sweep)")
+    run.add_argument("--sample", type=int, help="so many cases, drawn from all of them (sweep)")
+    run.add_argument(
+        "--only", action="append", metavar="TEXT",
+        help="calls with this in their family or name; may be given again (operators)",
+    )  # fmt: skip
+    run.add_argument(
+        "--capability", action="append", choices=(*capabilities.NAMES, "all"),
+        help="measure at this CPU capability, in a process of its own; may be given again "
+        "(operators)",
+    )  # fmt: skip
     compare = commands.add_parser(
         "compare", help="what became faster or slower between two records"
     )
@@ -182,6 +194,8 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         "scale": args.scale,
         "families": args.families,
         "sample": args.sample,
+        "matching": args.only,
+        "capability": args.capability,
     }
     if args.beside:
         given["only"] = _not_in(args.beside, module)

@@ -62,7 +62,8 @@ def _python_build() -> str:
 PACKAGE = Path(gt.__file__).parent
 _SETTINGS = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GPUTENSOR_CUDA", "GPUTENSOR_NUM_THREADS",
-    "GPUTENSOR_COMPILED_LOOPS", "GPUTENSOR_FUSE", "CUDA_VISIBLE_DEVICES",
+    "GPUTENSOR_CPU_CAPABILITY", "GPUTENSOR_FUSE",
+    "ATEN_CPU_CAPABILITY", "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 _GPU = {
     "driver_version": "driver_version", "power_limit_w": "power.limit", "ecc": "ecc.mode.current",

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from . import copies, layout_sides, tables, timing
+from . import copies, layout_sides, tables
 from .layout_cases import CASES, Case
 from .layout_sides import Pair
 from .places import WrongResult, in_parallel, numbers, place_for
-import functools
 import itertools
 
 NAME = "layout"
@@ -58,20 +57,8 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
         "broadcast" if case.kind == "broadcast" else kind,
     ) | {
         "number": number, "name": case.title, "kind": case.kind, "source": list(shape),
-        "sizes": list(view.shape), "kernel": _kernel(pairs[0], session),
+        "sizes": list(view.shape), "kernel": layout_sides.kernel(pairs[0]),
     }  # fmt: skip
-
-
-def _kernel(pair: Pair, session: copies.Session) -> dict[str, Any]:
-    """Of either way to copy on the CPU: `compiled` is the loop of the other one."""
-    if session.kind != "cpu":
-        return layout_sides.kernel(pair)
-    with session.loops(False):
-        found = layout_sides.kernel(pair)
-    if session.has_compiled:
-        with session.loops(True):
-            found |= {copies.COMPILED: layout_sides.kernel(pair)["name"]}
-    return found
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
@@ -100,23 +87,4 @@ def bytes_of(case: Case, view: np.ndarray, written: int) -> tuple[int, int]:
     return written + unique, written + unique * waste
 
 
-def turned_per_ns() -> dict[str, float]:
-    """Elements that one thread of NumPy's loop transposes within the L2 cache, by their bytes: what
-    no walk over that loop goes beyond."""
-    found = {}
-    for name in ("u1", "u2", "u4", "u8", "c16"):
-        item = np.dtype(name).itemsize
-        rows = np.zeros((512, 256 + 64 // item), name)[:, :256]  # which share no sets of a cache
-        turned = np.empty((256, 512), name)
-        (sample,) = timing.alternate([functools.partial(np.copyto, turned, rows.T)], 20)
-        found[f"{item}"] = turned.size / sample.best_ns
-    return found
-
-
-_run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.title, _measure)
-
-
-@functools.wraps(_run)
-def run(device: str = "cpu", *given: Any, **named: Any) -> dict[str, Any]:
-    data = _run(device, *given, **named)
-    return data | ({"turned_per_ns": turned_per_ns()} if device == "cpu" else {})
+run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.title, _measure)

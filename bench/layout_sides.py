@@ -13,7 +13,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor import runtime
-from gputensor.kernels.cpu import copy_permuted, copy_plan, copy_walk
+from gputensor.kernels.compiled import library
 
 from . import peers
 from .layout_cases import Case
@@ -152,21 +152,7 @@ _MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
 def kernel(pair: Pair) -> dict[str, Any]:
     """Which of our kernels does a copy, and how: `name` and, on a GPU, tile, accesses, launch."""
     if pair.place.device == "cpu":
-        to, view = pair.views("numpy")
-        if to.dtype != view.dtype:
-            return {"name": "cast"}
-        if copy_walk.loops(to, view) == "compiled":
-            alignment = pair.place.alignment(to, view)
-            layout = to.itemsize, to.shape, to.strides, view.strides, alignment
-            compiled = copy_permuted.planned(*layout)
-            return {"name": f"{compiled.loop}, compiled" if compiled else "numpy"}
-        if to.nbytes < copy_walk.FROM_NBYTES or copy_walk.is_small(to.nbytes, to, view):
-            return {"name": "numpy"}
-        if _is_flipped(pair):
-            return {"name": copy_plan.ROWS}
-        alignment = pair.place.alignment(to, view)
-        walk = copy_plan.normalise(to.itemsize, to.shape, to.strides, view.strides, alignment)
-        return {"name": copy_plan.plan(walk).kind}
+        return {"name": library.get_cpu_capability()}
     if _is_flipped(pair):  # a tensor has no negative strides, `flip` has a plan of its own
         return {"name": "row"}
     found = gt.layout.explain(*pair.views("tensor")).to_dict()

@@ -24,7 +24,8 @@ ABSENT = {
     "opencv": "blobFromImages has one scale for all channels",
     "CV-CUDA, DALI, torchvision v2": "not part of this benchmark",
 }
-COMPILED_SHARE = 0.35
+# Of memcpy, that packing to f32 reaches on the CPU.
+CPU_SHARE = 0.5
 # ImageNet's mean and standard deviation, of pixels from 0 to 255.
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
 STD = np.array([58.395, 57.12, 57.375], np.float32)
@@ -227,13 +228,13 @@ run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, 
 def failures(data: dict[str, Any]) -> list[str]:
     """Peers that are faster, a sentence each.
 
-    On a CPU torch.compile is left out: it writes C++ for the case, we have NumPy's loops. Compiled
-    loops to f32 are held to a share of memcpy.
+    On a CPU torch.compile is left out: it writes C++ for the case. There packing to f32 is held to
+    a share of memcpy.
     """
     found = [
-        f"compiled: {case['name']}: share of memcpy {share:.2f} is below {COMPILED_SHARE}"
-        for case in data["cases"] if "→ f32" in case["name"] and copies.COMPILED in case
-        if (share := case[copies.COMPILED]["share_of_memcpy"]) < COMPILED_SHARE
+        f"{case['name']}: share of memcpy {share:.2f} is below {CPU_SHARE}"
+        for case in data["cases"] if "→ f32" in case["name"] and data["device"] == "cpu"
+        if (share := case["share_of_memcpy"]) < CPU_SHARE
     ]  # fmt: skip
     for peer in data["peers"]:
         if peer == "torch.compile" and data["device"] == "cpu":

@@ -1,6 +1,6 @@
 """PNGs of a record of copies: GB/s beside memcpy's, and the ratio to each peer.
 
-Needs matplotlib. A record of another benchmark has no such figures and gives no PNG.
+Needs matplotlib. A benchmark with other figures draws its own PNGs (`draw` of its module), or none.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from . import copies, record, tables
 
 INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
+STYLE = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}
 LIMIT_LABEL = "limit of 32-byte sectors"
 # (colour, marker) by peer, told apart without colour too.
 PEERS = {
@@ -32,12 +33,13 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
     Raises: ImportError without matplotlib.
     """
+    module = importlib.import_module(f"bench.{data['benchmark']}")
+    if hasattr(module, "draw"):
+        paths: list[Path] = module.draw(data, folder)
+        return paths
     if not data["cases"] or "memcpy_gb_per_s" not in data["cases"][0]:
         return []
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("Agg")
-    plt = importlib.import_module("matplotlib.pyplot")
-    folder.mkdir(parents=True, exist_ok=True)
+    plt = pyplot()
     stem = record.stem(data)
     rows, heads = _rows(data)
     paths = []
@@ -46,9 +48,7 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
             continue
         count = len(rows) + len(heads)
         height = _ROW * count + _ABOVE + _BELOW
-        with plt.rc_context(
-            {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}
-        ):
+        with plt.rc_context(STYLE):
             figure = plt.figure(figsize=(_WIDTH, height), facecolor="white")
             left = max(_LABELS, 0.03 + _LETTER * max(len(label) for _, label in rows.values()))
             box = (left, _BELOW / height, 0.965 - left, _ROW * count / height)
@@ -57,10 +57,21 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
             title = paint(axes, data, [(rows[c["name"]], c) for c in data["cases"]])
             _words(figure, axes, data, title, height)
             paths.append(folder / f"{stem}-{name}.png")
-            with files.whole(paths[-1]) as file:
-                figure.savefig(file, format="png", dpi=160)
+            save(figure, paths[-1])
             plt.close(figure)
     return paths
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, which draws into files. Raises: ImportError."""
+    importlib.import_module("matplotlib").use("Agg")
+    return importlib.import_module("matplotlib.pyplot")
+
+
+def save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.whole(path) as file:
+        figure.savefig(file, format="png", dpi=160)
 
 
 def _rows(
@@ -100,7 +111,7 @@ def _frame(
 def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: float) -> None:
     """Title, machine and legend, each on a line of its own above the axes."""
     figure.text(0.02, 1 - 0.26 / height, title, fontsize=11.5, fontweight="bold", va="center")
-    figure.text(0.02, 1 - 0.50 / height, _machine(data), fontsize=8, color=MUTED, va="center")
+    figure.text(0.02, 1 - 0.50 / height, machine(data), fontsize=8, color=MUTED, va="center")
     marks = dict(zip(*reversed(axes.get_legend_handles_labels())))
     order = sorted(marks, key=lambda label: (label == LIMIT_LABEL, label != "gputensor"))
     figure.legend(
@@ -110,13 +121,13 @@ def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: flo
     )  # fmt: skip
 
 
-def _machine(data: dict[str, Any]) -> str:
+def machine(data: dict[str, Any]) -> str:
     e = data.get("environment", {})
     parts = [e.get("gpu", {}).get("name") or f"{e.get('cpu', '')}, {e.get('cpus', '')} CPUs"]
     if data.get("threads"):
         parts.append(f"{data['threads']} threads each")
     parts += [(e.get("commit") or {}).get("hash", "")[:10], e.get("time", "")[:10]]
-    if data["is_emulated"]:
+    if data.get("is_emulated"):
         parts.insert(0, "EMULATED, no figures of a GPU")
     return "  ·  ".join(p for p in parts if p)
 
@@ -128,16 +139,11 @@ def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     ours = [c["gb_per_s"]["gputensor"] for _, c in cases]
     # A copy that fits into a cache has a roof far above the others; the axis ends before it.
     usual = sorted(memcpy)[int(0.9 * (len(memcpy) - 1))]
-    built = [c["gb_per_s"]["compiled"] for _, c in cases if "compiled" in c["gb_per_s"]]
-    end = 1.16 * max([usual, *ours, *built])
+    end = 1.16 * max([usual, *ours])
     axes.barh(
         lines, [min(m, end) for m in memcpy], height=0.72, color=ROOF, label="memcpy, same rounds"
     )
     axes.barh(lines, ours, height=0.72, color=OURS, label="gputensor")
-    if built:
-        axes.scatter(
-            built, lines, s=60, color=LIMIT, marker="|", label="with compiled loops", zorder=3
-        )
     limits = [
         (m * c["bytes"] / c["sector_bytes"], y)
         for m, ((y, _), c) in zip(memcpy, cases)
@@ -167,6 +173,18 @@ def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     return f"{len(cases)} copies beside a memcpy of as many bytes"
 
 
+def ratio_axis(axes: Any, low: float, high: float) -> None:
+    """A logarithmic axis with a line at 1 and a shade below it."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.axvspan(low, 1, color="#fdf0ea", zorder=0, linewidth=0)
+    axes.axvline(1, color=INK, linewidth=1.1, zorder=2)
+    steps = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+    ticks = [t for t in steps if low <= t <= high]
+    axes.set_xticks(ticks, [f"{t:g}×" for t in ticks])
+    axes.minorticks_off()
+
+
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
     """A mark for each peer, right of 1 where gputensor is faster; 2 is as far from 1 as 1/2."""
     found = [r for _, c in cases for r in c["ratio"].values()]
@@ -183,13 +201,7 @@ def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
                 zorder=3,
                 edgecolors="white", linewidths=0.5,
             )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.axvspan(low, 1, color="#fdf0ea", zorder=0, linewidth=0)
-    axes.axvline(1, color=INK, linewidth=1.1, zorder=2)
-    ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]
-    axes.set_xticks(ticks, [f"{t:g}×" for t in ticks])
-    axes.minorticks_off()
+    ratio_axis(axes, low, high)
     axes.set_xlabel(
         "time of the peer by gputensor's: right of 1× gputensor is faster", fontsize=8.5
     )

@@ -82,12 +82,12 @@ def origin(data: dict[str, Any], path: str) -> str:
     return (
         f"{sentence}; commit {commit}, {e['time'][:10]}; record: "
         f"[{os.path.basename(path)}]({path}). "
-        f"Again: `{_setting(data)}{_command(data['benchmark'], kind)}`."
+        f"Again: `{_command(data['benchmark'], kind)}{_options(data)}`."
     )
 
 
-def _setting(data: dict[str, Any]) -> str:
-    return "GPUTENSOR_FUSE=native " if data.get("compiled_loops") else ""
+def _options(data: dict[str, Any]) -> str:
+    return "".join(f" --capability {name}" for name in data.get("capabilities", ()))
 
 
 def _command(benchmark: str, device: str) -> str:

@@ -26,8 +26,7 @@ def build(data: dict[str, Any], environment: dict[str, Any]) -> dict[str, Any]:
     """The record of a benchmark's data."""
     device = None if data["device"] == "cpu" else 0
     timed = [case for case in data["cases"] if "ns" in case]
-    compiled = ["compiled"] if any("compiled" in case["ns"] for case in timed) else []
-    libraries = ["gputensor", *compiled, *data.get("peers", ())]
+    libraries = ["gputensor", *data.get("peers", ())]
     states = [_state(case, library, device) for case in timed for library in libraries]
     return {
         "meta": {"argv": environment["argv"], "version": {"json": JSON_VERSION}},
@@ -90,9 +89,8 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
 
 
 def stem(data: dict[str, Any]) -> str:
-    """The name of a record's files, `layout-cpu`; `fuse-cpu-compiled` of compiled chains."""
-    variant = "-compiled" if data.get("compiled_loops") else ""
-    return f"{data['benchmark']}-{data['device'].partition(':')[0]}{variant}"
+    """The name of a record's files, `layout-cpu`."""
+    return f"{data['benchmark']}-{data['device'].partition(':')[0]}"
 
 
 def write(record: dict[str, Any], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +17,10 @@ KINDS = {
 }  # fmt: skip
 NAMES = {
     "torch": "PyTorch", "torch.compile": "torch.compile", "cupy": "CuPy", "numpy": "NumPy",
-    "opencv": "OpenCV", "cutensor": "cuTENSOR", "compiled": "compiled loops",
+    "opencv": "OpenCV", "cutensor": "cuTENSOR",
 }  # fmt: skip
 NO_FIGURE = "–"
 _PLAIN = "share_of_memcpy"
-# The peers that compiled loops are shown beside: those whose loops are compiled, too.
-COMPILERS = ("torch", "torch.compile")
 
 
 def report(data: dict[str, Any]) -> str:
@@ -106,24 +103,15 @@ Column = tuple[str, Callable[[dict[str, Any]], float | None]]  # its title, its 
 
 
 def _columns(data: dict[str, Any], shown: list[str]) -> list[Column]:
-    """Shares and ratios; then, where a record has them, those with compiled loops."""
+    """Shares and ratios."""
 
     def of(peer: str) -> Column:
         return f"× {NAMES[peer]}", lambda case: case["ratio"].get(peer)
 
-    def compiled(peer: str) -> Column:
-        title = f"{copies.COMPILED} × {NAMES[peer]}"
-        return title, lambda case: case[copies.COMPILED]["ratio"].get(peer)
-
     found: list[Column] = [("share of memcpy", lambda case: case[_PLAIN])]
     if is_gpu(data):
         found.append(("of sectors", copies.of_sectors))
-    found += map(of, shown)
-    if all(copies.COMPILED in case for case in data["cases"]):
-        title = f"{copies.COMPILED}: share of memcpy"
-        found.append((title, lambda case: case[copies.COMPILED][_PLAIN]))
-        found += [compiled(peer) for peer in shown if peer in COMPILERS]
-    return found
+    return [*found, *map(of, shown)]
 
 
 def _figures(case: dict[str, Any], columns: list[Column]) -> list[str]:
@@ -173,10 +161,6 @@ def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
         if beside:
             worst = min(beside, key=lambda c: c["ratio"][peer])
             found.setdefault(label(worst), []).append(f"× {NAMES[peer]} {worst['ratio'][peer]:.2f}")
-    for title, figure in _columns(data, shown):
-        if title.startswith(copies.COMPILED):
-            worst = min(data["cases"], key=lambda c: figure(c) or math.inf)
-            found.setdefault(label(worst), []).append(f"{title} {figure(worst):.2f}")
     named = "; ".join(f"`{name}`: {', '.join(what)}" for name, what in found.items())
     counts = f" Of the {len(data['cases'])} cases, by peer: {', '.join(fewer)}." if fewer else ""
     return f"The worst figures: {named}.{counts}"
@@ -190,18 +174,6 @@ def _notes(data: dict[str, Any]) -> str:
         f"gputensor gives {total['again']:.3f}; the median spread of a case's rounds is "
         f"{100 * total['noise']:.0f} %.",
     ]  # fmt: skip
-    if copies.COMPILED in total:
-        lines.append(
-            "The figures without a word are of NumPy's loops, those under `compiled` of ours with "
-            "loops that g++ has built (GPUTENSOR_COMPILED_LOOPS=1), in the same rounds."
-        )
-    if "turned_per_ns" in data:
-        sizes, figures = zip(*data["turned_per_ns"].items())
-        lines.append(
-            f"One thread of NumPy's loop transposes {', '.join(f'{x:.1f}' for x in figures)} "
-            f"elements of {', '.join(sizes)} bytes in a ns within the L2 cache: no walk over it "
-            "is faster."
-        )
     if is_gpu(data):
         lines.append(
             "Of sectors: the share of what memory sectors of 32 bytes allow; where they do not "

@@ -48,7 +48,7 @@ def alternate(
     sides: Sequence[Callable[[], Any]], rounds: int = 101, round_ms: float = 1.0,
     finish: Callable[[], None] | None = None, clock: Clock | None = None,
     until: Callable[[list[Sample]], bool] | None = None, is_fair: Callable[[], bool] | None = None,
-    counts: Sequence[int] = (), before: Callable[[Callable[[], Any]], None] = lambda side: None,
+    counts: Sequence[int] = (),
 ) -> list[Sample]:  # fmt: skip
     """Time each callable `rounds` times, in turns that are shuffled anew: A B C, B A C, A C B, …
 
@@ -60,14 +60,8 @@ def alternate(
     until: looks at the samples after each round and may end it all sooner. is_fair: asked after
     each round; one that was not is measured again, but at most `rounds` of them are: then they
     count. counts: how often a round calls each, where that is known; nothing is called before.
-    before: called with each callable before its rounds, outside the timing.
     """
-
-    def calls_for(side: Callable[[], Any]) -> int:
-        before(side)
-        return _calls_for(side, round_ms, finish)
-
-    counts = counts or [calls_for(side) for side in sides]
+    counts = counts or [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
     turns = list(zip(sides, counts, samples))
     shuffle, last = random.Random(0).shuffle, None
@@ -78,7 +72,6 @@ def alternate(
             shuffle(turns)
         last = turns[-1]
         for side, count, sample in turns:
-            before(side)
             ns = _time(side, count, finish) if clock is None else clock(side, count)
             taken.append((sample, ns / count))
         shuffle(turns)

@@ -124,12 +124,14 @@ def _gradient(ops: Sequence[Op]) -> list[str]:
     op = max(with_gradient, key=lambda op: len(op.arguments))
     if list(op.derivatives) == ["self"]:
         return [f"Gradient: {op.derivatives['self']}"]
-    short = f"Gradient: {'; '.join(f'{name}: {text}' for name, text in op.derivatives.items())}"
-    return (
-        [short]
-        if len(short) <= ROOM
-        else ["Gradient:", *(f"    {name}: {text}" for name, text in op.derivatives.items())]
-    )
+    names: dict[str, list[str]] = {}
+    for name, text in op.derivatives.items():
+        names.setdefault(text, []).append(name)
+    if len(names) < len(op.derivatives) and not op.has_joint_formula:
+        names = {f"{name}: {text}": [] for name, text in op.derivatives.items()}
+    lines = [f"{', '.join(of)}: {text}" if of else text for text, of in names.items()]
+    short = f"Gradient: {'; '.join(lines)}"
+    return [short] if len(short) <= ROOM else ["Gradient:", *[f"    {line}" for line in lines]]
 
 
 def _places(ops: Sequence[Op], first: Op) -> list[str]:

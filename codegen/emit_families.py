@@ -199,13 +199,22 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Raises: LookupError where two rows say different things of the dtypes of one loop."""
+    """A row of one loop says what its loop takes; a row of several says it of those that no such
+    row has: `clamp_min` takes bool, `clamp` with two bounds does not.
+
+    Raises: LookupError where two rows say different things of the dtypes of one loop.
+    """
     found: dict[str, dict[str, str]] = {}
+    own = {
+        (op.family, *op.needed_loops): op.dtypes for op in model.ops if len(op.needed_loops) == 1
+    }
     for op in model.ops:
         for loop in op.needed_loops:
-            said = found.setdefault(op.family, {}).setdefault(loop, op.dtypes)
-            if said != op.dtypes:
-                raise LookupError(f"loop '{loop}' must have one 'dtypes' (got {said}, {op.dtypes})")
+            of_loop = op.dtypes if len(op.needed_loops) == 1 else own.get((op.family, loop))
+            of_loop = op.dtypes if of_loop is None else of_loop
+            said = found.setdefault(op.family, {}).setdefault(loop, of_loop)
+            if said != of_loop:
+                raise LookupError(f"loop '{loop}' must have one 'dtypes' (got {said}, {of_loop})")
     lines = ["LOOPS = {"]
     for family, loops in found.items():
         listed = [f'"{loop}": "{said}"' for loop, said in loops.items()]

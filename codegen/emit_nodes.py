@@ -3,6 +3,9 @@
 A formula becomes a line of code as it stands, but for what it asks of an operand beyond its
 elements (`self.shape`, `geometry(self)`): that is asked when the operation is recorded, so that the
 operand need not be kept. `keep` is called then; a kernel of makers/autograd.py calls it.
+
+Operands that share a formula have their gradients from one call, whose `grad_input_mask` tells
+which of them are wanted; PyTorch's derivatives.yaml has it so.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .model import Model, Op, parameter
+from .model import MASK, Model, Op, parameter
 from .text import WIDTH, indent, wrap
 
 
@@ -164,7 +167,7 @@ def _formulas(op: Op) -> dict[str, _Formula]:
 
 def names_of_formulas(op: Op) -> set[str]:
     """Names that the expressions use and nobody gives them: formulas, or operators."""
-    given = {"grad", "grads", *dir(builtins)}
+    given = {"grad", "grads", MASK, *dir(builtins)}
     found = set()
     for formula in _formulas(op).values():
         kept = {*formula.asked, *formula.saved, *(parameter(a.name) for a in formula.values)}
@@ -209,7 +212,8 @@ def _head(op: Op) -> list[str]:
     if len(lines) == 1:
         lines = [f"__slots__ = {_quoted((*saved, *_kept(op)))}"]
     if saved:
-        lines.append(f"saved = {_quoted(saved)}")
+        names = wrap("saved = (", [f'"{slot}"' for slot in saved], ")")
+        lines += names if len(names) > 1 else [f"saved = {_quoted(saved)}"]
     if len(formulas) < len(op.tensors):
         lines.append(f"inputs = {_quoted(formulas)}")
     others = [pair for formula in formulas.values() for pair in formula.others.items()]
@@ -263,6 +267,9 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
         takes_list = any(a.type.required.is_list for a in op.tensors if a.name == name)
         head, tail = ("return ", "") if takes_list else ("return (", ",)")
         return formula.lines(head, tail)
+    if op.has_joint_formula:
+        mask = f"{MASK} = tuple([edge is not None for edge in node.edges])"
+        return [mask, *next(iter(formulas.values())).lines("return ", "")]
     unpacked = f"{', '.join(f'to_{name}' for name in formulas)} = node.edges"
     parts = [
         formula.lines(f"None if to_{name} is None else ", ",", 12)

@@ -68,7 +68,6 @@ def short_forms() -> str:
         short_cpu.functional("two", 2, n_params=2),
         short_cpu.functional("three", 3, n_params=2),
         short_cpu.reduction(),
-        short_cpu.summed(),
         short_cpu.inplace("unary_inplace", 1),
         short_cpu.inplace("inplace", 2),
         short_cpu.inplace("inplace_number", 1, has_number=True),

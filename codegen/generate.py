@@ -7,6 +7,7 @@ from pathlib import Path
 from . import (
     emit_families,
     emit_kernels,
+    emit_loops,
     emit_page,
     emit_shapes,
     emit_short,
@@ -41,5 +42,6 @@ def files(model: Model) -> dict[Path, str]:
         paths.GENERATED / "calls.pyi": emit_stubs.calls(model, used),
         paths.GENERATED / "operators.pyi": emit_stubs.operators(model, named),
         **kernels,
+        paths.GENERATED / "loops.h": emit_loops.loops(model),
         paths.OPERATORS_PAGE: emit_page.page(model),
     }

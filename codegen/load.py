@@ -326,18 +326,25 @@ class _Entry:
             raise self.error("'derivatives' must map arguments to Python expressions", node)
         tensors = [argument.name for argument in schema.arguments if argument.type.has_tensor]
         found = {}
-        for name, value in self.pairs(node):
-            if name not in tensors:
-                raise self.error(
-                    f"'derivatives' has no Tensor argument '{name}'{_suggest(name, tensors)}",
-                    value,
-                )
-            found[name] = self.scalar(value, f"derivatives.{name}")
+        for names, value in self.pairs(node):
+            formula = self.scalar(value, f"derivatives.{names}")
+            for name in names.split(", "):
+                if name not in tensors:
+                    raise self.error(
+                        f"'derivatives' has no Tensor argument '{name}'{_suggest(name, tensors)}",
+                        value,
+                    )
+                found[name] = formula
             try:
-                ast.parse(found[name], mode="eval")
+                ast.parse(formula, mode="eval")
             except SyntaxError as error:
-                complaint = f"derivative of '{name}' is not a Python expression: {found[name]!r}"
+                complaint = f"derivative of '{names}' is not a Python expression: {formula!r}"
                 raise self.error(complaint, value) from error
+            if (model.MASK in formula) != (", " in names):
+                rule = f"name several arguments where the formula takes '{model.MASK}', else one"
+                raise self.error(f"a key of 'derivatives' must {rule} (got '{names}')", value)
+        if len(set(found.values())) > 1 and any(model.MASK in x for x in found.values()):
+            raise self.error("'derivatives' must have one formula, or one for each argument", node)
         return found
 
     def autocast(self, schema: Any) -> dict[str, str]:

@@ -38,6 +38,8 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
+# In a formula that several operands share: which of their gradients are wanted, a bool for each.
+MASK = "grad_input_mask"
 # In the place of a kernel's name: the operator that is followed is called as it is.
 FORWARD = "forward"
 
@@ -170,6 +172,11 @@ class Op:
             self.schema.name, arguments, self.schema.returns
         )
         return found
+
+    @property
+    def has_joint_formula(self) -> bool:
+        """Whether one formula gives the gradients of all operands that have one."""
+        return any(MASK in formula for formula in self.derivatives.values())
 
     @property
     def tensors(self) -> list[Argument]:

@@ -59,29 +59,6 @@ def reduction() -> list[str]:
     ])  # fmt: skip
 
 
-def summed() -> list[str]:
-    """The sum of a few elements as kernels/cpu/reduce.py has it, which `loop` does where it is 0:
-    the sign of that is not the product's."""
-    doc = "The product of x with ones; loop(x, None, None, out, False) where that is 0."
-    closed = ["loop", "geometry", "params", "otherwise", "around"]
-    # Three params, as `reduction` has them: each may stand behind the other.
-    setup = ["begin, finish = around", *kept(3), ELEMENT, "ones = loop.ones"]
-    return form("summed", closed, doc, setup, ["self", *params(3)], [
-        *others(3, "otherwise(self, a, b, c)"),
-        *records(("self",), ("self",)),
-        *arrays(("self",)),
-        "array = _empty(sizes, element)",
-        "try:",
-        "    enter(x.ravel().dot, ones, array)",
-        "    if not array:",
-        "        enter(loop, x, None, None, array, False)",
-        "except RuntimeError as error:",
-        "    again(error, loop, x, None, None, array, False)",
-        *tensor("array"),
-        RECORDED,
-    ])  # fmt: skip
-
-
 def inplace(name: str, n: int, has_number: bool = False, is_element: bool = False) -> list[str]:
     operands = OPERANDS[:n]
     number = ["other"] if has_number else []

@@ -4,7 +4,7 @@
 #   docker run --rm --gpus all --read-only --tmpfs /tmp -v "$PWD/out:/out" gputensor-cuda
 # --target peers adds PyTorch with its CUDA libraries.
 ARG BASE=python:3.12.11-slim-bookworm
-FROM ${BASE} AS base
+FROM ${BASE} AS wheels
 
 # cuda12 or cuda13, whichever the host's driver can run.
 ARG EXTRA=cuda12
@@ -14,13 +14,29 @@ COPY docker/requirements/base.txt docker/requirements/${EXTRA}.txt docker/requir
 RUN python3 -m venv /venv \
     && /venv/bin/python -m pip install --no-cache-dir --quiet --require-hashes \
         -r docker/requirements/base.txt -r docker/requirements/${EXTRA}.txt
-COPY pyproject.toml README.md LICENSE ./
+ENV PATH=/venv/bin:$PATH
+
+# The CPU's loops are compiled here, so that no compiler is in the image.
+FROM wheels AS loops
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends g++ $(test -e \
+        "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" \
+        || echo python3-dev) >/dev/null
+COPY build_library.py ./
+COPY gputensor/kernels gputensor/kernels
+COPY gputensor/_generated/loops.h gputensor/_generated/
+RUN GPUTENSOR_REQUIRE_LIBRARY=1 python3 build_library.py
+
+FROM wheels AS base
+COPY pyproject.toml setup.py build_library.py README.md LICENSE ./
 COPY gputensor gputensor
+COPY --from=loops /gputensor/gputensor/kernels/compiled/_library.abi3.so gputensor/kernels/compiled/
 COPY bench bench
 # The root file system is read-only when the image runs, so Python compiles its files here.
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib \
+ENV PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib \
     GPUTENSOR_CACHE_DIR=/venv/kernels CUPY_CACHE_DIR=/tmp/cupy
-RUN python3 -m pip install --no-cache-dir --quiet --no-deps --no-build-isolation --editable . \
+RUN GPUTENSOR_BUILD_CAPABILITIES=default python3 -m pip install --no-cache-dir --quiet --no-deps \
+        --no-build-isolation --editable . \
     && python3 -m compileall -q gputensor bench \
     && useradd --create-home --uid 1000 bench \
     && mkdir /out && chown bench /out

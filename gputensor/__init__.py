@@ -43,10 +43,10 @@ from .tensor.tensor import Tensor as Tensor
 # tells `__getattr__` where each name is. The operators are there in the same way.
 if _typing.TYPE_CHECKING:
     from . import (
-        amp as amp, array_api as array_api, autograd as autograd, cuda as cuda,
-        dispatch as dispatch, distributed as distributed, fft as fft, layout as layout,
-        library as library, linalg as linalg, nn as nn, ops as ops, optim as optim,
-        random as random, special as special, testing as testing,
+        amp as amp, array_api as array_api, autograd as autograd, backends as backends,
+        cuda as cuda, dispatch as dispatch, distributed as distributed, fft as fft,
+        layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
+        optim as optim, random as random, special as special, testing as testing,
     )  # fmt: skip
     from ._generated.functions import *  # noqa: F403
     from .amp.autocast_mode import (
@@ -87,9 +87,6 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .fusion.fuse import fuse as fuse
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
-    from .kernels.cpu.copy_compiled import (
-        get_compiled_loops as get_compiled_loops, set_compiled_loops as set_compiled_loops,
-    )  # fmt: skip
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from .structured.facts import (
         broadcast_shapes as broadcast_shapes, get_default_device as get_default_device,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -123,3 +125,12 @@ def _same_random_numbers() -> None:
     import gputensor as gt
 
     gt.manual_seed(0)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt. A shell's `&`, nohup and some CI runners start Python with
+    SIGINT ignored, and Python installs no handler for it then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -142,12 +142,11 @@ def _reset() -> None:
 @pytest.fixture
 def same_settings(tmp_path: Any, monkeypatch: Any) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)  # a bad value may be the name of a file
-    threads, compiled = gt.get_num_threads(), gt.get_compiled_loops()
+    threads = gt.get_num_threads()
     with gt.device("cpu"):
         yield
         _reset()
     gt.set_num_threads(threads)
-    gt.set_compiled_loops(compiled)
     gt.set_numpy_on_devices(False)
 
 
@@ -195,7 +194,7 @@ NOT_SWEPT = """
     DispatchMode GpuTensorError Size Storage Tensor TensorIterator dtype memory_format
     no_dispatch printoptions
     clear_autocast_cache get_default_device get_default_dtype get_num_threads get_printoptions
-    get_compiled_loops get_numpy_on_devices get_type_promotion initial_seed
+    get_numpy_on_devices get_type_promotion initial_seed
     is_autocast_cache_enabled is_grad_enabled is_inference_mode_enabled
     empty_cache device_count current_device is_available is_emulated unavailable_reason
     Module LRScheduler Optimizer

@@ -85,3 +85,29 @@ def test_mse_loss_promotes_what_it_broadcasts() -> None:
     for x, target in ((half, wide), (wide, half)):
         with pytest.warns(UserWarning, match="'target' should have input's sizes"):
             assert gt.nn.functional.mse_loss(x, target).dtype is gt.float64
+
+
+DEVICES = ("cpu", *(["cuda"] if gt.cuda.is_available() else []))
+
+
+@pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("value", [1000.0, -1000.0, float("inf"), -float("inf")])
+def test_logsumexp_of_no_dimension_subtracts_the_maximum(element: str, value: float) -> None:
+    for device in DEVICES:
+        x = gt.tensor(value, dtype=getattr(gt, element), device=device, requires_grad=True)
+        for dim in (0, -1, ()):
+            found = gt.logsumexp(x, dim, keepdim=dim == -1)
+            assert found.shape == () and found.real.item() == value
+        if element == "complex64" or abs(value) == float("inf"):
+            continue
+        found.backward()
+        assert x.grad is not None and x.grad.item() == 1
+        for call in (gt.softmax, gt.log_softmax, gt.logcumsumexp):
+            wanted = {gt.softmax: 1, gt.log_softmax: 0, gt.logcumsumexp: value}[call]
+            assert call(x, 0).item() == wanted
+
+
+def test_logsumexp_of_no_elements_has_no_maximum() -> None:
+    for device in DEVICES:
+        assert gt.logsumexp(gt.zeros(2, 0, device=device), 1).tolist() == [-float("inf")] * 2
+        assert gt.logsumexp(gt.zeros(2, 0, device=device), 0).shape == (0,)

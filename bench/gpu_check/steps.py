@@ -114,7 +114,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         bench("layout-rest", 40, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
         bench("pack", 75, "pack", *compiled),
         bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),
-        bench("operators", 30, "operators", *peers),
+        bench("bandwidth", 30, "bandwidth", *peers),
         Step(
             "merge",
             15,

@@ -1039,10 +1039,6 @@ def nll_loss_nd(
     self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1,
     ignore_index: int = -100,
 ) -> Tensor: ...
-def nll_loss(
-    self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1,
-    ignore_index: int = -100,
-) -> Tensor: ...
 def nll_loss_forward(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
 ) -> tuple[Tensor, Tensor]: ...
@@ -1186,6 +1182,11 @@ def group_norm(
 def native_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, training: bool, momentum: float, eps: float,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def native_batch_norm_backward(
+    grad_out: Tensor, input: Tensor, weight: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None,
+    train: bool, eps: float, output_mask: bool | Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 def batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,

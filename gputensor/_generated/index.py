@@ -190,7 +190,7 @@ gradient_scalarint gradient_scalarrayarray gradient_scalarrayint gradient_tensor
 gradient_tensorarrayint histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
 _histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins histogramdd_int_bins window:
 stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data
-log_softmax_int softmax_int loss: cross_entropy_loss nll_loss nll_loss2d nll_loss2d_backward
+log_softmax_int softmax_int loss: cross_entropy_loss nll_loss2d nll_loss2d_backward
 nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss
 multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
 multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
@@ -199,7 +199,8 @@ cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div
 margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
 smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
 scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
-native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
+native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm
+native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -521,14 +522,14 @@ soft_margin_loss soft_margin_loss.out soft_margin_loss_backward triplet_margin_l
 _scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention norm:
 _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
 _native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_group_norm native_group_norm_backward native_layer_norm
-native_layer_norm_backward rms_norm
+native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
+native_layer_norm native_layer_norm_backward rms_norm
 """)
 EXPORTS = _read("""
-amp.: amp array_api.: array_api autograd.: autograd cuda.: cuda dispatch.: dispatch distributed.:
-distributed fft.: fft layout.: layout library.: library linalg.: linalg nn.: nn ops.: ops optim.:
-optim random.: random special.: special testing.: testing amp.autocast_mode: autocast
-clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled
+amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
+dispatch distributed.: distributed fft.: fft layout.: layout library.: library linalg.: linalg nn.:
+nn ops.: ops optim.: optim random.: random special.: special testing.: testing amp.autocast_mode:
+autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled
 set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad
 inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled core.promotion:
 can_cast promote_types devices.backend.: backend devices.fallback.: fallback
@@ -538,14 +539,13 @@ from_dlpack exchange.numpy_bridge: from_numpy frombuffer exchange.serialization:
 functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod
 chain_matmul einsum gradient histogramdd meshgrid stft tensordot unique unique_consecutive
 unravel_index exchange.numpy_rule: get_numpy_on_devices set_numpy_on_devices fusion.fuse: fuse
-interpose.modes: DispatchMode no_dispatch kernels.cpu.copy_compiled: get_compiled_loops
-set_compiled_loops runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes
-get_default_device is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel
-result_type structured.generator: Generator get_rng_state initial_seed manual_seed seed
-set_rng_state structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing:
-nonzero tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit:
-audit_copies
+interpose.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads set_num_threads
+structured.facts: broadcast_shapes get_default_device is_complex is_floating_point is_nonzero
+is_same_size is_signed is_tensor numel result_type structured.generator: Generator get_rng_state
+initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.indexing: nonzero tensor.norms: norm tensor.printing: get_printoptions
+printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler.:
+profiler watch.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
@@ -579,6 +579,12 @@ LATER: dict[str, dict[str, str]] = {
     autograd.graph.: graph autograd.anomaly: detect_anomaly is_anomaly_enabled set_detect_anomaly
     autograd.engine: backward grad autograd.function: Function once_differentiable autograd.gradcheck:
     gradcheck gradgradcheck autograd.node: Node
+    """),
+    "backends": _read("""
+    backends.cpu.: cpu
+    """),
+    "backends.cpu": _read("""
+    kernels.compiled.library: get_cpu_capability
     """),
     "cuda": _read("""
     cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables cuda.graphs: CUDAGraph graph

@@ -93,8 +93,8 @@ LOOPS = {
     "ternary": {
         "larger_backward": "promoted_float_real", "addcmul": "promoted_numeric",
         "addcdiv": "promoted_floating", "clamp": "promoted_numeric_real",
-        "clamp_min": "promoted_numeric_real", "clamp_max": "promoted_numeric_real",
-        "nan_to_num": "same", "lerp": "floating_only",
+        "clamp_min": "promoted_real", "clamp_max": "promoted_real", "nan_to_num": "same",
+        "lerp": "floating_only",
     },
     "gather": {"gather": ""},
     "scatter": {

@@ -1558,6 +1558,31 @@ def records_TTOV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTPPPPPVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i, j):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and (c is None or c._autograd is None)
+            and (d is None or d._autograd is None)
+            and (e is None or e._autograd is None)
+            and (f is None or f._autograd is None)
+            and (g is None or g._autograd is None)
+            or (node := record(kind, a, b, c, d, e, f, g)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j)
+        keep(node, a, b, c, d, e, f, g, h, i, j)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTPVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
         if (
@@ -1597,6 +1622,29 @@ def records_TTTOV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTTTPVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i, j):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and d._autograd is None
+            and (e is None or e._autograd is None)
+            or (node := record(kind, a, b, c, d, e)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j)
+        keep(node, a, b, c, d, e, f, g, h, i, j)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j)
         finally:
             put(before)
         return finish(result, node)
@@ -1655,6 +1703,30 @@ def records_TTV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TTVTTPPV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and d._autograd is None
+            and e._autograd is None
+            and (f is None or f._autograd is None)
+            and (g is None or g._autograd is None)
+            or (node := record(kind, a, b, d, e, f, g)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
+        keep(node, a, b, c, d, e, f, g, h)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         finally:
             put(before)
         return finish(result, node)

@@ -375,44 +375,6 @@ def reduction(
     return short
 
 
-def summed(loop: Any, geometry: Any, params: Any, otherwise: Any, around: Any) -> ShortCut:
-    """The product of x with ones; loop(x, None, None, out, False) where that is 0."""
-    begin, finish = around
-    a0, b0, c0 = (*params, None, None, None)[:3]
-    sizes, element = geometry.sizes, geometry.dtype.np
-    ones = loop.ones
-
-    def short(self, a=None, b=None, c=None):
-        if a is not a0 or b is not b0 or c is not c0:
-            return otherwise(self, a, b, c)
-        now, node = _now(), None
-        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
-            return None
-        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
-            return None
-        x = self._array
-        if x is None:
-            x = self._get_array()
-        array = _empty(sizes, element)
-        try:
-            enter(x.ravel().dot, ones, array)
-            if not array:
-                enter(loop, x, None, None, array, False)
-        except RuntimeError as error:
-            again(error, loop, x, None, None, array, False)
-        tensor = blank()
-        tensor._geometry = geometry
-        tensor._keys = CPU_KEYS
-        tensor._device = CPU
-        tensor._storage = None
-        tensor._offset = 0
-        tensor._array = array
-        tensor._autograd = None
-        return tensor if node is None else finish(tensor, node)
-
-    return short
-
-
 def unary_inplace(loop: Any) -> ShortCut:
     """(self) -> self."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor import Tensor, device, dtype
+from gputensor.core.dtype import INTEGER
 
 Device = device | str | None
 
@@ -25,6 +26,10 @@ def arange(
         start, stop = 0, start
     if (stop - start) * step < 0:
         stop = start + 0 * stop  # a float where one of them is
+    has_floats = any(isinstance(n, float) for n in (start, stop, step))
+    if has_floats and dtype is not None and dtype.category == INTEGER:
+        # The standard counts before it rounds; gt.arange of int64 rounds first, as PyTorch does.
+        return gt.arange(start, stop, step, dtype=gt.float64, device=device).to(dtype)
     return gt.arange(start, stop, step, dtype=dtype, device=device)
 
 

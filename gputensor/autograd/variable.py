@@ -125,10 +125,13 @@ def set_history(result: Any, node: Node) -> Any:
 
 
 def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -> Any:
-    """`set_history` for an operator that returns a list or several; of: numbers of those that are
-    differentiated, None for all."""
+    """`set_history` for an operator that returns a list or several, None among them; of: numbers of
+    those that are differentiated, None for all."""
     node.outputs = []
     for x in results:
+        if x is None:
+            node.outputs.append(None)
+            continue
         number = add_output(node, x)
         if x._geometry.dtype.category >= FLOATING and (of is None or number in of):
             with_edge(x, (node, number))

@@ -64,8 +64,8 @@ def examine() -> list[Finding]:
     answer = driver.find()
     cupy = _cupy(answer)
     return [
-        _python(), *_packages(), _driver(answer), cupy, _nvrtc(cupy), _setting(), _gpu(answer),
-        _emulator(), _mpi(), _nccl(), _cache(), *_carried(), *_devices(),
+        _python(), *_packages(), cpu_loops(), _driver(answer), cupy, _nvrtc(cupy), _setting(),
+        _gpu(answer), _emulator(), _mpi(), _nccl(), _cache(), *_carried(), *_devices(),
     ]  # fmt: skip
 
 
@@ -99,6 +99,21 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def cpu_loops() -> Finding:
+    """Whose loops the CPU runs: compiled ones, or NumPy's."""
+    from gputensor.core.errors import GpuTensorError
+    from gputensor.kernels.compiled import library
+
+    try:
+        choice = library.choice()
+    except GpuTensorError as error:
+        return Finding("CPU loops", BROKEN, str(error), f"change or unset {library.VARIABLE}")
+    found = f"{choice.capability}, NumPy's" if choice.library is None else choice.capability
+    if choice.reason:
+        found += f": {choice.reason}"
+    return Finding("CPU loops", OK if choice.library else ABSENT, found, choice.remedy)
 
 
 def _driver(answer: driver.Driver) -> Finding:

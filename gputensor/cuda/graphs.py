@@ -14,7 +14,7 @@ import numpy as np
 from .. import runtime
 from ..core import errors
 from ..core.arguments import flag
-from ..fusion.recorder import current as current_recorder
+from ..fusion.record.recorder import current as current_recorder
 from ..native import matmul
 from ..runtime import capture, files
 from ..runtime.current import CurrentStream, stream_given

@@ -57,7 +57,8 @@ def set_type_promotion(rules: str) -> None:
     outside.
 
     rules: "pytorch", where a tensor without dimensions beside one with dimensions changes the kind
-    of the result and never its width, or "array_api", where it counts as much as any other.
+    of the result and never its width, or "array_api", where it counts as much as any other, and
+    an empty dimension of a mask that is an index picks nothing instead of being refused.
     Raises: ArgumentError for any other value.
     """
     global _promotion

@@ -34,7 +34,7 @@ PLANS_BOUND = 1 << 14
 
 _state = tls.state
 # Key set -> what puts something in front of the kernel that a table has for it, as long as nothing
-# is put around kernels; see fusion/quick.py.
+# is put around kernels; see fusion/record/quick.py.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import agreement, operators, transport
 from .groups import GroupMember, ProcessGroup, group_of, rank_in
-from .operators import agree, carried, in_place, start
+from .operators import agree, carried, in_place, start_agreed
 from .shapes import operator
 from .work import Work, taken
 from .._generated import calls
@@ -268,9 +268,9 @@ def reduce(
     source = materialised(x.detach())
     via, given = carried("reduce", source, made)
     via.reduction("reduce", how, x._geometry.dtype.np)
-    agree("reduce", where, x, f"{how} dst={root}")
-    into = given[1] if is_root else None
-    work = start("reduce", where, (source, made), via.reduce, given[0], into, how, root)
+    what = agree("reduce", where, x, f"{how} dst={root}")
+    into, kept = given[1] if is_root else None, (source, made)
+    work = start_agreed("reduce", where, what, kept, via, "reduce", given[0], into, how, root)
 
     def copy() -> None:
         with no_grad():
@@ -296,9 +296,9 @@ def gather(
     made = calls.empty_memory_format(shape, dtype=x.dtype, device=x.device)
     source = materialised(x.detach())
     via, given = carried("gather", source, made)
-    agree("gather", where, x, f"dst={root}")
-    into = given[1] if is_root else None
-    work = start("gather", where, (source, made), via.gather, given[0], into, root)
+    what = agree("gather", where, x, f"dst={root}")
+    into, kept = given[1] if is_root else None, (source, made)
+    work = start_agreed("gather", where, what, kept, via, "gather", given[0], into, root)
     return _end(work._then(_copy_all(outs, made)), async_op)
 
 
@@ -318,9 +318,9 @@ def scatter(
     with no_grad():
         source = calls.stack(parts) if is_root else made
     via, given = carried("scatter", made, source)
-    agree("scatter", where, x, f"src={root}")
-    from_here = given[1] if is_root else None
-    work = start("scatter", where, (made, source), via.scatter, from_here, given[0], root)
+    what = agree("scatter", where, x, f"src={root}")
+    from_here, kept = given[1] if is_root else None, (made, source)
+    work = start_agreed("scatter", where, what, kept, via, "scatter", from_here, given[0], root)
 
     def copy() -> None:
         with no_grad():
@@ -358,7 +358,7 @@ def barrier(group: Any = None, async_op: bool = False) -> Work | None:
     where = group_of("barrier", group)
     if agreement.is_on():
         agreement.check("barrier", where, "barrier")
-    return _end(start("barrier", where, None, transport.barrier), async_op)
+    return _end(start_agreed("barrier", where, "barrier", None, transport, "barrier"), async_op)
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ one the world is this process. What makes groups is in distributed/joining.py.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from datetime import timedelta
 from importlib import util
 from typing import Any
@@ -25,7 +26,8 @@ class ProcessGroup:
     ranks: the members' ranks in the world, in the group's order.
     """
 
-    __slots__ = ("name", "backend", "ranks", "timeout_s", "comm", "nccl", "is_open", "_rank")
+    __slots__ = ("name", "backend", "ranks", "timeout_s", "comm", "nccl", "is_open", "queue",
+                 "advancing", "_rank")  # fmt: skip
 
     def __init__(
         self, name: str, backend: str, ranks: tuple[int, ...], timeout_s: float, comm: Any
@@ -37,6 +39,9 @@ class ProcessGroup:
         self.comm: Any = comm
         self.nccl: Any = None  # distributed/nccl.py, once a tensor of a GPU was moved
         self.is_open: bool = True  # until it is destroyed
+        # Collectives whose data has not been started: Note [A record first], distributed/records.py
+        self.queue: deque[Any] = deque()
+        self.advancing: threading.Lock = threading.Lock()
         self._rank: int = comm.rank
 
     def rank(self) -> int:

@@ -16,7 +16,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from . import agreement, nccl
+from . import agreement, nccl, records
 from .groups import (
     BACKENDS, LEFT, GroupMember, ProcessGroup, Timeout, group_of, is_initialized,
     seconds, world,
@@ -105,6 +105,7 @@ def new_group(
     world.made += 1
     if whole.rank() not in chosen:
         return GroupMember.NON_GROUP_MEMBER
+    records.settle()  # the members wait for each other now
     members = world.base.Get_group().Incl(chosen)
     # Tags may be as small as 32767. Source: MPI 4.1, 9.1.2.
     comm = world.base.Create_group(members, tag=world.made % 32767)

@@ -3,7 +3,8 @@
 The functions are those of distributed/transport.py. What NCCL reads is packed on the current stream
 by our kernels; then it works on a stream of its own, which waits for that one by an event; and
 `Work.wait` makes the stream that is current then wait for another event, and unpacks there. The
-host waits for nothing: distributed/watchdog.py sees to it that what never ends is told of. Elements
+host has waited for the other hosts, which all agree on the call before (distributed/records.py),
+and waits for no GPU: distributed/watchdog.py sees to it that what never ends is told of. Elements
 that are moved are bytes; how they are reduced is in distributed/nccl_reductions.py.
 
 Note [One seam to NCCL]
@@ -25,7 +26,7 @@ from .._generated import calls
 from ..core import errors, memory_format as formats
 from ..runtime import capture
 from ..tensor.tensor import Tensor
-from . import nccl_reductions, transport
+from . import nccl_reductions, records
 from .groups import ProcessGroup
 from .nccl_reductions import reduction as reduction
 from .watchdog import OnStream, watching
@@ -76,6 +77,7 @@ class Communicator:
         self.library: Any = library(op)
         self.index: int = index
         # As bytes by MPI, and a wait that ends when a rank is lost; NCCL's own would not.
+        records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
         if group.rank() == 0:
             name[:] = bytes(self.library.get_unique_id())
@@ -353,6 +355,3 @@ def receive(
 def _check_tag(op: str, tag: int) -> None:
     if tag:
         raise errors.wrong_value(op, "tag", "be 0 between GPUs, as NCCL knows no tags", tag)
-
-
-barrier = transport.barrier

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from . import agreement, nccl, shapes, straight, transport
+from . import agreement, nccl, records, shapes, straight, transport
 from .groups import ProcessGroup, group_named, world
 from .shapes import check_size, empty, gathered_sizes, operator, scattered_sizes
 from .work import Work, _broken, check_usable, started, wait_for
@@ -81,12 +82,35 @@ def start(
     return work
 
 
-def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = None) -> None:
-    """In debug mode: that all ranks call the operator with such a tensor."""
+def start_agreed(
+    op: str, group: ProcessGroup, what: str, kept: Any, via: Any, name: str, *args: Any
+) -> Work:
+    """Start the collective `name` of distributed/nccl.py or transport.py with these arguments.
+
+    what: the call as it must be on all ranks. Between GPUs the hosts agree before the launch.
+    """
+    if world.broken:
+        check_usable(op)
+    if via is nccl:
+        records.agree(op, group, what, (args[2], args[3]) if name == "all_to_all" else None)
+        return start(op, group, kept, getattr(nccl, name), *args)
+    work = records.start(op, group, what, getattr(transport, name)(op, group, *args))
+    work._held = (work._held, kept)
+    return work
+
+
+def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = None) -> str:
+    """The call as it must be on all ranks; in debug mode all have said it when this returns."""
+    g = x._geometry
+    what = _said(op, g.dtype.short, g.sizes if shape is None else shape, x._device.type, more)
     if agreement.is_on():
-        sizes = ",".join(map(str, x._geometry.sizes if shape is None else shape))
-        text = f"{op} {x._geometry.dtype.short}[{sizes}] {x._device.type}"
-        agreement.check(op, group, f"{text} {more}".rstrip(" "))
+        agreement.check(op, group, what)
+    return what.partition(" |")[0]
+
+
+@lru_cache(1024)
+def _said(op: str, dtype: str, sizes: tuple[Any, ...], device: str, more: str) -> str:
+    return f"{op} {dtype}[{','.join(map(str, sizes))}] {device} {more}".rstrip(" ")
 
 
 def in_place(op: str, x: Tensor, arg: str = "input") -> None:
@@ -116,10 +140,10 @@ def all_reduce_(key_set: int, input: Tensor, reduce_op: str, group_name: str) ->
     in_place("all_reduce", input)
     via, (x,) = carried("all_reduce", input)
     via.reduction("all_reduce", reduce_op, input._geometry.dtype.np)
-    agree("all_reduce", group, input, reduce_op)
-    work = start("all_reduce", group, input, via.all_reduce, x, x, reduce_op)
+    what = agree("all_reduce", group, input, reduce_op)
+    work = start_agreed("all_reduce", group, what, input, via, "all_reduce", x, x, reduce_op)
     started(work, input)
-    straight.all_reduce(table, all_reduce_, input, group, reduce_op)
+    straight.all_reduce(table, all_reduce_, input, group, reduce_op, what)
     return input
 
 
@@ -128,8 +152,8 @@ def all_reduce(key_set: int, input: Tensor, reduce_op: str, group_name: str) -> 
     out = empty(input, input._geometry.sizes)
     via, (x, made) = carried("all_reduce", input, out)
     via.reduction("all_reduce", reduce_op, input._geometry.dtype.np)
-    agree("all_reduce", group, input, reduce_op)
-    work = start("all_reduce", group, out, via.all_reduce, x, made, reduce_op)
+    what = agree("all_reduce", group, input, reduce_op)
+    work = start_agreed("all_reduce", group, what, out, via, "all_reduce", x, made, reduce_op)
     started(work, out)
     return out
 
@@ -162,9 +186,10 @@ def all_gather_into_tensor_out(
     check_size(op, group_size, group.size())
     _check_out(op, out, input, gathered_sizes(input, group_size))
     via, (x, made) = carried(op, input, out)
-    agree(op, group, input)
-    started(start(op, group, (input, out), via.all_gather, x, made), out)
-    straight.all_gather(table, all_gather_into_tensor_out, input, out, group)
+    what = agree(op, group, input)
+    kept = input, out
+    started(start_agreed(op, group, what, kept, via, "all_gather", x, made), out)
+    straight.all_gather(table, all_gather_into_tensor_out, input, out, group, what)
     return out
 
 
@@ -194,8 +219,10 @@ def reduce_scatter_tensor_out(
     _check_out(op, out, input, out._geometry.sizes)
     via, (x, made) = carried(op, input, out)
     via.reduction(op, reduce_op, input._geometry.dtype.np)
-    agree(op, group, input, reduce_op)
-    started(start(op, group, (input, out), via.reduce_scatter, x, made, reduce_op), out)
+    what = agree(op, group, input, reduce_op)
+    kept = input, out
+    work = start_agreed(op, group, what, kept, via, "reduce_scatter", x, made, reduce_op)
+    started(work, out)
     return out
 
 
@@ -251,12 +278,14 @@ def all_to_all_single(
     wanted = split_sizes("output_split_sizes", output_split_sizes, known, group)
     out = empty(input, (sum(wanted), *rest))
     via, (x, made) = carried(op, input, out)
+    splits = ""
     if agreement.is_on():
-        splits = ">".join(",".join(map(str, part)) for part in (given, wanted))
-        agree(op, group, input, f"|{splits}", ("*", *rest))
+        splits = "|" + ">".join(",".join(map(str, part)) for part in (given, wanted))
+    what = agree(op, group, input, splits, ("*", *rest))
     n = int(np.prod(rest, dtype=np.int64))
     counts = [k * n for k in given], [k * n for k in wanted]
-    started(start(op, group, (input, out), via.all_to_all, x, made, *counts), out)
+    kept = input, out
+    started(start_agreed(op, group, what, kept, via, "all_to_all", x, made, *counts), out)
     return out
 
 
@@ -267,9 +296,9 @@ def broadcast_(key_set: int, input: Tensor, src: int, group_name: str) -> Tensor
         raise errors.wrong_value("broadcast", "src", f"be in [0, {group.size() - 1}]", src)
     in_place("broadcast", input)
     via, (x,) = carried("broadcast", input)
-    agree("broadcast", group, input, f"src={src}")
-    started(start("broadcast", group, input, via.broadcast, x, src), input)
-    straight.broadcast(table, broadcast_, input, group, src)
+    what = agree("broadcast", group, input, f"src={src}")
+    started(start_agreed("broadcast", group, what, input, via, "broadcast", x, src), input)
+    straight.broadcast(table, broadcast_, input, group, src, what)
     return input
 
 

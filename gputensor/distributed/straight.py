@@ -4,10 +4,10 @@ Those of 4 bytes take MPI 2 us and a call through the dispatcher four times that
 distributed/operators.py leave them on their operators' tables by Note [Short cuts] in
 dispatch/shortcuts.py, under (geometries, what is computed, group); the functions of
 distributed/collectives.py look there, as only they know that nobody asks for a Work. A short cut
-starts what the kernel starts, of the same bytes, so that ranks may go either way; it looks at no
-clock until MPI was asked `_HOT` times, and then waits as everybody does, so that what is told of
-lost ranks and time limits is the same. Strided tensors, dtypes that are reduced in another, and the
-debug mode have none.
+sends what the kernel sends, Note [A record first] in distributed/records.py, so that ranks may go
+either way. It looks at no clock until MPI was asked `_HOT` times, and then leaves the rest to a
+Work, so that what is told of lost ranks and time limits is the same. Strided tensors, dtypes that
+are reduced in another, and the debug mode have none.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import agreement, transport
+import numpy as np
+
+from . import agreement, records, transport
 from .groups import ProcessGroup, world
+from .records import HEAD, RECORD, ROOM, Agreement, Plan
 from .work import Work, _broken
 from ..core import errors
 from ..core.device import CPU
@@ -28,9 +31,92 @@ from ..tensor.tensor import Tensor
 
 _HOT = (None,) * 200
 _now = state.get
+Array = records.Array
 
 
-def all_reduce(table: Table, kernel: Any, given: Tensor, group: ProcessGroup, how: str) -> None:
+class _Records:
+    """Memory for the records of one call, and views of it.
+
+    given: the room of what is sent, and parts: those of what arrives, as arrays like the operand;
+    nothing where it does not fit.
+    """
+
+    __slots__ = ("sent", "room", "digests", "arguments", "given", "parts")
+
+    def __init__(self, what: str, group: ProcessGroup, shape: Any, dtype: Any, fits: bool) -> None:
+        n, byte = group.size(), world.mpi.BYTE
+        self.sent, self.room = records.buffers(what, n)
+        self.digests: Array = self.room.view(np.uint64)[:: RECORD // 8]
+        self.arguments: Any = [self.sent, RECORD, byte], [self.room, RECORD, byte]
+        self.given: Any = np.ndarray(shape, dtype, self.sent, HEAD) if fits else None
+        offsets = range(HEAD, n * RECORD, RECORD) if fits else ()
+        self.parts: list[Array] = [np.ndarray(shape, dtype, self.room, at) for at in offsets]
+
+
+class _Way:
+    """One call of one collective by records: what differs between its times is arrays."""
+
+    __slots__ = ("op", "group", "what", "shape", "dtype", "fits", "plan_of", "spare", "begin",
+                 "own", "size")  # fmt: skip
+
+    def __init__(
+        self, op: str, group: ProcessGroup, what: str, like: Any, plan_of: Callable[..., Plan]
+    ) -> None:
+        """like: the operand's geometry. plan_of: of the operands' arrays."""
+        self.op, self.group, self.what, self.plan_of = op, group, what, plan_of
+        self.shape, self.dtype = like.sizes, like.dtype.np
+        self.fits: bool = like.nbytes <= ROOM
+        self.spare: list[_Records] = []
+        self.begin: Any = group.comm.Iallgather
+        self.own: int = int.from_bytes(records.head_of(what)[:8], "little")
+        self.size: int = group.size()
+
+    def take(self) -> _Records:
+        """Memory that no call uses."""
+        try:
+            return self.spare.pop()
+        except IndexError:
+            kind = np.dtype(np.uint8) if self.dtype.kind == "b" else self.dtype
+            return _Records(self.what, self.group, self.shape, kind, self.fits)
+
+    def exchange(self, of: _Records, arrays: Any, held: Any) -> bool:
+        """Send a record. True once all agree; False if the collective was finished by a Work.
+
+        Raises: DistributedError where ranks differ. arrays: for `plan_of`. held: their memory's.
+        """
+        try:
+            test = self.begin(*of.arguments).Test
+        except world.mpi.Exception as reason:
+            raise _broken(self.op, errors.mpi_failed(self.op, reason)) from None
+        is_here = False
+        try:
+            for _ in _HOT:
+                if test():
+                    is_here = True
+                    break
+        except world.mpi.Exception as reason:
+            raise _broken(self.op, errors.mpi_failed(self.op, reason)) from None
+        except BaseException:  # an interrupt: MPI still has the memory, and others go on
+            self.hand_over(of, test, arrays, held)
+            raise
+        if not is_here:
+            self.hand_over(of, test, arrays, held).wait()
+            return False
+        if of.digests.tolist().count(self.own) != self.size:
+            raise records.difference(self.op, self.group, of.room)  # type: ignore[misc]
+        return True
+
+    def hand_over(self, of: _Records, test: Any, arrays: Any, held: Any) -> Work:
+        """Let a Work go on with a record that was sent."""
+        plan = self.plan_of(*arrays)
+        made = Agreement(self.op, self.group, self.what, plan._replace(held=(plan.held, held)))
+        made.sent, made.room, made.record = of.sent, of.room, test
+        return records.resume(made)
+
+
+def all_reduce(
+    table: Table, kernel: Any, given: Tensor, group: ProcessGroup, how: str, what: str
+) -> None:
     """Leave one for tensors of that geometry."""
     g = given._geometry
     key = g, how, group
@@ -39,7 +125,10 @@ def all_reduce(table: Table, kernel: Any, given: Tensor, group: ProcessGroup, ho
     r = transport.reduction("all_reduce", how, g.dtype.np)
     if r.wide is not None or r.is_mean:
         return
-    begin, in_place, operation, seen = group.comm.Iallreduce, world.mpi.IN_PLACE, r.op, r.seen
+    plan_of = lambda x: transport.all_reduce("all_reduce", group, x, x, how)  # noqa: E731
+    way = _Way("all_reduce", group, what, g, plan_of)
+    function, seen, ranks = transport.function_of(how, g.dtype.np), r.seen, group.size()
+    begin, in_place, operation = group.comm.Iallreduce, world.mpi.IN_PLACE, r.op
 
     def short(x: Any) -> Any:
         if not _is_plain(x, group):
@@ -47,23 +136,41 @@ def all_reduce(table: Table, kernel: Any, given: Tensor, group: ProcessGroup, ho
         array = x._array
         if array is None:
             array = x._get_array()
-        buffer = array if seen is None else array.view(seen)
         storage = x._storage
         if storage is None:
             storage = x._get_storage()
-        _end(begin, (in_place, buffer, operation), "all_reduce", group, storage)
+        of = way.take()
+        buffer = array if seen is None else array.view(seen)
+        if way.fits:
+            of.given[...] = buffer
+            if way.exchange(of, (array,), storage):
+                parts = of.parts
+                if ranks == 2:
+                    function(parts[0], parts[1], buffer)
+                elif ranks > 2:
+                    function(parts[0], parts[1], buffer)
+                    for part in parts[2:]:
+                        function(buffer, part, buffer)
+                way.spare.append(of)
+        elif way.exchange(of, (array,), storage):
+            way.spare.append(of)
+            _end(begin, (in_place, buffer, operation), "all_reduce", group, storage)
         storage.version += 1
         return x
 
     shortcuts.learn(table, kernel, key, short)
 
 
-def broadcast(table: Table, kernel: Any, given: Tensor, group: ProcessGroup, src: int) -> None:
+def broadcast(
+    table: Table, kernel: Any, given: Tensor, group: ProcessGroup, src: int, what: str
+) -> None:
     """Leave one for tensors of that geometry. src: a rank in the group."""
     g = given._geometry
     key = g, src, group
     if _is_known(table, key, given, group):
         return
+    plan_of = lambda x: transport.broadcast("broadcast", group, x, src)  # noqa: E731
+    way, is_source = _Way("broadcast", group, what, g, plan_of), group.rank() == src
     begin, byte, nbytes = group.comm.Ibcast, world.mpi.BYTE, g.nbytes
 
     def short(x: Any) -> Any:
@@ -75,19 +182,34 @@ def broadcast(table: Table, kernel: Any, given: Tensor, group: ProcessGroup, src
         storage = x._storage
         if storage is None:
             storage = x._get_storage()
-        _end(begin, ([array, nbytes, byte], src), "broadcast", group, storage)
+        of = way.take()
+        if way.fits and is_source:
+            of.given[...] = array
+        if way.exchange(of, (array,), storage):
+            if not way.fits:
+                way.spare.append(of)
+                _end(begin, ([array, nbytes, byte], src), "broadcast", group, storage)
+            else:
+                if not is_source:
+                    array[...] = of.parts[src]
+                way.spare.append(of)
         storage.version += 1
         return x
 
     shortcuts.learn(table, kernel, key, short)
 
 
-def all_gather(table: Table, kernel: Any, given: Tensor, made: Tensor, group: ProcessGroup) -> None:
+def all_gather(
+    table: Table, kernel: Any, given: Tensor, made: Tensor, group: ProcessGroup, what: str
+) -> None:
     """Leave one for an input and an output of these geometries."""
     g = given._geometry
     key = g, made._geometry, group
     if _is_known(table, key, given, group) or not made._geometry.is_contiguous:
         return
+    op = "all_gather_into_tensor"
+    plan_of = lambda x, out: transport.all_gather(op, group, x, out)  # noqa: E731
+    way, whole = _Way(op, group, what, g, plan_of), (group.size(), *g.sizes)
     begin, byte, nbytes = group.comm.Iallgather, world.mpi.BYTE, g.nbytes
 
     def short(x: Any, out: Any) -> Any:
@@ -103,8 +225,19 @@ def all_gather(table: Table, kernel: Any, given: Tensor, made: Tensor, group: Pr
             storage = out._get_storage()
         if x._storage is storage or storage.is_shared:
             return None
-        given = [array, nbytes, byte], [into, nbytes, byte]
-        _end(begin, given, "all_gather_into_tensor", group, (x, storage))
+        of = way.take()
+        if way.fits:
+            of.given[...] = array
+        if way.exchange(of, (array, into), (x, storage)):
+            if not way.fits:
+                way.spare.append(of)
+                arguments = [array, nbytes, byte], [into, nbytes, byte]
+                _end(begin, arguments, op, group, (x, storage))
+            else:
+                rows = into.reshape(whole)
+                for place, part in enumerate(of.parts):
+                    rows[place] = part
+                way.spare.append(of)
         storage.version += 1
         return out
 
@@ -121,7 +254,7 @@ def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
 def _is_plain(x: Any, group: ProcessGroup) -> bool:
     return (
         x._keys is CPU_KEYS and x._autograd is None and _now() is PLAIN and group.is_open
-        and not world.broken
+        and not group.queue and not world.broken
     )  # fmt: skip
 
 

@@ -1,7 +1,9 @@
-"""Collectives of arrays by MPI, non-blocking: each returns the Work that it has started.
+"""Collectives and messages of arrays by MPI, non-blocking.
 
-Arrays are in memory that MPI can read; what is not dense is packed first, and unpacked when the
-work ends. Elements that are moved are bytes. It knows neither tensors nor devices.
+A collective returns the plan by which distributed/records.py moves its data once all ranks agree; a
+message returns the Work that it has started. Arrays are in memory that MPI can read; what is not
+dense is packed first, and unpacked when the work ends. Elements that are moved are bytes. It knows
+neither tensors nor devices.
 
 Reductions: f16 and bf16 are added in f32 and rounded once. The largest and the smallest of floats
 are NumPy's, so that NaN wins on all ranks alike; with MPI's own the order of comparison decides.
@@ -17,9 +19,11 @@ import numpy as np
 
 from ..core import errors
 from .groups import ProcessGroup, world
+from .records import HEAD, RECORD, ROOM, Plan
 from .work import Work
 
 Array = np.ndarray[Any, Any]
+_BYTE = np.dtype(np.uint8)
 
 REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 _BITS = frozenset(("band", "bor", "bxor"))
@@ -117,21 +121,89 @@ def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
     return finish
 
 
-def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Work:
+# --- what a record's room moves -------------------------------------------------------------------
+
+_FUNCTIONS = {
+    "sum": np.add, "avg": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum,
+    "band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def function_of(how: str, dtype: Any) -> Any:
+    """NumPy's function that reduces two arrays of a dtype; bool as uint8."""
+    return _FUNCTIONS[_OF_BOOL.get(how, how) if dtype.kind == "b" else how]
+
+
+def _parts(room: Array, first: int, nbytes: int, dtype: Any) -> Array:
+    """What the ranks' records carry from a byte on, a row for each."""
+    shape = len(room) // RECORD, nbytes // dtype.itemsize
+    return np.ndarray(shape, dtype, room, HEAD + first, (RECORD, dtype.itemsize))
+
+
+def _reduced(parts: Array, how: str, r: Reduction) -> Array:
+    """Rows reduced in the order of ranks: the same bits on each. Those of bool are uint8."""
+    function = _FUNCTIONS[how]
+    parts = parts.astype(r.wide) if r.wide is not None else parts
+    made: Array = parts[0].copy()
+    for part in parts[1:]:
+        function(made, part, out=made)
+    if r.is_mean:
+        real = made.view(made.real.dtype)
+        np.divide(real, len(parts), out=real)
+    return made
+
+
+def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -> Any:
+    """Put the reduction of what all carry, from a byte on, into out; nowhere if that is None."""
+
+    def arrive(room: Array) -> None:
+        if out is not None:
+            seen, kind = r.seen or out.dtype, _OF_BOOL.get(how, how) if r.seen else how
+            made = _reduced(_parts(room, first, out.nbytes, seen), kind, r)
+            made = made if r.seen is None else made.view(out.dtype)
+            np.copyto(out, made.reshape(out.shape), casting="unsafe")
+
+    return arrive
+
+
+def _arrive(out: Array | None, nbytes: int, first: int = 0, rank: int | None = None) -> Any:
+    """Put what all ranks carry from a byte on, or what one carries, into out."""
+
+    def arrive(room: Array) -> None:
+        if out is not None:
+            parts = _parts(room, first, nbytes, _BYTE)
+            made = parts if rank is None else parts[rank]
+            into = _room(out)
+            _bytes(into).reshape(made.shape)[...] = made
+            if into is not out:
+                np.copyto(out, into)
+
+    return arrive
+
+
+# --- collectives ----------------------------------------------------------------------------------
+
+
+def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Plan:
     """out may be x."""
     r = reduction(op, how, x.dtype)
+    if x.nbytes <= ROOM:
+        arrive = _arrive_reduced(out, how, r)
+        return Plan(None, rides=_bytes(_dense(x)), arrive=arrive, held=(x, out))
     room = np.empty(x.shape, r.wide) if r.wide is not None else _room(out)
+    buffer = room if r.seen is None else room.view(r.seen)
     if x is not room:
         np.copyto(room, x)
-    buffer = room if r.seen is None else room.view(r.seen)
-    request = group.comm.Iallreduce(world.mpi.IN_PLACE, buffer, r.op)
-    finish = _put(out, room, group.size() if r.is_mean else 0)
-    return Work(op, group, request.Test, finish, (buffer, out))
+    begin = lambda: group.comm.Iallreduce(world.mpi.IN_PLACE, buffer, r.op)  # noqa: E731
+    return Plan(begin, _put(out, room, group.size() if r.is_mean else 0), (buffer, x, out))
 
 
-def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, dst: int) -> Work:
+def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, dst: int) -> Plan:
     """out: None where this is not rank dst of the group."""
     r = reduction(op, how, x.dtype)
+    if x.nbytes <= ROOM:
+        arrive = _arrive_reduced(out, how, r)
+        return Plan(None, rides=_bytes(_dense(x)), arrive=arrive, held=(x, out))
     given = _apart(x if r.wide is None else x.astype(r.wide), out)
     given = given if r.seen is None else given.view(r.seen)
     room = buffer = finish = None
@@ -139,61 +211,85 @@ def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, 
         room = np.empty(out.shape, r.wide) if r.wide is not None else _room(out)
         buffer = room if r.seen is None else room.view(r.seen)
         finish = _put(out, room, group.size() if r.is_mean else 0)
-    request = group.comm.Ireduce(given, buffer, r.op, dst)
-    return Work(op, group, request.Test, finish, (given, buffer, out))
+    begin = lambda: group.comm.Ireduce(given, buffer, r.op, dst)  # noqa: E731
+    return Plan(begin, finish, (given, buffer, out))
 
 
-def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Work:
+def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Plan:
     """Part n of x, reduced, into rank n's out."""
     r = reduction(op, how, x.dtype)
+    if x.nbytes <= ROOM:
+        arrive = _arrive_reduced(out, how, r, group.rank() * out.nbytes)
+        return Plan(None, rides=_bytes(_dense(x)), arrive=arrive, held=(x, out))
     given = _apart(x if r.wide is None else x.astype(r.wide), out)
     given = given if r.seen is None else given.view(r.seen)
     room = np.empty(out.shape, r.wide) if r.wide is not None else _room(out)
     buffer = room if r.seen is None else room.view(r.seen)
-    request = group.comm.Ireduce_scatter_block(given, buffer, r.op)
-    finish = _put(out, room, group.size() if r.is_mean else 0)
-    return Work(op, group, request.Test, finish, (given, buffer, out))
+    begin = lambda: group.comm.Ireduce_scatter_block(given, buffer, r.op)  # noqa: E731
+    return Plan(begin, _put(out, room, group.size() if r.is_mean else 0), (given, buffer, out))
 
 
-def all_gather(op: str, group: ProcessGroup, x: Array, out: Array) -> Work:
+def all_gather(op: str, group: ProcessGroup, x: Array, out: Array) -> Plan:
+    if x.nbytes <= ROOM:
+        arrive = _arrive(out, x.nbytes)
+        return Plan(None, rides=_bytes(_dense(x)), arrive=arrive, held=(x, out))
     given, room = _bytes(_apart(x, out)), _room(out)
-    request = group.comm.Iallgather(given, _bytes(room))
-    return Work(op, group, request.Test, _put(out, room), (given, room, out))
+    begin = lambda: group.comm.Iallgather(given, _bytes(room))  # noqa: E731
+    return Plan(begin, _put(out, room), (given, room, out))
 
 
-def gather(op: str, group: ProcessGroup, x: Array, out: Array | None, dst: int) -> Work:
+def gather(op: str, group: ProcessGroup, x: Array, out: Array | None, dst: int) -> Plan:
+    if x.nbytes <= ROOM:
+        arrive = _arrive(out, x.nbytes)
+        return Plan(None, rides=_bytes(_dense(x)), arrive=arrive, held=(x, out))
     given = _bytes(_dense(x))
     room = None if out is None else _room(out)
-    request = group.comm.Igather(given, None if room is None else _bytes(room), dst)
+    into = None if room is None else _bytes(room)
+    begin = lambda: group.comm.Igather(given, into, dst)  # noqa: E731
     finish = None if out is None or room is None else _put(out, room)
-    return Work(op, group, request.Test, finish, (given, room, out))
+    return Plan(begin, finish, (given, room, out))
 
 
-def scatter(op: str, group: ProcessGroup, x: Array | None, out: Array, src: int) -> Work:
-    given, room = None if x is None else _bytes(_dense(x)), _room(out)
-    request = group.comm.Iscatter(given, _bytes(room), src)
-    return Work(op, group, request.Test, _put(out, room), (given, room, out))
+def scatter(op: str, group: ProcessGroup, x: Array | None, out: Array, src: int) -> Plan:
+    given = None if x is None else _bytes(_dense(x))
+    if out.nbytes * group.size() <= ROOM:
+        arrive = _arrive(out, out.nbytes, group.rank() * out.nbytes, src)
+        return Plan(None, rides=given, arrive=arrive, held=(x, out))
+    room = _room(out)
+    begin = lambda: group.comm.Iscatter(given, _bytes(room), src)  # noqa: E731
+    return Plan(begin, _put(out, room), (given, room, out))
 
 
-def broadcast(op: str, group: ProcessGroup, x: Array, src: int) -> Work:
+def broadcast(op: str, group: ProcessGroup, x: Array, src: int) -> Plan:
     is_source = group.rank() == src
+    if x.nbytes <= ROOM:
+        rides = _bytes(_dense(x)) if is_source else None
+        arrive = _arrive(None if is_source else x, x.nbytes, rank=src)
+        return Plan(None, rides=rides, arrive=arrive, held=x)
     room = _dense(x) if is_source else _room(x)
     buffer = _bytes(room)
-    request = group.comm.Ibcast(buffer, src)
-    return Work(op, group, request.Test, None if is_source else _put(x, room), (buffer, room, x))
+    begin = lambda: group.comm.Ibcast(buffer, src)  # noqa: E731
+    return Plan(begin, None if is_source else _put(x, room), (buffer, room, x))
 
 
 def all_to_all(
     op: str, group: ProcessGroup, x: Array, out: Array, given: Sequence[int], wanted: Sequence[int]
-) -> Work:
+) -> Plan:
     """Part n of x to rank n; given, wanted: how many elements go to, and come from, each."""
     size, dense, room = x.dtype.itemsize, _dense(x), _room(out)
     byte = world.mpi.BYTE
-    request = group.comm.Ialltoallv(
+    begin = lambda: group.comm.Ialltoallv(  # noqa: E731
         [_bytes(dense), [n * size for n in given], byte],
         [_bytes(room), [n * size for n in wanted], byte],
     )
-    return Work(op, group, request.Test, _put(out, room), (dense, room, out))
+    return Plan(begin, _put(out, room), (dense, room, out), splits=(given, wanted))
+
+
+def barrier(op: str, group: ProcessGroup) -> Plan:
+    return Plan(None)
+
+
+# --- messages -------------------------------------------------------------------------------------
 
 
 def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
@@ -221,7 +317,3 @@ def receive(
             put()
 
     return Work(op, group, lambda: bool(request.Test(status)), finish, (buffer, room, out))
-
-
-def barrier(op: str, group: ProcessGroup) -> Work:
-    return Work(op, group, group.comm.Ibarrier().Test, None, None)

@@ -22,6 +22,8 @@ _LOOK_S = 0.05
 _GRACE_S = 2.0
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
+# What whoever waits does for others who may wait for this rank (distributed/records.py).
+meanwhile: Callable[[], None] = lambda: None  # noqa: E731
 
 
 def wait_until(
@@ -41,6 +43,7 @@ def wait_until(
     began = next_look = time.monotonic()
     first_gone = None
     while not test():
+        meanwhile()
         now = time.monotonic()
         if now < next_look:
             _give_way()
@@ -101,7 +104,10 @@ class Work:
         try:
             if not test():
                 return False
-        except errors.GpuTensorError:
+        except errors.GpuTensorError as error:
+            self._held = self._finish = None
+            self._test = _raising(error)
+            _under_way.discard(self)
             raise
         except world.mpi.Exception as reason:
             self._test = self._held = None
@@ -140,6 +146,13 @@ class Work:
 
     def __repr__(self) -> str:
         return f"Work({self._op}, {'ended' if self._test is None else 'under way'})"
+
+
+def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:
+    def test() -> bool:
+        raise error
+
+    return test
 
 
 # What operators have started on a storage and nobody has waited for: they return tensors alone.

@@ -9,9 +9,9 @@ from typing import Any
 from ..core.guard import Guard
 from ..autograd import saved
 from ..dispatch import tls
-from . import operators
-from .recorder import Recorder, current
-from .recording import recompute
+from .record import operators
+from .record.recorder import Recorder, current
+from .record.recording import recompute
 
 VARIABLE = "GPUTENSOR_FUSE"
 # In how many blocks this thread or task is.
@@ -20,21 +20,20 @@ _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 
 class Fusing(Guard):
     """What `gt.fuse()` gives: a block, and a decorator of functions. Blocks may be left in any
-    order: recording ends with the last one, and each runs what was recorded. native: see `fuse`;
-    within another block, that one's. recompute: of this block."""
+    order: recording ends with the last one, and each runs what was recorded. recompute: see
+    `fuse`."""
 
-    __slots__ = ("_counted", "_native", "_recompute")
+    __slots__ = ("_counted", "_recompute")
 
-    def __init__(self, native: bool = False, recompute: bool = False) -> None:
+    def __init__(self, recompute: bool = False) -> None:
         self._counted: list[bool] = []
-        self._native, self._recompute = native, recompute
+        self._recompute = recompute
 
     def _again(self) -> Fusing:
-        return Fusing(self._native, self._recompute)
+        return Fusing(self._recompute)
 
     def _enter(self) -> None:
-        setting = os.environ.get(VARIABLE)
-        if setting == "off":
+        if os.environ.get(VARIABLE) == "off":
             self._counted.append(False)
             return
         operators.install()
@@ -48,7 +47,7 @@ class Fusing(Guard):
             if self._recompute:
                 saved.keepers.set((*keepers, recompute().keep))
             if recorder is None:
-                current.set(Recorder(self._native or setting == "native"))
+                current.set(Recorder())
             _depth.set(depth + 1)
             tls.state.set(tls.same((include | operators.FUSE, keep)))
         except BaseException:

@@ -172,9 +172,8 @@ class Instruction:
 
 class Chain:
     """See Note [A chain]. stores: the values that are wanted, in the order of the outputs. An
-    operator that nobody's value needs is not in it. is_native: on the CPU its arithmetic may be
-    compiled. walk: sizes and strides of what is computed element by element. Hashable, so that
-    plans are found by it."""
+    operator that nobody's value needs is not in it. walk: sizes and strides of what is computed
+    element by element. Hashable, so that plans are found by it."""
 
     __slots__ = (
         "device",
@@ -182,7 +181,6 @@ class Chain:
         "scalars",
         "instructions",
         "stores",
-        "is_native",
         "walk",
         "_key",
         "_hash",
@@ -192,18 +190,17 @@ class Chain:
     scalars: tuple[Any, ...]
     instructions: tuple[Instruction, ...]
     stores: tuple[int, ...]
-    is_native: bool
     walk: Geometry
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
-        instructions: tuple[Instruction, ...], stores: tuple[int, ...], is_native: bool = False,
+        instructions: tuple[Instruction, ...], stores: tuple[int, ...],
         walk: Geometry | None = None,
     ) -> None:  # fmt: skip
-        self.is_native, self.walk = is_native, walk or instructions[0].what.walk
+        self.walk = walk or instructions[0].what.walk
         self.device, self.inputs, self.scalars = place, inputs, scalars
         self.instructions, self.stores = instructions, stores
-        self._key = (place, inputs, scalars, instructions, stores, is_native, self.walk)
+        self._key = (place, inputs, scalars, instructions, stores, self.walk)
         self._hash = hash(self._key)
 
     def __hash__(self) -> int:

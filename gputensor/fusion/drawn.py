@@ -26,7 +26,7 @@ def without(chain: Chain) -> Chain | None:
     ]
     shapes = [chain.geometry(n) for n in drawn]
     return Chain(
-        chain.device, (*chain.inputs, *shapes), chain.scalars, tuple(made), stores, chain.is_native,
+        chain.device, (*chain.inputs, *shapes), chain.scalars, tuple(made), stores,
         chain.walk,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ A reduction's result has fewer elements than what it was computed of, so what re
 recording of its own. When either is run, and the other is waiting, the later one's steps go behind
 those of the earlier one: the chain then ends in instructions that have the layout of a result, its
 tail, and the kernel that makes a result goes on from the register where it is. Only CUDA's executor
-does so (cuda_epilogue.py); on the CPU a chain more costs no launch.
+does so (cuda/epilogue.py); on the CPU a chain more costs no launch.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..core.dtype import bool_
 from ..core.geometry import geometry
 from ..kernels import stub
 from .chain import Chain, Instruction
-from .pending import Pending
+from .record.pending import Pending
 
 if TYPE_CHECKING:
-    from .recording import Recording
+    from .record.recording import Recording
 
 # Instructions of a tail: each of them runs in one thread for a result.
 _LONGEST = 32
@@ -128,7 +128,7 @@ class Tail:
         of_head += [n for n in self.takes if n >= count]
         self.head = Chain(
             whole.device, whole.inputs, whole.scalars, whole.instructions[: first - count],
-            tuple(dict.fromkeys(of_head)), whole.is_native, whole.walk,
+            tuple(dict.fromkeys(of_head)), whole.walk,
         )  # fmt: skip
 
 

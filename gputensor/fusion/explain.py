@@ -9,7 +9,7 @@ from ..core import errors
 from . import running
 from .block import Fusing
 from .chain import Chain, unique_bytes
-from .replay import replays_of
+from .replay.replays import replays_of
 
 
 class Explanation:

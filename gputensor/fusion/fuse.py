@@ -9,7 +9,7 @@ from ..core import errors
 from ..core.guard import Function, decorated
 from .block import Fusing
 from .explain import Explanation, explain
-from .replay import replays_of
+from .replay.replays import replays_of
 
 
 class _Fuse:
@@ -18,10 +18,6 @@ class _Fuse:
     Within, they are recorded, and what needs their elements, another operator or a look at a value,
     runs what was recorded as one loop. Every result is to the bit what it is without. A function
     gets a block around each of its calls. GPUTENSOR_FUSE=off leaves everything as it is.
-
-    native: on the CPU, arithmetic of a chain becomes one loop that g++ builds, in about a second,
-    and keeps on disk; other operators stay as they are, and so does every bit.
-    GPUTENSOR_FUSE=native says so for all blocks. RuntimeError where such a chain runs without g++.
 
     recompute: what only backward needs is computed again there, in the chain that reads it, where
     that is arithmetic which moves fewer bytes than a store and a load. Its function runs its Python
@@ -37,28 +33,22 @@ class _Fuse:
     explain: staticmethod[..., Explanation] = staticmethod(explain)
 
     @overload
-    def __call__(
-        self, function: None = None, *, native: bool = False, recompute: bool = False
-    ) -> Fusing: ...
+    def __call__(self, function: None = None, *, recompute: bool = False) -> Fusing: ...
     @overload
+    def __call__(self, function: Function, *, recompute: bool = False) -> Function: ...
     def __call__(
-        self, function: Function, *, native: bool = False, recompute: bool = False
-    ) -> Function: ...
-    def __call__(
-        self, function: Callable[..., Any] | None = None, *, native: bool = False,
-        recompute: bool = False,
-    ) -> Any:  # fmt: skip
-        for name, value in (("native", native), ("recompute", recompute)):
-            if type(value) is not bool:
-                raise errors.wrong_type("fuse", name, "be a bool", value)
+        self, function: Callable[..., Any] | None = None, *, recompute: bool = False
+    ) -> Any:
+        if type(recompute) is not bool:
+            raise errors.wrong_type("fuse", "recompute", "be a bool", recompute)
         if function is None:
-            return Fusing(native, recompute)
+            return Fusing(recompute)
         if not callable(function):
             raise errors.wrong_type("fuse", "function", "be callable", function)
-        replays = None if recompute else replays_of(function, native)
+        replays = None if recompute else replays_of(function)
         if replays is not None:
             return replays.fused()
-        return decorated(lambda: Fusing(native, recompute), function)
+        return decorated(lambda: Fusing(recompute), function)
 
 
 fuse: _Fuse = _Fuse()

@@ -1,14 +1,18 @@
 """Factorisations of matrices and batches of them, for the bridge to libraries.
 
-Each function takes a `Library` and arrays. On the CPU LAPACK of SciPy, a call for each matrix, and
-NumPy's where that has batches; on a GPU CuPy's cuSOLVER. `info` is LAPACK's: 0, or which pivot
-failed; nothing raises for what values decide. Pivots count from 1.
+Each function takes a `Library` and arrays. On the CPU LAPACK of SciPy: the compiled library calls
+it for each matrix; without the library Python does, or NumPy where that has batches. On a GPU
+CuPy's cuSOLVER. `info` is LAPACK's: 0, or which pivot failed; nothing raises for what values
+decide. Pivots count from 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
+
+from .compiled import lapack as compiled
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
@@ -41,6 +45,22 @@ def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
     return tuple(made)
 
 
+def _compiled_on_host(generic: Callable[..., Any]) -> Callable[..., Any]:
+    """`generic`, before which the compiled function of its name is tried on the CPU."""
+    found: Callable[..., Any] = getattr(compiled, generic.__name__)
+
+    @wraps(generic)
+    def chosen(namespace: Any, *args: Any) -> Any:
+        made = None if namespace.is_gpu else found(*args)
+        return generic(namespace, *args) if made is None else made
+
+    return chosen
+
+
+# --- LU, triangles, Cholesky ----------------------------------------------------------------------
+
+
+@_compiled_on_host
 def lu_factor(namespace: Any, a: Any) -> Any:
     """LU, pivots, info."""
     np = namespace.np
@@ -58,8 +78,12 @@ def lu_factor(namespace: Any, a: Any) -> Any:
     return each(namespace, on_gpu if namespace.is_gpu else on_host, a)
 
 
+@_compiled_on_host
 def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> Any:
-    """X of A X = B, or of A^T X = B; one size of batches."""
+    """X of A X = B, or of A^T X = B; one size of batches. lu, pivots: as lu_factor made them, or
+    broadcast. b: None for the identity."""
+    if b is None:
+        b = namespace.np.broadcast_to(namespace.np.eye(lu.shape[-1], dtype=lu.dtype), lu.shape)
 
     def one(lu: Any, pivots: Any, b: Any) -> Any:
         if namespace.is_gpu:
@@ -71,6 +95,31 @@ def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> 
     return each(namespace, one, lu, pivots[..., None], b)[0]
 
 
+def _of_lu(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
+    """The sign of the permutation, and the diagonal."""
+    np = namespace.np
+    swaps = (pivots != np.arange(1, pivots.shape[-1] + 1)).sum(-1)
+    return (1 - 2 * (swaps % 2)).astype(lu.dtype), np.diagonal(lu, 0, -2, -1)
+
+
+@_compiled_on_host
+def det(namespace: Any, lu: Any, pivots: Any) -> Any:
+    """Of what lu_factor made."""
+    sign, diagonal = _of_lu(namespace, lu, pivots)
+    return diagonal.prod(-1) * sign
+
+
+@_compiled_on_host
+def slogdet(namespace: Any, lu: Any, pivots: Any) -> Any:
+    """The sign of the determinant, and the logarithm of its size."""
+    np = namespace.np
+    sign, diagonal = _of_lu(namespace, lu, pivots)
+    size = np.abs(diagonal)
+    units = np.where(size == 0, 0, diagonal / np.where(size == 0, 1, size))
+    return units.prod(-1) * sign, np.log(size).sum(-1)
+
+
+@_compiled_on_host
 def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
     """The factor and info. A GPU's cuSOLVER leaves NaN where it failed."""
     np = namespace.np
@@ -88,6 +137,7 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
     return (found.swapaxes(-1, -2).conj() if upper else found), failed.astype(np.int32)
 
 
+@_compiled_on_host
 def solve_triangular(
     namespace: Any, a: Any, b: Any, upper: bool, left: bool, unitriangular: bool
 ) -> Any:
@@ -105,6 +155,9 @@ def solve_triangular(
         return (found if left else found.T,)
 
     return each(namespace, on_gpu if namespace.is_gpu else one, a, b)[0]
+
+
+# --- LDL ------------------------------------------------------------------------------------------
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
@@ -130,6 +183,49 @@ def ldl_solve(namespace: Any, ld: Any, pivots: Any, b: Any, hermitian: bool) -> 
     return each(namespace, one, ld, pivots[..., None], b)[0]
 
 
+# --- orthogonal factors ---------------------------------------------------------------------------
+
+
+@_compiled_on_host
+def geqrf(namespace: Any, a: Any) -> Any:
+    """Reflectors below R, and their factors."""
+    found, tau = namespace.np.linalg.qr(a, mode="raw")
+    return found.swapaxes(-1, -2), tau
+
+
+@_compiled_on_host
+def qr(namespace: Any, a: Any, mode: str) -> Any:
+    """Q and R; R alone with mode r."""
+    found = namespace.np.linalg.qr(a, mode=mode)
+    return found if mode == "r" else tuple(found)
+
+
+@_compiled_on_host
+def eigh(namespace: Any, a: Any, uplo: str) -> Any:
+    """Values and vectors."""
+    return tuple(namespace.np.linalg.eigh(a, uplo))
+
+
+@_compiled_on_host
+def eigvalsh(namespace: Any, a: Any, uplo: str) -> Any:
+    return namespace.np.linalg.eigvalsh(a, uplo)
+
+
+@_compiled_on_host
+def svd(namespace: Any, a: Any, full_matrices: bool) -> Any:
+    """U, values and V^H."""
+    return tuple(namespace.np.linalg.svd(a, full_matrices=full_matrices))
+
+
+@_compiled_on_host
+def svdvals(namespace: Any, a: Any) -> Any:
+    return namespace.np.linalg.svd(a, compute_uv=False)
+
+
+# --- exponentials, least squares ------------------------------------------------------------------
+
+
+@_compiled_on_host
 def matrix_exp(namespace: Any, a: Any) -> Any:
     expm = namespace.scipy("linalg").expm
     return each(namespace, lambda x: (expm(x),), a)[0] if namespace.is_gpu else expm(a)
@@ -139,6 +235,10 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
     """Solution of all rows, rank, singular values; what a driver has not is zeros."""
     np = namespace.np
     m, n = a.shape[-2:]
+    if driver == "gelsy" and not namespace.is_gpu:
+        made = compiled.gelsy(a, b, rcond)
+        if made is not None:
+            return made
 
     def one(a: Any, b: Any) -> Any:
         rows = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")

@@ -18,27 +18,72 @@ import functools
 import importlib
 import os
 from collections.abc import Callable
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ..core import errors
+from ..core.dtype import dtype
 from ..core.registry import Registry
 from ..dispatch import backend_select, dispatcher
+from .compiled import library
 
 Bind = Callable[[str, Any], Callable[..., None]]
 
 # (device type, family, op) -> bind(op, plan), and under op "" for every op that has no own.
 _registered: Registry[tuple[str, str, str], Bind] = Registry()
 _declared: dict[str, Stub] = {}
-_cpu_modules: dict[str, ModuleType] = {}
+_cpu_loops: dict[str, Any] = {}
 
 
-def cpu(family: str) -> ModuleType:
-    """The module of a family's NumPy loops."""
-    module = _cpu_modules.get(family)
-    if module is None:
-        module = _cpu_modules[family] = importlib.import_module(f"{__package__}.cpu.{family}")
-    return module
+def cpu(family: str) -> Any:
+    """The loops of a family on the CPU by their names: those of `kernels/compiled/<family>.py`
+    where the library runs, and NumPy's of `kernels/cpu/<family>.py`."""
+    found = _cpu_loops.get(family)
+    if found is None:
+        plain = importlib.import_module(f"{__package__}.cpu.{family}")
+        found = plain
+        if library.choice().library is not None and family in library.faces():
+            face = importlib.import_module(f"{__package__}.compiled.{family}")
+            found = SimpleNamespace(**{**_public(plain), **_public(face)})
+        _cpu_loops[family] = found
+    return found
+
+
+def _public(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
+
+
+def cpu_loop(
+    family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype
+) -> Callable[..., Any]:
+    """The loop `(*inputs, *scalars, out=None)` of a pointwise operator on the CPU: the compiled one
+    where there is one, else NumPy's."""
+    found = library.bind(family, op, inputs, common, out, _Numpys(family, op, inputs, common, out))
+    if found is not None:
+        return found
+    loop: Callable[..., Any] = cpu(family).bind(op, inputs, common, out)
+    return loop
+
+
+def is_compiled(loop: object) -> bool:
+    """Whether `cpu_loop` gave a compiled loop, which shares its work over threads by itself."""
+    return type(loop) is BuiltinFunctionType
+
+
+class _Numpys:
+    """NumPy's loop of an operator, bound when it is first called."""
+
+    __slots__ = ("bound", "loop")
+
+    def __init__(self, family: str, *bound: Any) -> None:
+        self.bound: tuple[Any, ...] = (family, *bound)
+        self.loop: Callable[..., Any] | None = None
+
+    def __call__(self, *operands: Any) -> Any:
+        if self.loop is None:
+            family, *rest = self.bound
+            self.loop = cpu(family).bind(*rest)
+        return self.loop(*operands)
 
 
 def cuda(family: str) -> ModuleType:
@@ -141,7 +186,7 @@ def ops_of(family: str) -> frozenset[str]:
     """The ops that native code asks a family of ours for: those its file for the CPU loops over."""
     if family == CHAIN:
         return frozenset((CHAIN,))
-    module = cpu(family)
+    module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # a function an op
         found = vars(module).items()

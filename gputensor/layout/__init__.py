@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..core import lazy
-from ..core.device import CPU
 from ..exchange import foreign
-from ..kernels import stub
-from ..kernels.cpu import copy_compiled
 from ..tensor.tensor import Tensor
 from .copying import broadcast, contiguous, copy
 from .packing import pack
@@ -31,8 +28,7 @@ def explain(dst: Any, src: Any) -> Explanation:
 
     dst, src: arrays of any library on any device, `meta` too; neither is read or written. The plan
     is that of dst's GPU, of an H200 where dst is on none. The answer prints as a drawing, and
-    `.to_dict()` has the same as data. Of arrays on the CPU it says whose loops copy and pack them
-    there, once `set_compiled_loops` leaves a choice.
+    `.to_dict()` has the same as data.
     """
     from ..kernels.cuda import copy_explain, copy_launch
 
@@ -47,13 +43,7 @@ def explain(dst: Any, src: Any) -> Explanation:
     layout = copy_launch.Layout(to.sizes, strides, (to.dtype, source.dtype))
     lows, place = (to.address & 15, source.address & 15), to.place
     if place.type != "cuda":
-        found = copy_explain.Explanation(layout, *lows)
-        if place is CPU and copy_compiled.get_compiled_loops():
-            of_copy, of_pack = [
-                stub.cpu(module).loops(to.array, source.array) for module in ("copy", "copy_pack")
-            ]
-            found.on_cpu = f"on the CPU: copy with {of_copy} loops, pack with {of_pack} loops"
-        return found
+        return copy_explain.Explanation(layout, *lows)
     return copy_explain.Explanation(layout, *lows, runtime.cuda().limits(place.index or 0))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls
-from ..core import errors, number_range
-from ..core.arguments import NUMBERS
+from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import BOOL, FLOATING, complex32
+from ..core.dtype import BOOL, complex32
 from ..core.geometry import Geometry, contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes, strides_over
@@ -17,7 +16,7 @@ from ..kernels.cpu.quiet import run
 from ..structured import library
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .matmul import by_library, multiply, multiply_added
+from .matmul import by_library, check_scales, cut, multiply, multiply_added
 
 
 def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> Geometry:
@@ -96,12 +95,7 @@ def _check_added(
         raise errors.wrong_dtype(op, "self", "not be bool", self)
     if given.ndim > len(sizes) or broadcast_sizes(given.sizes, sizes) != sizes:
         raise errors.wrong_shape(op, "self", f"broadcast to {list(sizes)}", self)
-    for arg, x in (("beta", beta), ("alpha", alpha)):
-        if type(x) not in NUMBERS:
-            raise errors.wrong_type(op, arg, "be a number", x)
-        if type(x) is float and element.category < FLOATING:
-            raise errors.must(op, arg, f"fit {element.short}, which the operands have", x)
-        number_range.check(op, arg, x, element)
+    check_scales(op, element, beta, alpha)
     return wanted
 
 
@@ -111,6 +105,7 @@ def _added_into(
     shape = out._geometry
     if shape.numel == 0 or out._device.type == "meta":
         return out
+    beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     if out._device is CPU:
         array = out._get_array()
         added = array if out is self else self._get_array()

@@ -257,15 +257,19 @@ def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
         given, alpha = alpha, number(alpha)
         if alpha is None:
             raise errors.wrong_type(op, "alpha", "be a number", given)
-        kind = type(alpha)
-    highest = max(_category(self), _category(other))
-    if kind is bool and highest != BOOL:
-        raise errors.must(op, "alpha", "not be bool unless both operands are", alpha)
-    if kind is float and highest <= INTEGER:
-        raise errors.must(op, "alpha", "be an integer for integer operands", alpha)
-    if kind is complex and highest < COMPLEX:
-        raise errors.must(op, "alpha", "be real for real operands", alpha)
+    check_scale(op, "alpha", alpha, max(_category(self), _category(other)))
     return alpha
+
+
+def check_scale(op: str, arg: str, value: Any, highest: int) -> None:
+    """Raise for a number of a higher kind than the operands. highest: their highest category."""
+    kind = type(value)
+    if kind is bool and highest != BOOL:
+        raise errors.must(op, arg, "not be bool unless both operands are", value)
+    if kind is float and highest <= INTEGER:
+        raise errors.must(op, arg, "be an integer for integer operands", value)
+    if kind is complex and highest < COMPLEX:
+        raise errors.must(op, arg, "be real for real operands", value)
 
 
 _NUMBER_CATEGORY = {bool: 0, int: 1, float: 2, complex: 3}

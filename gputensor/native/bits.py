@@ -52,14 +52,15 @@ def hash_tensor(
     dims = arguments.dims(op, dim, given.ndim) or tuple(range(given.ndim))
     for d in dims if given.ndim else ():
         if not given.sizes[d]:
-            raise errors.must(op, "dim", "name dimensions of non-zero size", d)
+            raise errors.wrong_index(op, "dim", "name dimensions of non-zero size", d)
     if given.dtype.category == FLOATING:
         bits = calls.view_dtype(calls.to_dtype(self, dtypes.float64), dtypes.int64)
     else:
         bits = calls.to_dtype(self, dtypes.int64, False, True)
     kept = [d for d in range(given.ndim) if d not in dims]
     sizes = tuple([given.sizes[d] for d in kept])
-    found = _folded(calls.reshape(calls.permute(bits, (*kept, *dims)), (*sizes, -1)))
+    order = (*kept, *dims) if given.ndim else ()
+    found = _folded(calls.reshape(calls.permute(bits, order), (*sizes, -1)))
     if keepdim:
         sizes = tuple([1 if d in dims else n for d, n in enumerate(given.sizes)])
     return calls.view_dtype(calls.reshape(found, sizes), dtypes.uint64)

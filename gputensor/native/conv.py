@@ -47,6 +47,14 @@ def convolution(
             raise errors.must(op, "output_padding", rule, output_padding)
         w = _turned_round(w, groups)
         reach = [d * (k - 1) for d, k in zip(gaps, w._geometry.sizes[2:])]
+        given = x._geometry.sizes[2:]
+        out = [
+            (n - 1) * s + r - 2 * p + m + 1
+            for n, s, r, p, m in zip(given, steps, reach, pads, more)
+        ]
+        if min(out) == 0 and 0 not in given:  # padding may leave nothing
+            made = calls.new_zeros(input, (input._geometry.sizes[0], w._geometry.sizes[0], *out))
+            return calls.contiguous(made, _format(input, weight, count))
         low = [r - p for r, p in zip(reach, pads)]
         x = _spread(x, low, [n + m for n, m in zip(low, more)], steps)
         steps = (1,) * count
@@ -184,7 +192,9 @@ def convolution_backward(
     of_input = of_weight = of_bias = None
     input, weight = _conj(input), _conj(weight)
     kernel, given = weight._geometry.sizes[2:], input._geometry.sizes[2:]
-    if output_mask[0]:
+    if output_mask[0] and 0 in grad_output._geometry.sizes[2:]:
+        of_input = calls.new_zeros(input, input._geometry.sizes)
+    elif output_mask[0]:
         out = grad_output._geometry.sizes[2:]
         more = [0] * count
         if not transposed:

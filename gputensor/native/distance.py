@@ -14,15 +14,13 @@ from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU, META
 from ..core.dtype import FLOATING, dtype
-from ..core.geometry import contiguous_geometry
 from ..core.promotion import result_type
 from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
-from ..kernels.cpu.quiet import run
 from ..structured import arguments, short
-from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
+from .reduce import reduced
 
 # --- norms ----------------------------------------------------------------------------------------
 
@@ -36,15 +34,16 @@ def _number(op: str, arg: str, value: Any) -> float:
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """Of real or complex numbers; f16 and bf16 in f32."""
     given = self._geometry
-    if _is_by_root(self, p):
-        return _root_of_squares(self, dims, keepdim)
-    if given.dtype.itemsize == 2:
+    loop = _loop(self, p)
+    if given.dtype.itemsize == 2 and loop is None:
         wide = _norm(op, calls.to_dtype(self, dtypes.float32), p, dims, keepdim)
         return calls.to_dtype(wide, given.dtype)
     if given.numel == 0 and (p < 0 or math.isinf(p)):
         if any(given.sizes[d] == 0 for d in dims):
             rule = "name dimensions of non-zero size, as this norm has no value for no elements"
             raise errors.must(op, "dim", rule, dims)
+    if loop is not None:
+        return reduced(self, loop, dims, keepdim, given.dtype.to_real)
     x = calls.abs(self) if given.dtype.is_complex else self
     if not given.ndim:
         return calls.to_dtype(x != 0, x._geometry.dtype) if p == 0 else calls.abs(x)
@@ -58,15 +57,6 @@ def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool)
     if p == 1:
         return calls.sum_dim_IntList(size, dims, keepdim)
     return calls.sum_dim_IntList(size**p, dims, keepdim) ** (1 / p)
-
-
-def _root_of_squares(self: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    given = self._geometry
-    kept = [1 if d in dims else n for d, n in enumerate(given.sizes) if keepdim or d not in dims]
-    made = allocate(contiguous_geometry(tuple(kept), given.dtype), CPU)
-    root = stub.cpu("norm").root_of_squares
-    run(root, self._get_array(), dims, made._get_array(), keepdim)
-    return made
 
 
 def linalg_vector_norm(
@@ -85,21 +75,22 @@ def linalg_vector_norm(
         self = calls.to_dtype(self, dtype)
     dims = _dims(op, dim, given.ndim)
     made = _norm(op, self, p, dims, keepdim)
-    if dtype is None and _is_by_root(self, p):
+    if dtype is None and (loop := _loop(self, p)) is not None:
         table, args = operators.linalg_vector_norm.table, (self, ord, dim, keepdim)
-        short.learn_again(table, linalg_vector_norm, args, made, _root(dims, keepdim), (None,))
+        behind = (dims, None, keepdim)
+        short.learn_reduction(table, linalg_vector_norm, args, made, loop, behind, (None,))
     return made
 
 
-def _is_by_root(self: Tensor, p: Any) -> bool:
+def _loop(self: Tensor, p: Any) -> Callable[..., None] | None:
+    """The loop of the CPU that computes such a norm in one pass."""
     given = self._geometry
-    return p == 2 and self._device is CPU and given.ndim > 0 and given.dtype.category == FLOATING
-
-
-def _root(dims: tuple[int, ...], keepdim: bool) -> Callable[..., None]:
-    """What `_root_of_squares` runs, of an array into another."""
-    root = stub.cpu("norm").root_of_squares
-    return lambda x, out: root(x, dims, out, keepdim)
+    if self._device is not CPU or not given.ndim or type(p) not in (int, float):
+        return None
+    found: Callable[..., None] | None = stub.cpu("moments").bind(
+        "norm", given.dtype, given.dtype.to_real, p
+    )
+    return found
 
 
 def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
@@ -119,9 +110,9 @@ def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None
 def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
     table = operators.norm_Scalar.table
     made = _vector_norm(self, p, None, False, None)
-    if _is_by_root(self, p):
-        loop = _root(tuple(range(self._geometry.ndim)), False)
-        short.learn_again(table, norm_Scalar, (self, p), made, loop)
+    if (loop := _loop(self, p)) is not None:
+        behind = (tuple(range(self._geometry.ndim)), None, False)
+        short.learn_reduction(table, norm_Scalar, (self, p), made, loop, behind)
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
-from ..core.dtype import int32, int64
+from ..core.dtype import bfloat16, float16, float32, int32, int64
 from ..core.geometry import contiguous_geometry
 from ..structured import arguments
 from ..structured.indexed import index_dtype
@@ -165,6 +165,33 @@ def _embedding_bag_forward_only(
     per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    return _bagged(
+        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
+        offsets._geometry.numel,
+    )  # fmt: skip
+
+
+def _embedding_bag(
+    key_set: int, weight: Tensor, indices: Tensor, offsets: Tensor,
+    scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    return _bagged(
+        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
+        offsets._geometry.numel - bool(include_last_offset),
+    )  # fmt: skip
+
+
+def _bagged(
+    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, per_sample_weights: Tensor | None,
+    include_last_offset: bool, padding_idx: int, zeros: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The reduced bags, the bag of each index, the sizes of bags and the indices of maxima.
+
+    zeros: the length of the last two results of a sum, which counts nothing.
+    Source of the sizes of further results: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
+    """
     op = "embedding_bag"
     _check_bag(op, weight, indices, offsets, mode, per_sample_weights)
     bags = Bags(indices, offsets, include_last_offset, padding_idx)
@@ -173,7 +200,6 @@ def _embedding_bag_forward_only(
         rows = calls.mul_Tensor(rows, calls.unsqueeze(per_sample_weights, 1))
     width = weight._geometry.sizes[1]
     made = calls.new_zeros(weight, (bags.count, width), None, None, None, None)
-    places = calls.new_zeros(indices, (bags.count,), None, None, None, None)
     if mode == MAX:
         places = _extremes(made, rows, bags, indices)
     else:
@@ -182,12 +208,24 @@ def _embedding_bag_forward_only(
         sizes = calls.where_self(calls.eq_Tensor(bags.sizes, 0), 1, bags.sizes)
         made = calls.div_Tensor(made, calls.unsqueeze(sizes, 1))
         made = calls.to_dtype(made, weight._geometry.dtype, False, False, None)
-    of = calls.to_dtype(bags.of, indices._geometry.dtype, False, False, None)
-    sizes = calls.to_dtype(bags.sizes, indices._geometry.dtype, False, False, None)
+    is_short = indices._geometry.dtype is int32 and offsets._geometry.dtype is int32
+    integer = int32 if is_short else int64
+    of = bags.of
+    if mode == SUM and padding_idx < 0 and weight._geometry.dtype in _SUMMED_AT_ONCE:
+        of = calls.new_empty(indices, (0,), integer, None, None, None)
+    sizes = bags.sizes
+    if mode == SUM:
+        sizes = calls.new_zeros(indices, (zeros,), integer, None, None, None)
+    if mode != MAX:
+        places = calls.clone(sizes, None)
+    of, sizes, places = (
+        calls.to_dtype(x, integer, False, False, None) for x in (of, sizes, places)
+    )
     return made, of, sizes, places
 
 
-_embedding_bag = _embedding_bag_forward_only
+# Whose sums need not know which bag an index lies in, where no index is left out.
+_SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 
 def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor:
@@ -250,4 +288,4 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
             raise errors.must(op, "num_classes", "be given on meta, which has no values", classes)
         classes = int(calls.max(self)) + 1
     rows = calls.new_zeros(self, (*given.sizes, classes))
-    return calls.scatter_value(rows, -1, calls.unsqueeze(self, -1), 1)
+    return ask_inplace(operators.scatter__value, rows, -1, calls.unsqueeze(self, -1), 1)

@@ -60,9 +60,11 @@ def _linalg_check_errors(key_set: int, info: Tensor, api_name: str, is_matrix: b
     """Source: aten/src/ATen/native/BatchLinearAlgebra.cpp, _linalg_check_errors."""
     if info._device.type == "meta":
         return
-    for number, value in enumerate(calls.reshape(info, (-1,)).tolist()):
-        if value:
-            raise errors.not_solvable(api_name, value, None if is_matrix else number)
+    values = calls.reshape(info, (-1,)).tolist()
+    number = next((number for number, value in enumerate(values) if value), None)
+    if number is not None:
+        place = None if is_matrix else number
+        raise errors.not_solvable(api_name, values[number], place)
 
 
 def lu_unpack(
@@ -106,13 +108,6 @@ def lu_unpack(
     return P, L, U
 
 
-def _det_of(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
-    """The sign of the permutation, and the diagonal."""
-    np = namespace.np
-    swaps = (pivots != np.arange(1, pivots.shape[-1] + 1)).sum(-1)
-    return 1 - 2 * (swaps % 2), np.diagonal(lu, 0, -2, -1)
-
-
 def _linalg_det(key_set: int, A: Tensor) -> Any:
     check_square("det", "A", A)
     lu, pivots, _ = lu_sizes(A)
@@ -124,8 +119,7 @@ def _linalg_det(key_set: int, A: Tensor) -> Any:
 
     def compute(namespace: Any, a: Any) -> Any:
         lu, pivots, _ = lapack.lu_factor(namespace, a.swapaxes(-1, -2) if turned else a)
-        sign, diagonal = _det_of(namespace, lu, pivots)
-        return diagonal.prod(-1) * sign.astype(a.dtype), lu, pivots
+        return lapack.det(namespace, lu, pivots), lu, pivots
 
     return library.by_lapack("det", compute, wanted, A)
 
@@ -145,12 +139,8 @@ def _linalg_slogdet(key_set: int, A: Tensor) -> Any:
     turned = _is_turned(A)
 
     def compute(namespace: Any, a: Any) -> Any:
-        np = namespace.np
         lu, pivots, _ = lapack.lu_factor(namespace, a.swapaxes(-1, -2) if turned else a)
-        sign, diagonal = _det_of(namespace, lu, pivots)
-        size = np.abs(diagonal)
-        units = np.where(size == 0, 0, diagonal / np.where(size == 0, 1, size))
-        return units.prod(-1) * sign.astype(a.dtype), np.log(size).sum(-1), lu, pivots
+        return *lapack.slogdet(namespace, lu, pivots), lu, pivots
 
     return library.by_lapack("slogdet", compute, wanted, A)
 
@@ -230,8 +220,8 @@ def linalg_qr(key_set: int, A: Tensor, mode: str = "reduced") -> Any:
         ), R
 
     def compute(namespace: Any, a: Any) -> Any:
-        found = namespace.np.linalg.qr(a, mode=mode)
-        return (namespace.np.empty(0, a.dtype), found) if mode == "r" else tuple(found)
+        found = lapack.qr(namespace, a, mode)
+        return (namespace.np.empty(0, a.dtype), found) if mode == "r" else found
 
     return library.by_lapack("qr", compute, (q, r), A)
 
@@ -245,12 +235,7 @@ def geqrf(key_set: int, self: Tensor) -> Any:
     *batch, m, n = self._geometry.sizes
     of = self._geometry.dtype
     wanted = (matrices((*batch, m, n), of), contiguous_geometry((*batch, min(m, n)), of))
-
-    def compute(namespace: Any, a: Any) -> Any:
-        found, tau = namespace.np.linalg.qr(a, mode="raw")
-        return found.swapaxes(-1, -2), tau
-
-    return factorised("geqrf", compute, wanted, self)
+    return factorised("geqrf", lapack.geqrf, wanted, self)
 
 
 def _reflected(

@@ -16,10 +16,11 @@ from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..iterator.broadcast import broadcast_sizes
 from ..iterator.config import Config
 from ..iterator.plan import build
-from ..dispatch import shortcuts
+from ..kernels import stub
+from ..dispatch import defaults, shortcuts
 from ..structured import arguments, derived
 from ..structured.indexed import Places, index_dtype, is_mask, read
-from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, from_array
+from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
 from .nonzero import nonzero
 from .slicing import unbind
@@ -67,8 +68,11 @@ def _is_part(sizes: Sequence[int], wanted: Sequence[int]) -> bool:
 
 def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
     sizes, wanted = mask._geometry.sizes, self._geometry.sizes[dim : dim + mask._geometry.ndim]
-    # as NumPy and the array API have it, an empty dimension of a mask picks nothing of any
-    if sizes != wanted and (len(sizes) != len(wanted) or not _is_part(sizes, wanted)):
+    if sizes == wanted:
+        return
+    # By the array API, as in NumPy, an empty dimension of a mask picks nothing of any.
+    is_lenient = defaults.get_type_promotion() == "array_api" and len(sizes) == len(wanted)
+    if not is_lenient or not _is_part(sizes, wanted):
         rule = f"have sizes {list(wanted)}, those of self from dimension {dim} on"
         raise errors.wrong_index(op, "mask", rule, mask)
 
@@ -157,20 +161,20 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
-    """What one mask of all elements picks, if they are few: NumPy does at once what nonzero and
-    indices would, where these are ours."""
+    """What one mask of all elements picks: family nonzero does at once what nonzero and indices
+    would, where these are ours."""
     mask, of = indices[0] if len(indices) == 1 else None, self._geometry
     if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
         return None
     given = mask._geometry
     if (
         given.dtype is not bool_ or given.sizes != of.sizes or not of.ndim
-        or of.nbytes >= ALIGNED_FROM_BYTES or not shortcuts.is_plain_thread()
+        or not shortcuts.is_plain_thread()
         or not shortcuts.comes_straight(operators.nonzero, nonzero)
         or not shortcuts.comes_straight(operators.unbind_int, unbind)
     ):  # fmt: skip
         return None
-    found = self._get_array()[mask._get_array()]
+    found = stub.cpu("nonzero").selected(self._get_array(), mask._get_array())
     return from_array(found, contiguous_geometry(found.shape, of.dtype))
 
 
@@ -214,12 +218,12 @@ def check_along(
     op: str, self: Tensor, dim: Any, index: Tensor, other: Tensor | None = None, arg: str = "src"
 ) -> int:
     """The dimension of a gather or scatter, whose index may be no longer than the operands."""
-    index_dtype(op, index)
     d = arguments.dim(op, dim, self._geometry.ndim)
     if index._device is not self._device:
         raise errors.mixed_devices(op, self, "self", index, "index")
-    if index._geometry.numel == 0:
+    if index._geometry.numel == 0:  # of any dtype. Source: ScatterGatherChecks.h
         return d
+    index_dtype(op, index)
     of, sizes = max(index._geometry.ndim, 1), index._geometry.sizes or (1,)
     for name, x, skipped in (("self", self, d), (arg, other, -1)):
         if x is None:

@@ -14,6 +14,7 @@ from ..core import dtype as dtypes, errors
 from ..core.arguments import real
 from ..core.dtype import FLOATING, INTEGER
 from ..core.geometry import contiguous_geometry
+from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
@@ -50,10 +51,13 @@ def bincount(
 
 
 def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
-    if x.size and int(x.min()) < 0:
-        raise errors.must("bincount", "self", "hold no negative number", int(x.min()))
-    if x.size and int(x.max()) >= _MOST_BINS:
-        raise errors.must("bincount", "self", "hold numbers less than 2**59", int(x.max()))
+    least, most = (int(x.min()), int(x.max())) if x.size else (0, -1)
+    if least < 0:
+        raise errors.must("bincount", "self", "hold no negative number", least)
+    if most >= _MOST_BINS:
+        raise errors.must("bincount", "self", "hold numbers less than 2**59", most)
+    if not library.is_gpu:
+        return stub.cpu("histogram").bincount(x, weights, max(minlength, most + 1))
     found = library.np.bincount(x.astype("int64"), weights, minlength)
     return found.astype("int64") if weights is None else found
 
@@ -181,6 +185,10 @@ def _tally(
 def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
     """even: the edges are evenly spaced, and a bin is looked for beside its place by division."""
     np = library.np
+    if not library.is_gpu:
+        found = stub.cpu("histogram").points(x, weight, even, edges)
+        if found is not None:
+            return found.astype(x.dtype)
     shape = tuple([len(edge) - 1 for edge in edges])
     total = math.prod(shape)
 

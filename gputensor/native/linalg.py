@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._generated import calls
 from ..core import errors
-from ..core.dtype import FLOATING, int64
+from ..core.dtype import FLOATING, bfloat16, float16, float32, int64
 from ..core.geometry import contiguous_geometry
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import lapack
@@ -24,6 +24,10 @@ BY_LIBRARY = True
 
 
 def linalg_matrix_exp(key_set: int, self: Tensor) -> Tensor:
+    element = self._geometry.dtype
+    if element in (float16, bfloat16):
+        made = calls.linalg_matrix_exp(calls.to_dtype(self, float32, False, False, None))
+        return calls.to_dtype(made, element, False, False, None)
     check_square("matrix_exp", "self", self)
     wanted = contiguous_geometry(self._geometry.sizes, self._geometry.dtype)
     return factorised("matrix_exp", lapack.matrix_exp, (wanted,), self)[0]

@@ -80,21 +80,32 @@ def nll_loss_forward(
     if reduction == NONE and given.ndim == 1:
         reduction = SUM  # of one row; the total weight is that row's
     each = (given.sizes[0],) if reduction == NONE else ()
+    if self._device is CPU:
+        return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
     loss = allocate(contiguous_geometry(each, given.dtype), self._device)
     total = allocate(contiguous_geometry((), given.dtype), self._device)
-    if self._device is CPU:
-        run(
-            stub.cpu("loss").nll_loss, self._get_array(), target._get_array(),
-            None if weight is None else weight._get_array(), reduction, ignore_index,
-            loss._get_array(), total._get_array(),
-        )  # fmt: skip
-    elif self._device.type != "meta":
+    if self._device.type != "meta":
         launch = _bound("nll_loss", self, target, weight, reduction, None)
         launch(
             self._device.index,
             (loss._address(), total._address(), _start(self), _start(target), _start(weight)),
             (ignore_index,),
         )  # fmt: skip
+    return loss, total
+
+
+def _on_the_cpu(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
+    each: tuple[int, ...],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The loss of sizes `each`, and the total weight; classes are dimension 1, or the only one."""
+    of = self._geometry.dtype
+    loss, total = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in (each, ())]
+    run(
+        stub.cpu("loss").nll_loss, self._get_array(), target._get_array(),
+        None if weight is None else weight._get_array(), reduction, ignore_index,
+        loss._get_array(), total._get_array(),
+    )  # fmt: skip
     return loss, total
 
 
@@ -107,20 +118,13 @@ def nll_loss_backward(
     arguments.integer(op, "ignore_index", ignore_index)
     given = self._geometry
     each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
-    for arg, x, sizes in (("grad_output", grad_output, each), ("total_weight", total_weight, ())):
-        if x._device is not self._device:
-            raise errors.mixed_devices(op, self, "self", x, arg)
-        if x._geometry.sizes != sizes or x._geometry.dtype is not given.dtype:
-            rule = f"be {errors.describe_layout(contiguous_geometry(sizes, given.dtype))}"
-            raise errors.must(op, arg, rule, x)
-    made = allocate(contiguous_geometry(given.sizes, given.dtype), self._device)
+    _check_total(op, self, each, grad_output=grad_output, total_weight=total_weight)
     if self._device is CPU:
-        run(
-            stub.cpu("loss").nll_loss_backward, grad_output._get_array(), target._get_array(),
-            None if weight is None else weight._get_array(), reduction, ignore_index,
-            total_weight._get_array(), made._get_array(),
-        )  # fmt: skip
-    elif self._device.type != "meta" and given.numel:
+        return _gradient_on_the_cpu(
+            grad_output, self, target, weight, reduction, ignore_index, total_weight
+        )
+    made = allocate(contiguous_geometry(given.sizes, given.dtype), self._device)
+    if self._device.type != "meta" and given.numel:
         launch = _bound(op, self, target, weight, reduction, grad_output)
         launch(
             self._device.index,
@@ -128,6 +132,19 @@ def nll_loss_backward(
             total_weight._address()),
             (ignore_index,),
         )  # fmt: skip
+    return made
+
+
+def _gradient_on_the_cpu(
+    grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: int, total_weight: Tensor,
+) -> Tensor:  # fmt: skip
+    made = allocate(contiguous_geometry(self._geometry.sizes, self._geometry.dtype), CPU)
+    run(
+        stub.cpu("loss").nll_loss_backward, grad_output._get_array(), target._get_array(),
+        None if weight is None else weight._get_array(), reduction, ignore_index,
+        total_weight._get_array(), made._get_array(),
+    )  # fmt: skip
     return made
 
 
@@ -156,15 +173,31 @@ def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reducti
         raise errors.wrong_shape(op, "target", rule, target)
     if target._device is not self._device:
         raise errors.mixed_devices(op, self, "self", target, "target")
-    if weight is not None:
-        if weight._device is not self._device:
-            raise errors.mixed_devices(op, self, "self", weight, "weight")
-        w = weight._geometry
-        if w.sizes != x.sizes[-1:] or w.dtype is not x.dtype:
-            wanted = errors.describe_layout(contiguous_geometry(x.sizes[-1:], x.dtype))
-            rule = f"be {wanted}, a number for each class"
-            raise errors.wrong_shape(op, "weight", rule, weight)
+    _check_weight(op, self, weight, x.sizes[-1:])
     check_reduction(op, reduction)
+
+
+def _check_weight(op: str, self: Tensor, weight: Tensor | None, classes: tuple[int, ...]) -> None:
+    if weight is None:
+        return
+    if weight._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", weight, "weight")
+    w, of = weight._geometry, self._geometry.dtype
+    if w.sizes != classes or w.dtype is not of:
+        wanted = errors.describe_layout(contiguous_geometry(classes, of))
+        raise errors.wrong_shape(op, "weight", f"be {wanted}, a number for each class", weight)
+
+
+def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor) -> None:
+    """Of the dtype and device of self: grad_output of these sizes, and the total weight."""
+    of = self._geometry.dtype
+    for arg, x in given.items():
+        if x._device is not self._device:
+            raise errors.mixed_devices(op, self, "self", x, arg)
+        wanted = () if arg == "total_weight" else sizes
+        if x._geometry.sizes != wanted or x._geometry.dtype is not of:
+            rule = f"be {errors.describe_layout(contiguous_geometry(wanted, of))}"
+            raise errors.must(op, arg, rule, x)
 
 
 # --- made of other operators ----------------------------------------------------------------------
@@ -204,41 +237,67 @@ def nll_loss2d(
     return calls.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 
-def _pixels(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The pixels of planes (N, C, H, W) as rows (N H W, C), and their targets."""
-    sizes = self._geometry.sizes
-    if len(sizes) != 4:
+def _check_planes(
+    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any
+) -> None:
+    x, t = self._geometry, target._geometry
+    if x.ndim != 4:
         raise errors.wrong_shape(op, "self", "have four dimensions, (N, C, H, W)", self)
-    if target._geometry.sizes != (sizes[0], *sizes[2:]):
-        rule = f"have self's sizes but for the classes, {[sizes[0], *sizes[2:]]}"
+    if t.sizes != (x.sizes[0], *x.sizes[2:]):
+        rule = f"have self's sizes but for the classes, {[x.sizes[0], *x.sizes[2:]]}"
         raise errors.wrong_shape(op, "target", rule, target)
-    count = target._geometry.numel
-    rows = calls.reshape(calls.movedim_int(self, 1, -1), (count, sizes[1]))
-    return rows, calls.reshape(target, (count,))
+    if x.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, "self", "be floating", self)
+    if t.dtype not in (dtypes.int64, dtypes.uint8):
+        raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
+    if target._device is not self._device:
+        raise errors.mixed_devices(op, self, "self", target, "target")
+    _check_weight(op, self, weight, x.sizes[1:2])
+    check_reduction(op, reduction)
+
+
+def _rows(self: Tensor) -> Tensor:
+    """The pixels of planes (N, C, H, W) as rows (N H W, C)."""
+    n, c, h, w = self._geometry.sizes
+    return calls.reshape(calls.movedim_int(self, 1, -1), (n * h * w, c))
 
 
 def nll_loss2d_forward(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    rows, classes = _pixels("nll_loss2d", self, target)
-    loss, total = calls.nll_loss_forward(rows, classes, weight, reduction, ignore_index)
-    return (calls.reshape(loss, target._geometry.sizes) if reduction == NONE else loss), total
+    op, sizes = "nll_loss2d", target._geometry.sizes
+    _check_planes(op, self, target, weight, reduction)
+    arguments.integer(op, "ignore_index", ignore_index)
+    if self._device is CPU:
+        each = sizes if reduction == NONE else ()
+        return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
+    classes = calls.reshape(target, (target._geometry.numel,))
+    loss, total = calls.nll_loss_forward(_rows(self), classes, weight, reduction, ignore_index)
+    return (calls.reshape(loss, sizes) if reduction == NONE else loss), total
 
 
 def nll_loss2d_backward(
     key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
     reduction: int, ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
-    op = "nll_loss2d_backward"
-    rows, classes = _pixels(op, self, target)
+    op, sizes, count = "nll_loss2d_backward", target._geometry.sizes, target._geometry.numel
+    _check_planes(op, self, target, weight, reduction)
+    arguments.integer(op, "ignore_index", ignore_index)
+    if reduction == NONE and grad_output._geometry.sizes != sizes:
+        raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
+    each = sizes if reduction == NONE else ()
+    _check_total(op, self, each, grad_output=grad_output, total_weight=total_weight)
+    if self._device is CPU:
+        return _gradient_on_the_cpu(
+            grad_output, self, target, weight, reduction, ignore_index, total_weight
+        )
     if reduction == NONE:
-        if grad_output._geometry.sizes != target._geometry.sizes:
-            raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
-        grad_output = calls.reshape(grad_output, (classes._geometry.numel,))
+        grad_output = calls.reshape(grad_output, (count,))
     made = calls.nll_loss_backward(
-        grad_output, rows, classes, weight, reduction, ignore_index, total_weight
-    )
+        grad_output, _rows(self), calls.reshape(target, (count,)), weight, reduction, ignore_index,
+        total_weight,
+    )  # fmt: skip
     n, c, h, w = self._geometry.sizes
     return calls.contiguous(calls.movedim_int(calls.reshape(made, (n, h, w, c)), -1, 1))
 

@@ -1,4 +1,6 @@
-"""Where a mask holds: masked_fill, masked_select, masked_scatter. All are made of other operators.
+"""Where a mask holds: masked_fill, masked_select, masked_scatter.
+
+On the CPU the last two are loops of family nonzero; all else is made of other operators.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
@@ -15,6 +17,7 @@ from ..core.dtype import bool_
 from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
+from ..kernels import stub
 from ..structured.indexed import number_of
 from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
@@ -95,9 +98,8 @@ masked_fill__Tensor, masked_fill_Tensor = masked_fill__Scalar, masked_fill_Scala
 
 def masked_select(key_set: int, self: Tensor, mask: Tensor) -> Tensor:
     self, mask = _broadcast("masked_select", self, mask)
-    if self._device is CPU and mask._device is CPU and self._geometry.is_contiguous:
-        marks = mask._get_array().reshape(-1)
-        found = self._get_array().reshape(-1).compress(marks)
+    if self._device is CPU and mask._device is CPU:
+        found = stub.cpu("nonzero").selected(self._get_array(), mask._get_array())
         return from_array(found, contiguous_geometry(found.shape, self._geometry.dtype))
     if not self._geometry.ndim:
         self, mask = calls.view(self, (1,)), calls.view(mask, (1,))
@@ -123,12 +125,19 @@ def masked_scatter_(key_set: int, self: Tensor, mask: Tensor, source: Tensor) ->
         target, mask = calls.view(self, (1,)), calls.view(mask, (1,))
     if overlap.relation(self, mask) != overlap.NO:
         mask = calls.clone(mask)
-    places = calls.nonzero(mask)
-    count = places._geometry.sizes[0]
+    places = None
+    if self._device is CPU:
+        if overlap.relation(self, given) != overlap.NO:
+            given = calls.clone(given)
+        arrays = [x._get_array() for x in (target, mask, given)]
+        count = stub.cpu("nonzero").put(*arrays)
+    else:
+        places = calls.nonzero(mask)
+        count = places._geometry.sizes[0]
     if given._geometry.numel < count:
         rule = f"have an element for each that is written, {count}"
         raise errors.wrong_shape(op, "source", rule, source)
-    if count:
+    if count and places is not None:
         columns = list(calls.unbind_int(places, 1))
         part = calls.slice_Tensor(given, 0, 0, count)
         ask_inplace(operators._index_put_impl_, target, columns, part, False, True)

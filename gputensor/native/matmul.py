@@ -286,14 +286,27 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
     sizes = (1, 1, *given.sizes)[-2:]
     if given.ndim > 2 or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
         raise errors.wrong_shape("addmm", "self", f"broadcast to [{rows},{columns}]", self)
+    check_scales("addmm", element, beta, alpha)
+    return contiguous_geometry((rows, columns), element)
+
+
+def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
+    """Raise unless both are numbers that fit the operands' dtype."""
     for arg, x in (("beta", beta), ("alpha", alpha)):
         if type(x) not in NUMBERS:
-            raise errors.wrong_type("addmm", arg, "be a number", x)
-        if type(x) is float and element.category < FLOATING:
-            raise errors.must("addmm", arg, f"fit {element.short}, which the operands have", x)
+            raise errors.wrong_type(op, arg, "be a number", x)
         if x is not _ONE:
-            number_range.check("addmm", arg, x, element)
-    return contiguous_geometry((rows, columns), element)
+            number_range.check(op, arg, x, element)
+
+
+def cut(element: dtype, scale: Any) -> Any:
+    """beta or alpha in the operands' dtype: beside integers a fraction is cut.
+
+    Source: aten/src/ATen/native/LinearAlgebra.cpp, `beta.to<scalar_t>()`.
+    """
+    if element.category >= FLOATING or type(scale) is int:
+        return scale
+    return int(scale.real)
 
 
 def _addmm_into(
@@ -302,6 +315,7 @@ def _addmm_into(
     shape = out._geometry
     if shape.numel == 0 or out._device.type == "meta":
         return out
+    beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     if out._device is CPU:
         array = out._get_array()
         shares = out._storage is not None and out._storage is self._storage
@@ -361,6 +375,7 @@ def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     loops = stub.cpu("matmul")
     if shape.dtype in _BLAS and mat2._geometry.numel and beta is _ONE and alpha is _ONE:
         return short.made_of(loops.added, shape)
+    beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     return short.made_by(lambda x, a, b, out: loops.addmm(x, a, b, beta, alpha, out), shape)
 
 

@@ -7,10 +7,7 @@ Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
@@ -25,6 +22,7 @@ from ..structured import arguments, short
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
+from .reduce import reduced
 
 Pair = tuple[Tensor, Tensor]
 
@@ -41,7 +39,7 @@ def _moments(
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     dims, over = _reduced(given, op, dim, correction)
-    if self._device is CPU and given.ndim and given.numel and given.dtype.category == FLOATING:
+    if wants_mean and _is_of_the_loop(self):
         return _on_the_cpu(self, dims, over, keepdim)
     x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
     mean = calls.mean_dim(x, dims, True)
@@ -89,47 +87,39 @@ def _as(x: Tensor, of: dtype) -> Tensor:
 def var_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Tensor:
+    if _is_of_the_loop(self):
+        return _by_the_loop("var", var_correction, self, dim, correction, keepdim)
     spread, _ = _moments("var", self, dim, correction, keepdim)
-    if _is_of_the_loop(self, spread):
-        table, args = operators.var_correction.table, (self, dim, correction, keepdim)
-        short.learn_again(table, var_correction, args, spread, _spread(self, *args[1:]))
     return _as(spread, self._geometry.dtype.to_real)
 
 
 def std_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Tensor:
+    if _is_of_the_loop(self):
+        return _by_the_loop("std", std_correction, self, dim, correction, keepdim)
     spread, _ = _moments("std", self, dim, correction, keepdim)
-    if _is_of_the_loop(self, spread):
-        table, args = operators.std_correction.table, (self, dim, correction, keepdim)
-        loop = _spread(self, *args[1:], has_root=True)
-        short.learn_again(table, std_correction, args, spread, loop)
-        array = spread._get_array()
-        run(np.sqrt, array, array)
-        return spread
     return _as(calls.sqrt(spread), self._geometry.dtype.to_real)
 
 
-def _is_of_the_loop(self: Tensor, spread: Tensor) -> bool:
-    """Whether the loop of the CPU gave the result as it is."""
+def _is_of_the_loop(self: Tensor) -> bool:
+    """Whether the CPU has a loop for it."""
     given = self._geometry
-    is_own = self._device is CPU and spread._geometry.dtype is given.dtype
-    return is_own and given.ndim > 0 and given.numel > 0
+    is_plain = given.ndim > 0 and given.numel > 0 and given.dtype.category == FLOATING
+    return is_plain and self._device is CPU
 
 
-def _spread(
-    self: Tensor, dim: Any, correction: Any, keepdim: bool, has_root: bool = False
-) -> Callable[..., None]:
-    """What `_on_the_cpu` runs, of an array into one of the result's sizes."""
-    dims, over = _reduced(self._geometry, "var", dim, correction)
-    loop = stub.cpu("moments").spread
-
-    def short_loop(x: Any, out: Any) -> None:
-        loop(x, dims, over, keepdim, out, None)
-        if has_root:
-            np.sqrt(out, out)
-
-    return short_loop
+def _by_the_loop(
+    op: str, kernel: Kernel, self: Tensor, dim: Any, correction: Any, keepdim: bool
+) -> Tensor:
+    given, table = self._geometry, getattr(operators, f"{op}_correction").table
+    keepdim = arguments.boolean(op, "keepdim", keepdim)
+    dims, over = _reduced(given, op, dim, correction)
+    loop = stub.cpu("moments").bind(op, given.dtype, given.dtype, over)
+    made = reduced(self, loop, dims, keepdim, given.dtype)
+    args = (self, dim, correction, keepdim)
+    short.learn_reduction(table, kernel, args, made, loop, (dims, None, keepdim))
+    return made
 
 
 def var_mean_correction(

@@ -5,17 +5,15 @@ Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, nonzero_out_cpu.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import bool_, complex32, int64
-from ..core.geometry import Sizes, contiguous_geometry, geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..kernels import stub
 from ..structured import arguments, derived
 from ..structured.missing import ask_inplace
-from ..tensor.make import allocate
+from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 
 out = derived.out
@@ -51,29 +49,27 @@ def nonzero(key_set: int, self: Tensor) -> Tensor:
     if place is CPU:
         if of.dtype is complex32:  # the bytes of -0 are not zero
             self = calls.ne_Tensor(self, 0)
-        kernels = stub.cpu("nonzero")
-        places = kernels.nonzero(self._get_array())
-        made = _columns(len(places), of.ndim, place)
-        kernels.coordinates(places, of.sizes, made._get_array().T)
-        return made
+        found = stub.cpu("nonzero").nonzero(self._get_array())
+        return from_array(found.T, _columns(found.shape[1], of.ndim))
     if of.numel == 0:
-        return _columns(0, of.ndim, place)
+        return allocate(_columns(0, of.ndim), place)
     marks = calls.contiguous(calls.ne_Tensor(self, 0))
     layout = Marks("nonzero", of.sizes, of.numel)
     blocks = -(-of.numel // PER_BLOCK)
     counts = allocate(contiguous_geometry((blocks + 1,), int64), place)
     count = stub.bind("nonzero", "nonzero_count", place.type, layout)
     count(place.index, (counts._address(), marks._address()))
-    made = _columns(int(calls.item(calls.select_int(counts, 0, blocks))), of.ndim, place)
+    marks_in_all = int(calls.item(calls.select_int(counts, 0, blocks)))
+    made = allocate(_columns(marks_in_all, of.ndim), place)
     if made._geometry.numel:
         write = stub.bind("nonzero", "nonzero", place.type, layout)
         write(place.index, (made._address(), marks._address(), counts._address()))
     return made
 
 
-def _columns(count: int, ndim: int, place: Any) -> Tensor:
+def _columns(count: int, ndim: int) -> Geometry:
     """A row for each element, laid out column by column, as PyTorch's are."""
-    return allocate(geometry((count, ndim), (1, count), int64), place)
+    return geometry((count, ndim), (1, count), int64)
 
 
 def nonzero_numpy(key_set: int, self: Tensor) -> tuple[Tensor, ...]:

@@ -1,7 +1,8 @@
 """Normalisations: to mean 0 and variance 1 over some dimensions, then scaled and shifted.
 
-Made of other operators. f16 and bf16 are computed in f32 and rounded once; statistics have the
-dtype of the weights where these are f32 beside a half input. Source: aten/src/ATen/native/
+On the CPU by kernels of the family, on devices made of other operators. f16 and bf16 are computed
+in f32 and rounded once; statistics have the dtype of the weights where these are f32 beside a half
+input. Source: aten/src/ATen/native/
 layer_norm.cpp, group_norm.cpp and Normalization.cpp.
 """
 
@@ -22,7 +23,7 @@ from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
+from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 
@@ -96,19 +97,6 @@ def _kept(x: Tensor, to: dtype) -> Tensor:
     return _in_format(x, to)
 
 
-def _normal(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
-    """x normalised by the statistics that were found, and rstd. Where a derivative is to be
-    differentiated, both carry the gradients of what they were made of."""
-    mean, rstd = wide(calls.detach(mean)), wide(calls.detach(rstd))
-    if calls.alias(x).requires_grad:
-        now = calls.mean_dim(x, dims, True, None)
-        mean = mean + (now - calls.detach(now))
-        centered = x - mean
-        now = calls.mean_dim(centered * centered, dims, True, None)
-        rstd = 1 / calls.sqrt(1 / (rstd * rstd) + (now - calls.detach(now)))
-    return (x - mean) * rstd, rstd
-
-
 def _through(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
     """The gradient of what was normalised over dims."""
     along = calls.mean_dim(grad * normal, dims, True, None)
@@ -119,6 +107,47 @@ def _total(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
     """Sums over dims, as a parameter's gradient has them."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
+
+
+# --- kernels of the CPU ---------------------------------------------------------------------------
+# Of halves they take and give parameters and statistics in f32.
+
+
+def _is_for_kernels(x: Tensor) -> bool:
+    return x._device is CPU and x._geometry.numel > 0
+
+
+def _compute(x: Tensor) -> dtype:
+    return FLOAT if x._geometry.dtype in _HALVES else x._geometry.dtype
+
+
+def _numbers(x: Tensor | None, of: dtype) -> Any:
+    """A parameter or a statistic, as a dense array of one dimension."""
+    return None if x is None else np.ascontiguousarray(cast(x, of)._get_array().reshape(-1))
+
+
+def _tensor(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
+    """A parameter's gradient or a statistic."""
+    return cast(over_array(x.reshape(sizes)), of)
+
+
+def _gradients(
+    op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
+    of: dtype, mask: Any,
+) -> Gradients:  # fmt: skip
+    """What a kernel makes. into: the array of `of_x` as the kernel takes it; sizes, of: of the
+    parameters."""
+    count, compute = math.prod(sizes), FLOAT if of in _HALVES else of
+    found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
+    run(getattr(stub.cpu("norm"), op), *inputs, into, *found)
+    of_weight, of_bias = [None if x is None else _tensor(x, sizes, of) for x in found]
+    return of_x, of_weight, of_bias
+
+
+def _empty(like: Tensor, form: Any = formats.contiguous_format) -> Tensor:
+    if form is formats.contiguous_format:
+        return allocate(contiguous_geometry(like._geometry.sizes, like._geometry.dtype), CPU)
+    return calls.empty_like(like, None, None, None, None, form)
 
 
 # --- layer norm -----------------------------------------------------------------------------------
@@ -145,7 +174,7 @@ def native_layer_norm(
     _check_sizes(op, wanted, weight=weight, bias=bias)
     of, given = _of_statistics(input, weight, bias), input._geometry
     outer = given.sizes[: given.ndim - len(wanted)]
-    if input._device is CPU and given.numel:
+    if _is_for_kernels(input):
         rows, kept = (math.prod(outer), math.prod(wanted)), (*outer, *[1] * len(wanted))
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
         return _by_rows(input, rows, params, eps, kept, of)
@@ -192,7 +221,9 @@ def native_layer_norm_backward(
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
 ) -> Gradients:  # fmt: skip
     op = "native_layer_norm_backward"
-    check_floating(op, input=input, weight=weight, bias=bias)
+    check_floating(
+        op, input=input, weight=weight, bias=bias, grad_out=grad_out, mean=mean, rstd=rstd
+    )  # fmt: skip
     _check_mask(op, output_mask)
     wanted = _normalized(op, input, normalized_shape)
     sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
@@ -201,7 +232,16 @@ def native_layer_norm_backward(
     _check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
     dims, rows = tuple(range(-len(wanted), 0)), tuple(range(outer))
     grad, of = wide(grad_out), _of_statistics(input, weight, bias)
-    normal, rstd = _normal(wide(input), dims, mean, rstd)
+    if _is_for_kernels(input):
+        shape, compute = (-1, math.prod(wanted)), _compute(input)
+        given = [x._get_array().reshape(shape) for x in (grad_out, input)]
+        numbers = [_numbers(x, compute) for x in (mean, rstd, weight)]
+        made = _empty(input) if output_mask[0] else None
+        into = None if made is None else made._get_array().reshape(shape)
+        inputs = (*given, *numbers)
+        return _gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
+    mean, rstd = wide(mean), wide(rstd)
+    normal = (wide(input) - mean) * rstd
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         made = _through(_affine(grad, weight, None), normal, rstd, dims)
@@ -249,10 +289,11 @@ def native_group_norm(
     sizes = input._geometry.sizes
     of = _of_statistics(input, weight, bias)
     form = suggest_memory_format(input)
-    if input._device is CPU and input._geometry.numel and form is formats.contiguous_format:
+    if _is_for_kernels(input):
         rows = (N * group, C // group, HxW)
         params = [_channels(x, N, rows) for x in (weight, bias)]
-        return _by_rows(input, rows, params, eps, (N, group), of)
+        made, mean, rstd = _by_rows(input, rows, params, eps, (N, group), of)
+        return calls.contiguous(made, form), mean, rstd
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
     centered, mean, rstd = _statistics(grouped, (2,), eps)
     along = (1, C, *[1] * (len(sizes) - 2))
@@ -280,7 +321,7 @@ def native_group_norm_backward(
     weight: Tensor | None, N: int, C: int, HxW: int, group: int, output_mask: Any,
 ) -> Gradients:  # fmt: skip
     op, given = "native_group_norm_backward", input._geometry
-    check_floating(op, input=input, weight=weight)
+    check_floating(op, input=input, weight=weight, grad_out=grad_out, mean=mean, rstd=rstd)
     N, C, HxW, group = _integers(op, N=N, C=C, HxW=HxW, group=group)
     _check_mask(op, output_mask)
     if group < 1 or C % group:
@@ -291,14 +332,25 @@ def native_group_norm_backward(
     _check_sizes(op, given.sizes, grad_out=grad_out)
     _check_sizes(op, (N, group), mean=mean, rstd=rstd)
     rows, along = (N, group, C // group * HxW), (1, C, 1)
-    grad, of = calls.reshape(wide(grad_out), (N, C, HxW)), _of_statistics(input, weight)
+    of, form = _of_statistics(input, weight), suggest_memory_format(input)
+    if _is_for_kernels(input):
+        shape, compute = (N, group, C // group, HxW), _compute(input)
+        arrays = [x._get_array().reshape(shape) for x in (grad_out, input)]
+        numbers = [_numbers(x, compute) for x in (mean, rstd, weight)]
+        made = _empty(input) if output_mask[0] else None
+        into = None if made is None else made._get_array().reshape(shape)
+        inputs = (*arrays, *numbers)
+        _, *others = _gradients("grouped_backward", inputs, made, into, (C,), of, output_mask)
+        return None if made is None else calls.contiguous(made, form), others[0], others[1]
+    grad = calls.reshape(wide(grad_out), (N, C, HxW))
     grouped = calls.reshape(wide(input), rows)
-    normal, rstd = _normal(grouped, (2,), calls.unsqueeze(mean, 2), calls.unsqueeze(rstd, 2))
+    rstd = calls.unsqueeze(wide(rstd), 2)
+    normal = (grouped - calls.unsqueeze(wide(mean), 2)) * rstd
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         scaled = calls.reshape(_affine(grad, _along(weight, along), None), rows)
         made = calls.reshape(_through(scaled, normal, rstd, (2,)), given.sizes)
-        of_input = _in_format(made, given.dtype, suggest_memory_format(input))
+        of_input = _in_format(made, given.dtype, form)
     if output_mask[1]:
         of_weight = _total(grad * calls.reshape(normal, (N, C, HxW)), (0, 2), (C,), of)
     if output_mask[2]:
@@ -343,39 +395,139 @@ def native_batch_norm(
     )  # fmt: skip
     if not training and (running_mean is None or running_var is None):
         raise errors.must(op, "running_mean", "be given where it is not training", None)
-    along = (1, channels, *[1] * (given.ndim - 2))
-    x, of = wide(input), _of_statistics(input, weight, bias, running_mean, running_var)
+    of = _of_statistics(input, weight, bias, running_mean, running_var)
     if training:
         for arg, running in (("running_mean", running_mean), ("running_var", running_var)):
             if running is not None:
                 overlap.check_itself(op, running, arg)
-        centered, mean, rstd = _statistics(x, (0, *range(2, given.ndim)), eps)
+    eps, form = real(op, "eps", eps), suggest_memory_format(input)
+    if _is_for_kernels(input):
+        both = (running_mean, running_var)
+        return _of_channels(input, weight, bias, both, training, momentum, eps, of, form)
+    along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
+    x = wide(input)
+    if training:
+        centered, mean, rstd = _statistics(x, dims, eps)
         saved = calls.reshape(mean, (channels,)), calls.reshape(rstd, (channels,))
-        count = given.numel // channels if channels else 0
+        squares = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, False, None)
         _update(running_mean, saved[0], momentum)
-        if running_var is not None:
-            squares = calls.mean_dim(
-                calls.mul_Tensor(centered, centered), (0, *range(2, given.ndim)), False, None
-            )
-            unbiased = squares * (count / (count - 1) if count > 1 else math.nan)
-            _update(running_var, unbiased, momentum)
+        _update(running_var, squares * _unbiased(given.numel, channels), momentum)
         normal = calls.mul_Tensor(centered, rstd)
     else:
         assert running_mean is not None and running_var is not None
-        rstd = 1 / calls.sqrt(wide(running_var) + eps)
-        centered = calls.sub_Tensor(x, calls.reshape(wide(running_mean), along))
-        normal = calls.mul_Tensor(centered, calls.reshape(rstd, along))
-        none = calls.new_empty(input, (0,), of)
-        saved = none, calls.new_empty(input, (0,), of)
+        normal = _by_running(x, running_mean, running_var, eps, along)[0]
+        saved = calls.new_empty(input, (0,), of), calls.new_empty(input, (0,), of)
     made = _affine(normal, _along(weight, along), _along(bias, along))
-    form = suggest_memory_format(input)
     return _in_format(made, given.dtype, form), cast(saved[0], of), cast(saved[1], of)
+
+
+def _by_running(
+    x: Tensor, mean: Tensor, var: Tensor, eps: float, along: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """x normalised by statistics of channels that were given, and one by their deviation."""
+    rstd = calls.reshape(1 / calls.sqrt(wide(var) + eps), along)
+    centered = calls.sub_Tensor(x, calls.reshape(wide(mean), along))
+    return calls.mul_Tensor(centered, rstd), rstd
+
+
+def _unbiased(numel: int, channels: int) -> float:
+    count = numel // channels if channels else 0
+    return count / (count - 1) if count > 1 else math.nan
 
 
 def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
     if running is not None:
-        mixed = wide(running) * (1 - momentum) + now * momentum
+        mixed = _mixed(wide(running), now, momentum)
         calls.copy_(running, cast(mixed, running._geometry.dtype))
+
+
+def _of_channels(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running: Any, training: bool,
+    momentum: float, eps: float, of: dtype, form: Any,
+) -> Three:  # fmt: skip
+    """native_batch_norm by the CPU's kernels."""
+    compute, channels = _compute(input), input._geometry.sizes[1]
+    made, kernels = _empty(input, form), stub.cpu("norm")
+    x, out = _by_channels(input, form), _by_channels(made, form)
+    scale, shift, *given = [_numbers(y, compute) for y in (weight, bias, *running)]
+    if not training:
+        run(kernels.channels_scaled, x, given[0], given[1], eps, scale, shift, out)
+        none = contiguous_geometry((0,), of)
+        return made, allocate(none, CPU), allocate(none, CPU)
+    mean, variance, rstd = np.empty((3, channels), compute.np)
+    run(kernels.channels_normalized, x, scale, shift, eps, out, mean, variance, rstd)
+    variance *= _unbiased(input._geometry.numel, channels)
+    for kept, old, now in zip(running, given, (mean, variance)):
+        if kept is not None:
+            calls.copy_(kept, over_array(run(_mixed, old, now, momentum)))
+    return made, _tensor(mean, (channels,), of), _tensor(rstd, (channels,), of)
+
+
+def _mixed(old: Any, now: Any, momentum: float) -> Any:
+    return old * (1 - momentum) + now * momentum
+
+
+def _by_channels(x: Tensor, form: Any) -> Any:
+    """A tensor's array as (N, C, S); where the format is channels_last, as (N S, C, 1)."""
+    sizes = x._geometry.sizes
+    if form is formats.contiguous_format:
+        if not x._geometry.is_contiguous:
+            x = calls.contiguous(x)
+        return x._get_array().reshape(*sizes[:2], -1)
+    array = calls.contiguous(x, form)._get_array()
+    return np.moveaxis(array, 1, -1).reshape(-1, sizes[1], 1)
+
+
+def native_batch_norm_backward(
+    key_set: int, grad_out: Tensor, input: Tensor, weight: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, save_mean: Tensor | None,
+    save_invstd: Tensor | None, train: bool, eps: float, output_mask: Any,
+) -> Gradients:  # fmt: skip
+    op, given = "native_batch_norm_backward", input._geometry
+    check_floating(op, input=input, weight=weight, grad_out=grad_out)
+    _check_mask(op, output_mask)
+    if given.ndim < 2:
+        raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
+    statistics = {"running_mean": running_mean, "running_var": running_var}
+    if train:
+        statistics = {"save_mean": save_mean, "save_invstd": save_invstd}
+    for arg, x in statistics.items():
+        if x is None:
+            raise errors.must(op, arg, f"be given where 'train' is {train}", x)
+    check_floating(op, input=input, **statistics)
+    channels = given.sizes[1]
+    _check_sizes(op, (channels,), weight=weight, **statistics)
+    _check_sizes(op, given.sizes, grad_out=grad_out)
+    of, form = _of_statistics(input, weight, *statistics.values()), suggest_memory_format(input)
+    eps = real(op, "eps", eps)
+    mean, rstd = statistics.values()
+    assert mean is not None and rstd is not None
+    if _is_for_kernels(input):
+        compute = _compute(input)
+        numbers = [_numbers(x, compute) for x in (mean, rstd)]
+        if not train:
+            numbers[1] = run(np.divide, 1, run(np.sqrt, numbers[1] + eps))
+        made = _empty(input, form) if output_mask[0] else None
+        arrays = [_by_channels(x, form) for x in (grad_out, input)]
+        inputs = (*arrays, *numbers, _numbers(weight, compute), bool(train))
+        into = None if made is None else _by_channels(made, form)
+        return _gradients("channels_backward", inputs, made, into, (channels,), of, output_mask)
+    along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
+    if train:
+        rstd = calls.reshape(wide(rstd), along)
+        normal = (wide(input) - calls.reshape(wide(mean), along)) * rstd
+    else:
+        normal, rstd = _by_running(wide(input), mean, rstd, eps, along)
+    grad, of_input, of_weight, of_bias = wide(grad_out), None, None, None
+    if output_mask[0]:
+        scaled = _affine(grad, _along(weight, along), None)
+        through = _through(scaled, normal, rstd, dims) if train else scaled * rstd
+        of_input = _in_format(through, given.dtype, form)
+    if output_mask[1]:
+        of_weight = _total(grad * normal, dims, (channels,), of)
+    if output_mask[2]:
+        of_bias = _total(grad, dims, (channels,), of)
+    return of_input, of_weight, of_bias
 
 
 def _native_batch_norm_legit(

@@ -13,9 +13,10 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
+from ..kernels import stub
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from .sort import of_rows, place_of, places_in_order, taken
+from .sort import places_in_order, taken
 
 BY_LIBRARY = True
 
@@ -63,7 +64,10 @@ def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
     """The place of the element that is k-th, of equal ones by their order."""
     np = library.np
     if not library.is_gpu:
-        return of_rows(place_of, x, axis, k)
+        along = np.moveaxis(x, axis, -1)
+        rows = np.ascontiguousarray(along).reshape(-1, x.shape[axis])
+        places = stub.cpu("order").kth(rows, k)
+        return np.moveaxis(places.reshape(*along.shape[:-1], 1), -1, axis)
     order = np.argsort(x, axis=axis, kind="stable")
     return np.take(order, np.arange(k, k + 1), axis=axis)
 

@@ -13,8 +13,10 @@ from ..core import errors
 from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING, complex32
 from ..core.geometry import contiguous_geometry
+from ..core.number_range import in_64_bits
 from ..structured import library, short
 from ..tensor.tensor import Tensor
+from .binary import check_scale
 
 
 BY_LIBRARY = True  # dot and vdot
@@ -139,19 +141,29 @@ def _plain(op: str, arg: str, value: Any) -> Any:
     return found
 
 
+def _scale(arg: str, value: Any, highest: int) -> Any:
+    """alpha or beta of addr. highest: the operands' highest category."""
+    found = in_64_bits("addr", arg, _plain("addr", arg, value))
+    if type(found) is complex and not found.imag and highest == FLOATING:
+        return found.real
+    check_scale("addr", arg, found, highest)
+    return found
+
+
 def addr(
     key_set: int, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr: bool is `or` of `and`."""
     _check_vector("addr", "vec1", vec1)
     _check_vector("addr", "vec2", vec2)
-    alpha, beta = _plain("addr", "alpha", alpha), _plain("addr", "beta", beta)
     sizes = [*vec1._geometry.sizes, *vec2._geometry.sizes]
     given = (1, 1, *self._geometry.sizes)[-2:]
     if self._geometry.ndim > 2 or any(n not in (1, m) for n, m in zip(given, sizes)):
         raise errors.wrong_shape("addr", "self", f"broadcast to {sizes}", self)
     product = outer(0, vec1, vec2)
-    is_bool = product._geometry.dtype.category == BOOL and self._geometry.dtype.category == BOOL
+    highest = max(product._geometry.dtype.category, self._geometry.dtype.category)
+    alpha, beta = _scale("alpha", alpha, highest), _scale("beta", beta, highest)
+    is_bool = highest == BOOL
     if is_bool and not alpha:
         product = calls.zeros_like(product)
     elif alpha != 1 and not is_bool:

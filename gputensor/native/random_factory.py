@@ -176,8 +176,8 @@ def _permuted(out: Tensor, generator: Any) -> Tensor:
     if n == 0 or out._device.type == "meta":
         return out
     seed, block = (generator or generators.default_generator(out._device)).take(n)
-    keys = calls.empty_memory_format((n,), int64, None, CPU, None, None)
-    array = keys._get_array()
-    run(stub.cpu("random").integers, array, seed, block, 0, 1 << 64)
-    array[:] = array.view("u8").argsort(kind="stable")
-    return missing.ask_inplace(operators.copy_, out, keys, False)
+    made = out
+    if out._device is not CPU or of is not int64 or not out._geometry.is_contiguous:
+        made = calls.empty_memory_format((n,), int64, None, CPU, None, None)
+    run(stub.cpu("random").permutation, made._get_array(), seed, block)
+    return out if made is out else missing.ask_inplace(operators.copy_, out, made, False)

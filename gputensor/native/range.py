@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, number_range
 from ..core.device import CPU
@@ -329,9 +331,16 @@ def logspace(
         dtype = dtype_of_number(1j) if is_complex else defaults.get_default_dtype()
     if not isinstance(dtype, dtypes.dtype):
         raise errors.not_a_dtype("logspace", dtype)
-    if dtype.category < dtypes.FLOATING and not is_complex:
+    if is_complex and dtype.category != COMPLEX:
+        raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
+    if dtype.category < dtypes.FLOATING:
+        if arguments.integer("logspace", "steps", steps) == 1:  # a fraction is cut after the power
+            value = run(np.power, float(base), float(start)).item()
+            number_range.check("logspace", "start", value, dtype)
+            made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)
+            return missing.ask_inplace(operators.fill__Scalar, made, value)
         start, end = int(start), int(end)
-    wide = dtypes.complex128 if dtype.category == COMPLEX or is_complex else dtypes.float64
+    wide = dtypes.complex128 if dtype.category == COMPLEX else dtypes.float64
     powers = calls.linspace(start, end, steps, wide, layout, device, pin_memory)
     return calls.to_dtype(calls.pow_Scalar(base, powers), dtype, False, False, None)
 

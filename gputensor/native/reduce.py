@@ -15,9 +15,9 @@ from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.arguments import exact
 from ..core.device import CPU
-from ..core.dtype import INTEGER, dtype
+from ..core.dtype import FLOATING, INTEGER, dtype
 from ..core.dtype_rules import RULES
-from ..core.geometry import Sizes
+from ..core.geometry import Sizes, contiguous_geometry
 from ..dispatch import defaults
 from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
@@ -256,6 +256,18 @@ def out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
+# --- by one loop on the CPU -----------------------------------------------------------------------
+
+
+def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) -> Tensor:
+    """A new tensor of dtype `result` with what a loop of the CPU makes of `self`."""
+    sizes = self._geometry.sizes
+    kept = tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
+    made = allocate(contiguous_geometry(kept, result), CPU)
+    run(loop, self._get_array(), dims, None, made._get_array(), keepdim)
+    return made
+
+
 # --- made of them ---------------------------------------------------------------------------------
 
 
@@ -267,7 +279,11 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         if given.dtype.category > INTEGER
         else calls.to_dtype(self, defaults.get_default_dtype())
     )
-    if not given.ndim or not given.numel:
+    if given.ndim and given.numel and _is_real_on_the_cpu(x):
+        keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
+        kind, over = x._geometry.dtype, dims or tuple(range(given.ndim))
+        return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
+    if not given.numel:  # no maximum
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(
@@ -279,9 +295,17 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
     return found if keepdim else calls.sum_dim_IntList(found, dims, False, dtype=None)
 
 
+def _is_real_on_the_cpu(self: Tensor) -> bool:
+    return self._device is CPU and self._geometry.dtype.category == FLOATING
+
+
 def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
-    return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
+    if self._device is not CPU:
+        return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
+    given, of = self._geometry.dtype, dtypes.int64
+    loop = stub.cpu("reduce").bind("count_nonzero", given, of, of)
+    return reduced(self, loop, _dims("count_nonzero", self._geometry.ndim, dim), False, of)
 
 
 def count_nonzero_dim_IntList(key_set: int, self: Tensor, dim: Any) -> Tensor:
-    return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
+    return count_nonzero(key_set, self, dim)

@@ -17,7 +17,7 @@ from ..core.dtype import BOOL, COMPLEX, bfloat16, float32, int64
 from ..core.geometry import contiguous_geometry
 from ..core.promotion import result_type
 from ..dispatch import defaults
-from ..runtime import cpu
+from ..kernels import stub
 from ..structured import arguments, library
 from ..structured.pointwise import NUMBERS
 from ..tensor.tensor import Tensor
@@ -27,7 +27,9 @@ BY_LIBRARY = True
 # --- searchsorted ---------------------------------------------------------------------------------
 
 
-def _places(on: Any, sequence: Any, x: Any, right: bool, sorter: Any = None) -> Any:
+def _places(
+    on: Any, sequence: Any, x: Any, right: bool, is_narrow: bool, sorter: Any = None
+) -> Any:
     """Where each element of `x` belongs in its row of `sequence`.
 
     By halving, for all elements at once, with PyTorch's comparisons: one with NaN says `right of`.
@@ -35,12 +37,10 @@ def _places(on: Any, sequence: Any, x: Any, right: bool, sorter: Any = None) -> 
     np, n = on.np, sequence.shape[-1]
     if sorter is not None:
         sequence = np.take_along_axis(sequence, sorter, -1)
-    if not on.is_gpu and n and (sequence[..., -1] == sequence[..., -1]).all():
-        side = "right" if right else "left"
-        if sequence.ndim == 1:
-            return _shared(lambda part: sequence.searchsorted(x.reshape(-1)[part], side), x)
-        if x.shape[-1] >= _MANY_OF_A_ROW:
-            return _by_rows(sequence.reshape(-1, n), x.reshape(-1, x.shape[-1]), side, x.shape)
+    if not on.is_gpu:
+        found = stub.cpu("search").places(sequence, x, right, is_narrow)
+        if found is not None:
+            return found
     rows = sequence.reshape(-1)
     begin = np.zeros(x.shape, np.int64)
     if sequence.ndim > 1:
@@ -53,36 +53,6 @@ def _places(on: Any, sequence: Any, x: Any, right: bool, sorter: Any = None) -> 
         goes_on = (low < high) & ~(value > x if right else value >= x)
         low, high = np.where(goes_on, middle + 1, low), np.where(goes_on, high, middle)
     return low - begin
-
-
-# Elements from which on the threads share, elements that one takes at a time, and of a row those
-# for which a call of NumPy's pays.
-_SHARED_FROM, _PART, _MANY_OF_A_ROW = 1 << 15, 1 << 13, 16
-
-
-def _shared(search: Any, x: Any) -> Any:
-    """`search(part)` of the elements of an array, row-major."""
-    if x.size < _SHARED_FROM:
-        return search(slice(0, x.size)).reshape(x.shape)
-    found = numpy.empty(x.size, numpy.int64)
-
-    def work(number: int) -> None:
-        part = slice(number * _PART, (number + 1) * _PART)
-        found[part] = search(part)
-
-    cpu.share(-(-x.size // _PART), cpu.get_num_threads(), lambda: work)
-    return found.reshape(x.shape)
-
-
-def _by_rows(sequence: Any, x: Any, side: Any, shape: Any) -> Any:
-    found = numpy.empty(x.shape, numpy.int64)
-
-    def rows(part: Any) -> None:
-        for row, values, places in zip(sequence[part], x[part], found[part]):
-            places[...] = row.searchsorted(values, side)
-
-    cpu.share_rows(x.shape, 1, lambda part: rows(part[0]))
-    return found.reshape(shape)
 
 
 def _is_right(op: str, right: bool, side: str | None) -> bool:
@@ -123,9 +93,10 @@ def _search(
     for one, arg in zip(pair, ("sorted_sequence", "self")):
         if one._geometry.dtype.category in (BOOL, COMPLEX):
             raise errors.wrong_dtype(op, arg, "be a real number and no bool", one)
-    element = dtypes.int32 if arguments.boolean(op, "out_int32", int32) else int64
+    is_narrow = arguments.boolean(op, "out_int32", int32)
+    element = dtypes.int32 if is_narrow else int64
     wanted = contiguous_geometry(values.sizes, element)
-    given = (*pair, right) if sorter is None else (*pair, right, sorter)
+    given = (*pair, right, is_narrow) if sorter is None else (*pair, right, is_narrow, sorter)
     return library.call(op, _places, (wanted,), *given)[0]
 
 

@@ -79,17 +79,12 @@ def linalg_solve(key_set: int, A: Tensor, B: Tensor, left: bool = True) -> Tenso
 
 def linalg_inv_ex(key_set: int, A: Tensor, check_errors: bool = False) -> Any:
     check_square("inv", "A", A)
-    *batch, n, _ = A._geometry.sizes
-    wanted = (
-        matrices(A._geometry.sizes, A._geometry.dtype),
-        contiguous_geometry(tuple(batch), int32),
-    )
+    sizes = A._geometry.sizes
+    wanted = (matrices(sizes, A._geometry.dtype), contiguous_geometry(sizes[:-2], int32))
 
     def compute(namespace: Any, a: Any) -> Any:
-        np = namespace.np
         lu, pivots, info = lapack.lu_factor(namespace, a)
-        eye = np.broadcast_to(np.eye(n, dtype=a.dtype), a.shape)
-        return lapack.lu_solve(namespace, lu, pivots, eye, False), info
+        return lapack.lu_solve(namespace, lu, pivots, None, False), info
 
     made = factorised("inv", compute, wanted, A)
     return checked(made, "torch.linalg.inv_ex", A, check_errors)

@@ -6,20 +6,21 @@ Source of the rules: aten/src/ATen/native/Sorting.cpp.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
+from ..core.device import CPU
 from ..core.dtype import BOOL, COMPLEX
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..iterator.order import dense_strides_like
 from ..kernels import stub
-from ..kernels.cpu import quiet
+from ..kernels.cpu.quiet import run
 from ..runtime import cpu
 from ..structured import arguments, library
+from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -80,75 +81,11 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
     return key
 
 
-# --- places by partition, on the CPU --------------------------------------------------------------
-
-
-# Elements from which on threads are asked.
-_SHARED_FROM = 1 << 16
-
-
-def of_rows(function: Any, x: Any, dim: int, *args: Any) -> Any:
-    """`function(rows, *args)` of rows (r, n) along a dimension, shared by the threads."""
-    along = numpy.moveaxis(x, dim, -1) if dim + 1 != x.ndim else x
-    rows = numpy.ascontiguousarray(along).reshape(math.prod(along.shape[:-1]), along.shape[-1])
-    found: list[Any] = []
-
-    def work(part: Any) -> None:
-        found.append((part[0].start, quiet.run(function, rows[part], *args)))
-
-    if rows.size < _SHARED_FROM:
-        made = function(rows, *args)
-    else:
-        cpu.share_rows(rows.shape, 1, work)
-        parts = [found[0]] if len(found) == 1 else sorted(found, key=lambda pair: pair[0])
-        made = numpy.concatenate([places for _, places in parts])
-    made = made.reshape(*along.shape[:-1], made.shape[-1])
-    return numpy.moveaxis(made, -1, dim) if along is not x else made
-
-
-def place_of(rows: Any, k: int) -> Any:
-    """The place of the element that is k-th, of equal ones by their order."""
-    smaller, equal = _around(rows, k)
-    places, begins = equal.reshape(-1).nonzero()[0], numpy.arange(0, rows.size, rows.shape[1])
-    rank = k - numpy.add.reduce(smaller, 1, numpy.int64)
-    return (places[places.searchsorted(begins) + rank] - begins)[:, None]
-
-
-def _first_places(rows: Any, k: int, descending: bool) -> Any:
-    """Ascending places of the first k in the order."""
-    smaller, equal = _around(rows, rows.shape[1] - k if descending else k - 1)
-    chosen = ~(smaller | equal) if descending else smaller
-    missing = k - numpy.add.reduce(chosen, 1, numpy.int64)  # of the equal ones, in their order
-    places, begins = equal.reshape(-1).nonzero()[0], numpy.arange(0, rows.size, rows.shape[1])
-    firsts = places.searchsorted(begins) - (numpy.cumsum(missing) - missing)
-    chosen.reshape(-1)[places[numpy.repeat(firsts, missing) + numpy.arange(missing.sum())]] = True
-    return numpy.flatnonzero(chosen).reshape(-1, k) - begins[:, None]
-
-
-def _around(rows: Any, k: int) -> tuple[Any, Any]:
-    """Which elements come before the k-th of their row, and which equal it. NaN is the largest."""
-    value = numpy.partition(rows, k, 1)[:, k : k + 1]
-    smaller, equal = rows < value, rows == value
-    is_last = value != value
-    if is_last.any():
-        is_nan = rows != rows
-        smaller |= is_last & ~is_nan
-        equal |= is_last & is_nan
-    return smaller, equal
-
-
 def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
     """(values, indices), of the first k."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
-    if k is not None and not on.is_gpu and 0 < 4 * k < x.shape[dim]:
-        places = of_rows(_first_places, x, dim, k, descending)
-        found = taken(on, x, places, dim)
-        if k == 1:
-            return found, places
-        order = places_in_order(on, found, dim, descending)
-        return tuple([taken(on, y, order, dim) for y in (found, places)])
     order = places_in_order(on, x, dim, descending)
     if k is not None:
         order = order[(slice(None),) * dim + (slice(0, k),)]
@@ -217,9 +154,30 @@ def topk(
     if shape.dtype.category == BOOL:
         raise errors.wrong_dtype("topk", "self", "not be bool", self)
     count, size = arguments.integer("topk", "k", k), shape.sizes[d] if shape.ndim else 1
+    largest = arguments.boolean("topk", "largest", largest)
     arguments.boolean("topk", "sorted", sorted)
     if not 0 <= count <= size:
         raise errors.must("topk", "k", f"be in [0, {size}]", k)
     sizes = (*shape.sizes[:d], count, *shape.sizes[d + 1 :]) if shape.ndim else ()
+    if self._device is CPU and 0 < _FEW * count < size:
+        return _first(self, d, count, largest)
     wanted = contiguous_geometry(sizes, shape.dtype), contiguous_geometry(sizes, dtypes.int64)
-    return _found("topk", self, wanted, d, arguments.boolean("topk", "largest", largest), count)
+    return _found("topk", self, wanted, d, largest, count)
+
+
+# Part of a row that is found without sorting all of it.
+_FEW = 4
+
+
+def _first(self: Tensor, d: int, count: int, descending: bool) -> Pair:
+    last = self._geometry.ndim - 1
+    x = calls.contiguous(self if d == last else calls.movedim_int(self, d, last))
+    rows = x._get_array().reshape(-1, x._geometry.sizes[-1])
+    sizes = (*x._geometry.sizes[:-1], count)
+    found = []
+    for array in run(stub.cpu("order").first, rows, count, descending):
+        made = over_array(array.reshape(sizes))
+        if d != last:
+            made = calls.contiguous(calls.movedim_int(made, last, d))
+        found.append(made)
+    return found[0], found[1]

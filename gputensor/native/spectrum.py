@@ -12,6 +12,7 @@ from .._generated import calls, operators
 from ..core import arguments as given, errors
 from ..core.dtype import FLOATING, float64, int64
 from ..core.geometry import contiguous_geometry
+from ..kernels import lapack
 from ..structured import arguments, forms, library
 from ..structured.matrices import (
     adjoint_of, by_columns, check_matrix, check_square, factorised, identity, matrices, real_of,
@@ -34,10 +35,9 @@ def _linalg_eigh(key_set: int, A: Tensor, UPLO: str = "L", compute_v: bool = Tru
     wanted = (contiguous_geometry(sizes[:-1], real_of(of)), vectors)
 
     def compute(namespace: Any, a: Any) -> Any:
-        np = namespace.np
         if compute_v:
-            return tuple(np.linalg.eigh(a, UPLO.upper()))
-        return np.linalg.eigvalsh(a, UPLO.upper()), np.empty(0, a.dtype)
+            return lapack.eigh(namespace, a, UPLO.upper())
+        return lapack.eigvalsh(namespace, a, UPLO.upper()), namespace.np.empty(0, a.dtype)
 
     return factorised("eigh", compute, wanted, A)
 
@@ -93,10 +93,10 @@ def _linalg_svd(
         return U, S, Vh
 
     def compute(namespace: Any, a: Any) -> Any:
-        np = namespace.np
         if compute_uv:
-            return tuple(np.linalg.svd(a, full_matrices=full_matrices))
-        return np.empty(0, a.dtype), np.linalg.svd(a, compute_uv=False), np.empty(0, a.dtype)
+            return lapack.svd(namespace, a, full_matrices)
+        empty = namespace.np.empty
+        return empty(0, a.dtype), lapack.svdvals(namespace, a), empty(0, a.dtype)
 
     return library.by_lapack("svd", compute, (u, s, vh), A)
 

@@ -9,6 +9,7 @@ of two CPUs, 9 ms with one. Another BLAS than OpenBLAS is left as it is.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -37,9 +38,7 @@ def one_thread() -> Iterator[None]:
             _users += 1
             is_inside = True
             if _users == 1:
-                _kept[:] = [(to, count()) for count, to in _loaded()]
-                for to, _ in _kept:
-                    to(1)
+                _limit()
         yield
     finally:
         with _lock:
@@ -48,6 +47,25 @@ def one_thread() -> Iterator[None]:
                 for to, count in _kept:
                     to(count)
                 _kept.clear()
+
+
+def is_limited() -> bool:
+    """Whether BLAS takes one thread now, the one of a package that was imported inside, too."""
+    with _lock:
+        if _users:
+            _limit()
+        return _users > 0
+
+
+def _limit() -> None:
+    loaded = _loaded()
+    while len(_kept) < len(loaded):
+        known = len(_kept)
+        count, to = loaded[known]
+        threads = count()
+        if len(_kept) == known:  # no signal's handler was here meanwhile
+            _kept.append((to, threads))
+            to(1)
 
 
 def _loaded() -> list[Any]:
@@ -59,15 +77,33 @@ def _loaded() -> list[Any]:
 
 def _functions(package: Path) -> Any:
     """Of the OpenBLAS that a wheel carries beside its package."""
+    library, end = _openblas(package)
+    if library is None:
+        return None
+    return (
+        getattr(library, f"scipy_openblas_get_num_threads{end}"),
+        getattr(library, f"scipy_openblas_set_num_threads{end}"),
+    )
+
+
+def _openblas(package: Path) -> tuple[ctypes.CDLL | None, str]:
+    """The library, and how its names end: "64_" where its integers are of 64 bits."""
     for path in package.parent.glob(f"{package.name}.libs/libscipy_openblas*"):
         library = ctypes.CDLL(str(path))
         for end in ("64_", ""):
             if hasattr(library, f"scipy_openblas_set_num_threads{end}"):
-                return (
-                    getattr(library, f"scipy_openblas_get_num_threads{end}"),
-                    getattr(library, f"scipy_openblas_set_num_threads{end}"),
-                )
-    return None
+                return library, end
+    return None, ""
+
+
+@functools.cache
+def gemm(letter: str) -> tuple[int, bool] | None:
+    """The address of NumPy's `sgemm`, `dgemm`, … for compiled code, and whether its integers are of
+    64 bits; None where NumPy has another BLAS than OpenBLAS."""
+    library, end = _openblas(Path(sys.modules["numpy"].__path__[0]))
+    found = getattr(library, f"scipy_{letter}gemm_{end}", None)
+    address = found and ctypes.cast(found, ctypes.c_void_p).value
+    return (address, bool(end)) if address else None
 
 
 def reset_after_fork() -> None:

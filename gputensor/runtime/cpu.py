@@ -71,8 +71,8 @@ def cache_nbytes() -> int:
 # Helpers sleep in the queue's lock, hold nothing meanwhile, and are daemons. A piece sees no thread
 # state of its caller, neither context variables nor modes: loops do not look. Two pieces that wait
 # for one another take 9 us from call to return; with an executor's futures it was 14 to 100.
-# Compiled loops have the same hand-over in C++ (kernels/cpu/copy_share.cpp), without the GIL, for
-# which a helper here waits 20 to 40 us while its caller gets ready.
+# Compiled loops have the same hand-over in C++ (kernels/compiled/engine/threads.cpp), without the
+# GIL, for which a helper here waits 20 to 40 us while its caller gets ready.
 
 # Elements that a thread takes at a time where rows are shared, which four times as many are.
 _ROWS = 1 << 16
@@ -80,6 +80,7 @@ _ROWS = 1 << 16
 _lock = threading.RLock()  # a signal's handler may calculate, too
 _pool: _Pool | None = None
 _num_threads = 0
+_told: list[Callable[[int], object]] = []
 _inside = threading.local()
 
 
@@ -114,8 +115,15 @@ def set_num_threads(count: int) -> None:
             return
         _num_threads = count
         old, _pool = _pool, None
+        for told in _told:
+            told(count)
     if old is not None:
         old.close()
+
+
+def on_num_threads(told: Callable[[int], object]) -> None:
+    """Call `told(count)` when the number of threads changes: for pools other than this one."""
+    _told.append(told)
 
 
 def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], object]) -> None:

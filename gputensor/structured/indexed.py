@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
@@ -88,29 +86,16 @@ class Places:
 
     # --- on the CPU -----------------------------------------------------------------------------
 
-    def on_host(self) -> tuple[np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]:
-        """The target and its indices as arrays, none negative. Raises: IndexRangeError for one out
-        of range."""
-        x = self.target._get_array()
-        pairs = zip(self.indices, self.led)
-        return x, [self._checked(i._get_array(), d, x.shape[d]) for i, d in pairs]
-
-    def key(self, ndim: int, arrays: list[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
-        """What NumPy indexes the target with, where the indices begin somewhere."""
-        key: list[Any] = [slice(None)] * ndim
-        for a, d in zip(arrays, self.led):
-            key[d] = a
-        return tuple(key)
-
-    def _checked(self, index: np.ndarray[Any, Any], dim: int, size: int) -> np.ndarray[Any, Any]:
-        if not index.size or index.view(np.uint64).max() < size:  # negative ones are large then
-            return index
-        low, high = int(index.min()), int(index.max())
-        if high >= size or low < (-size if self.wraps else 0):
-            got = high if high >= size else low
+    def on_host(self, loop: Any, first: Any, second: Any) -> None:
+        """Run a loop of families gather and scatter on the CPU. Raises: IndexRangeError for an
+        index out of range; then nothing is written."""
+        arrays = [i._get_array() for i in self.indices]
+        bad = run(loop, first, second, arrays, self.led, self.begin, self.wraps)
+        if bad:
+            index, dim = arrays[bad - 1], self.led[bad - 1]
+            size, high = self.target._geometry.sizes[dim], int(index.max())
+            got = high if high >= size else int(index.min())
             raise errors.index_out_of_range(self.op, got, dim, size, self.wraps)
-        found: np.ndarray[Any, Any] = index + size * (index < 0)
-        return found
 
 
 class Walk:
@@ -167,31 +152,13 @@ def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: boo
     )
 
 
-# Elements up to which NumPy checks indices in less time than it takes to ask for the largest.
-_FEW = 1 << 10
-
-
-def _picked(places: Places, out: np.ndarray[Any, Any]) -> None:
-    x = places.target._get_array()
-    out[...] = x[places.key(x.ndim, [i._get_array() for i in places.indices])]
-
-
 def read(places: Places, made: Tensor) -> Tensor:
     """The elements at these places into a new tensor of the walk's sizes."""
     if made._geometry.numel == 0 or made._device.type == "meta":
         return made
     if made._device is CPU:
-        if places.wraps and places.begin is not None and made._geometry.numel <= _FEW:
-            try:
-                run(_picked, places, made._get_array())
-                return made
-            except IndexError:  # which the way below tells in our words
-                pass
-        (x, arrays), out = places.on_host(), made._get_array()
-        if places.begin is None:
-            run(stub.cpu("gather").gather_along, x, places.led[0], arrays[0], out)
-        else:
-            run(stub.cpu("gather").gather, x, places.key(x.ndim, arrays), out)
+        loop = stub.cpu("gather").gather
+        places.on_host(loop, made._get_array(), places.target._get_array())
     else:
         _launch("gather", "gather", places, made, reads=True)
     return made
@@ -203,11 +170,8 @@ def write(loop: str, places: Places, value: Tensor) -> None:
     if 0 in places.sizes or target._device.type == "meta":
         return
     if target._device is CPU:
-        (x, arrays), given = places.on_host(), value._get_array()
-        if places.begin is None:
-            run(stub.cpu("scatter").along, loop, x, places.led[0], arrays[0], given)
-        else:
-            run(getattr(stub.cpu("scatter"), loop), x, places.key(x.ndim, arrays), given)
+        family = stub.cpu("scatter")
+        places.on_host(getattr(family, loop), target._get_array(), value._get_array())
     else:
         _launch("scatter", loop, places, value, reads=False)
 

@@ -18,6 +18,7 @@ Half types that a library does not know are cast before it is called: that is th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..iterator import overlap
 from ..kernels.cpu.quiet import run
-from ..runtime import blas
+from ..runtime import blas, cpu
 from ..runtime.libraries import HOST, Array, Compute, as_results, has_layout
 from ..tensor.make import allocate, from_array, from_storage
 from ..tensor.storage import Storage
@@ -72,9 +73,10 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
 
 
 def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """As `call`, for what LAPACK computes of the first tensor: see runtime/blas.py."""
-    sizes = next(x for x in args if isinstance(x, Tensor))._geometry.sizes
-    if max(sizes[-2:]) > blas.SMALL:
+    """As `call`, for what LAPACK computes of the first tensor. For small matrices, and where there
+    are enough of them for all threads, BLAS takes one thread: see runtime/blas.py."""
+    *batch, m, n = next(x for x in args if isinstance(x, Tensor))._geometry.sizes
+    if max(m, n) > blas.SMALL and math.prod(batch) < cpu.get_num_threads():
         return call(op, function, wanted, *args)
     with blas.one_thread():
         return call(op, function, wanted, *args)

@@ -128,9 +128,10 @@ class CpuEntry:
         self.kinds: tuple[Any, ...] = kinds_of(rule, plan, inputs)
         self.has_numbers: bool = any([kind in NUMBERS for kind in self.kinds])
         result = plan.outputs[0].geometry.dtype
-        bind = stub.cpu(rule.family).bind
         if complex32 in (plan.common_dtype, result, *self.kinds):
-            bind = partial(through_complex64, bind)
+            bind = partial(through_complex64, stub.cpu(rule.family).bind)
+        else:
+            bind = partial(stub.cpu_loop, rule.family)
         self.bound = bind(loop, self.kinds, plan.common_dtype, result)
         # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
@@ -154,6 +155,8 @@ class CpuEntry:
         result = self.geometry.dtype
         if complex32 in (plan.common_dtype, result, *self.kinds):
             self.loop, numpy_allocates = self.bound, False
+        elif stub.is_compiled(self.bound):
+            self.loop = self.bound
         else:
             self.loop = of_many(self.bound, self.kinds, result, plan.numel)
         self.block: int = _block(self.loop, plan.numel)
@@ -197,6 +200,8 @@ class CpuEntry:
 
 def _block(loop: Any, numel: int) -> int:
     """Elements that a thread takes at a time; 0 where one call does it all."""
+    if stub.is_compiled(loop):
+        return 0
     if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
         return max(parallel.BLOCK, numel >> 4) if numel >= parallel.POINTWISE_FROM else 0
     return parallel.COMPOSED_BLOCK if numel >= 4 * parallel.COMPOSED_BLOCK else 0

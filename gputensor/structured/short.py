@@ -279,8 +279,6 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Any) -> Callable[...
     """make(...) for `learn_beside`: loop(x, *behind[:2], out, *behind[2:]) over a new array."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        if hasattr(loop, "ones") and behind == (None, None, False) and len(params) <= 1:
-            return forms.summed(loop, geometry, params, otherwise, around)
         return forms.reduction(loop, behind, geometry, params, otherwise, around)
 
     return make
@@ -292,13 +290,28 @@ def learn_again(
 ) -> None:  # fmt: skip
     """Leave loop(*arrays, out) over a new tensor like `made`, of a kernel that has no plans, where
     a call with these arguments came before. table: as in `shortcuts.learn`."""
+    _learn_made(table, kernel, args, made, made_by(loop, made._geometry), unsaid)
+
+
+def learn_reduction(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
+    loop: Callable[..., Any], behind: tuple[Any, ...], unsaid: tuple[Any, ...] = (),
+) -> None:  # fmt: skip
+    """The same of a loop as `reduction` takes it."""
+    _learn_made(table, kernel, args, made, reduction(loop, behind, made._geometry), unsaid)
+
+
+def _learn_made(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
+    make: Callable[..., Any], unsaid: tuple[Any, ...],
+) -> None:  # fmt: skip
     if table.learners.get("cpu") is not kernel or made._device is not CPU:
         return
     shape = made._geometry
     if not shape.nbytes or not numpy_allocates(shape):
         return
     if _comes_again(table, kernel, args):
-        learn_beside(table, kernel, args, made_by(loop, shape), unsaid)
+        learn_beside(table, kernel, args, make, unsaid)
 
 
 def learn_forward(

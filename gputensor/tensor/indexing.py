@@ -58,13 +58,11 @@ def get(tensor: Tensor, index: Any) -> Any:
     given = index if kind is tuple else (index,)
     if (view := _parted(tensor, given)) is not None:
         return view
-    view, flipped, indices, has_bool = _applied(tensor, given)
+    view, flipped, indices = _applied(tensor, given, picks_bools=True)
     if flipped:
         view = calls.flip(view, flipped)
     if indices:
         return calls.index_Tensor(view, indices)
-    if has_bool and not flipped:
-        return calls.clone(view)
     return calls.alias(view) if view is tensor else view
 
 
@@ -116,7 +114,7 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         view = calls.select_int(tensor, 0, index)
     else:
         given = index if type(index) is tuple else (index,)
-        view, flipped, indices, _ = _applied(tensor, given)
+        view, flipped, indices = _applied(tensor, given)
     try:
         if indices:
             _put(view, flipped, indices, value)
@@ -228,10 +226,14 @@ def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
 
 
 def _applied(
-    tensor: Tensor, index: tuple[Any, ...]
-) -> tuple[Any, tuple[int, ...], list[Any], bool]:
-    """The view that the basic part of an index names, its dimensions yet to be flipped, the tensors
-    that pick from its dimensions (None where none does), and if there is a bool."""
+    tensor: Tensor, index: tuple[Any, ...], *, picks_bools: bool = False
+) -> tuple[Any, tuple[int, ...], list[Any]]:
+    """The view that the basic part of an index names, its dimensions yet to be flipped, and the
+    tensors that pick from its dimensions (None where none does).
+
+    picks_bools: a bool is always such a tensor, so that the result is laid out as PyTorch's; else
+    one that stands alone is a view.
+    """
     index = tuple([_plain(i) for i in index])
     ndim = tensor._geometry.ndim
     specified = ellipses = bools = tensors = 0
@@ -266,7 +268,7 @@ def _applied(
             dim += ndim - specified
         elif i is None or kind is bool:
             view = calls.unsqueeze(view, dim)
-            if kind is bool and (tensors or bools > 1):
+            if kind is bool and (picks_bools or tensors or bools > 1):
                 picking[dim] = _tensor(np.zeros(int(i), np.int64))
             elif i is False:
                 view = calls.slice_Tensor(view, dim, 0, 0, 1)
@@ -274,7 +276,7 @@ def _applied(
         else:
             picking[dim] = i
             dim += i._geometry.ndim if _is_mask(i) else 1
-    return view, tuple(flipped), _in_order(picking), bools > 0
+    return view, tuple(flipped), _in_order(picking)
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:

@@ -36,7 +36,7 @@ FFT = [call(X), call(X, n=4, axis=0, norm="ortho"), call(X, norm="forward")]
 FFTN = [call(X), call(X, axes=(0, 1), s=(2, 4), norm="ortho")]
 MATRIX = [call(SQUARE), call(np.stack([SQUARE, 2 * SQUARE]))]
 SAMPLES = {
-    "arange": [call(5), call(1, 9, 2), call(0.0, 1.0, 0.25), call(3, 1)],
+    "arange": [call(5), call(1, 9, 2), call(0.0, 1.0, 0.25), call(3, 1), call(3.5), call(0.5, 3.1)],
     "linspace": [call(0, 1, 5), call(0.0, 1.0, 4, endpoint=False)],
     "asarray": [call([[1, 2], [3, 4]]), call(X, copy=True)],
     "empty": [], "empty_like": [], "from_dlpack": [call(X)],
@@ -314,3 +314,15 @@ def test_isin_inverts(other):
     found = xp.isin(gt.from_numpy(X), gt.asarray(other), invert=True)
     assert np.array_equal(found.numpy(), ~np.isin(X, other))
     assert np.array_equal(xp.isin(gt.from_numpy(X), 3, invert=True).numpy(), X != 3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    "bounds", [(3.1,), (0.5, 3.1), (-0.9, 2.1, 2.0), (0, 1, 0.25), (4, 0.5, -1)]
+)
+def test_a_range_of_integers_is_counted_before_it_is_rounded(bounds, device):
+    found = xp.arange(*bounds, dtype=gt.int64, device=device)
+    first, last, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    expected = [int(first + n * step) for n in range(int(np.ceil((last - first) / step)))]
+    assert found.dtype is gt.int64 and found.shape == (len(expected),)
+    assert device == "meta" or found.tolist() == expected

@@ -76,8 +76,21 @@ def test_unsigned_integers_meet_in_what_holds_both(device):
 
 @DEVICES
 def test_an_empty_dimension_of_a_mask_picks_nothing(device):
-    x = gt.ones(3, 2, device=device)
-    assert x[gt.ones(0, dtype=gt.bool, device=device)].shape == (0, 2)
-    assert x[gt.ones(3, 0, dtype=gt.bool, device=device)].shape == (0,)
-    with pytest.raises(IndexError, match="'mask' must have sizes"):
-        x[gt.ones(2, 0, dtype=gt.bool, device=device)]
+    x, masks = gt.ones(3, 2, device=device), [(0,), (3, 0), (0, 2), (0, 0)]
+    masks = [gt.ones(sizes, dtype=gt.bool, device=device) for sizes in masks]
+    wrong = gt.ones(2, 0, dtype=gt.bool, device=device)
+    gt.set_type_promotion("array_api")
+    try:
+        assert [x[mask].shape for mask in masks] == [(0, 2), (0,), (0,), (0,)]
+        with pytest.raises(IndexError, match="'mask' must have sizes"):
+            x[wrong]
+    finally:
+        gt.set_type_promotion("pytorch")
+    for mask in (*masks, wrong):  # as PyTorch has it
+        with pytest.raises(IndexError, match="'mask' must have sizes"):
+            x[mask]
+        with pytest.raises(IndexError, match="'mask' must have sizes"):
+            x[mask] = 7
+        with pytest.raises(IndexError, match="'mask' must have sizes"):
+            x.index_put_((mask,), gt.tensor(7.0, device=device))
+    assert x.tolist() == [[1, 1]] * 3

@@ -17,7 +17,7 @@ from gputensor.interpose import modes as dispatch_modes
 from gputensor.amp import casting
 from gputensor.autograd import anomaly, graph, modes, saved
 from gputensor.dispatch import backend_select, tls
-from gputensor.fusion import recorder
+from gputensor.fusion.record import recorder
 
 from ..backend.devices import Runtime
 

@@ -13,8 +13,8 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.dispatch import tls
 from gputensor.fusion import running
-from gputensor.fusion.pending import Pending
-from gputensor.fusion.recorder import current
+from gputensor.fusion.record.pending import Pending
+from gputensor.fusion.record.recorder import current
 
 from .devices import Runtime, runs
 

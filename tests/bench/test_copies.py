@@ -6,18 +6,12 @@ import itertools
 import subprocess
 import types
 
-import numpy as np
 import pytest
 
 import gputensor as gt
 from bench import __main__ as command
 from bench import compare, copies, gpu_state, layout, layout_sides, nvml, pack, peers, timing
-from bench import record as records
-from bench.environment import environment
-from bench.layout_cases import CASES
-from bench.layout_sides import Pair
-from bench.places import Host, numbers
-from gputensor.runtime.emulator import toolchain
+from gputensor.kernels.compiled import library
 
 
 @pytest.fixture(autouse=True)
@@ -81,62 +75,20 @@ def test_measuring_ends_when_all_ratios_are_known():
     assert timing.steady(0.005, limit_s=0.0)([sample(*[100.0] * 10), sample(*noisy)])
 
 
-def test_what_is_switched_for_a_callable_is_switched_before_each_of_its_rounds():
-    calls, mode = [], []
-    sides = [lambda: calls.append((0, mode[-1])), lambda: calls.append((1, mode[-1]))]
-    timing.alternate(sides, rounds=3, round_ms=0.0, before=mode.append)
-    assert len(calls) == 2 * (2 + 3) and all(sides[n] is before for n, before in calls)
-
-
-# --- compiled loops beside NumPy's ----------------------------------------------------------------
-
-
-def test_a_record_has_ours_with_numpys_loops_and_with_compiled_ones(tmp_path):
-    if toolchain.unavailable_reason() is not None:
-        pytest.skip("there is no g++")
-    gt.set_compiled_loops(True)  # which is not asked: both are measured
-    try:
-        found = layout.run("cpu", rounds=2, only=(1, 18), libraries=("numpy",), scale=2)
-        assert gt.get_compiled_loops()
-    finally:
-        gt.set_compiled_loops(False)
-    turned, cast = found["cases"]
-    assert turned["kernel"] == {"name": "tiles", "compiled": "tiles, compiled"}
-    for case in (turned, cast):
-        assert set(case["ns"]) >= {"gputensor", "compiled", "numpy"}
-        assert set(case["ratio"]) == set(case["compiled"]["ratio"]) == {"numpy"}
-    assert found["summary"]["compiled"]["worst_vs_numpy"] > 0
-    assert "| compiled: share of memcpy |" in layout.report(found)
-    path = tmp_path / "layout-cpu.json"
-    records.write(records.build(found, environment("cpu")), path)
-    assert layout.report(records.read(path)) == layout.report(found)
-
-
-def test_a_record_on_the_cpu_ends_with_what_numpys_loop_turns():
-    found = run()
-    assert list(found["turned_per_ns"]) == ["1", "2", "4", "8", "16"]
-    assert all(figure > 0 for figure in found["turned_per_ns"].values())
-    assert "elements of 1, 2, 4, 8, 16 bytes in a ns" in layout.report(found)
-
-
-def test_without_gpp_there_is_one_column_and_the_reason(monkeypatch):
-    why = "compiled loops need g++, and it is not on PATH"
-    monkeypatch.setattr(toolchain, "unavailable_reason", lambda *needed: why)
-    found = run()
-    assert "compiled" not in found["cases"][0] and "compiled" not in found["summary"]
-    assert "compiled" not in found["cases"][0]["ns"]
-    assert f"Skipped: compiled loops (set_compiled_loops: {why}" in layout.report(found)
-
-
-def test_compiled_loops_have_budgets_of_their_own():
-    summary = {"geomean_vs_torch": 1.2, "compiled": {"geomean_vs_torch": 2, "worst_vs_torch": 0.8}}
+def test_the_budgets_of_the_cpu():
+    summary = {"geomean_vs_torch": 2.5, "worst_vs_torch": 0.8, "geomean_vs_numpy": 5}
     record = {"device": "cpu", "is_emulated": False, "summary": summary}
-    assert copies.failures(record) == ["compiled: worst vs torch 0.80 is below 0.9"]
-    case = {"name": "224² u8 NHWC → f32 NCHW", "compiled": {"share_of_memcpy": 0.3}}
-    record = {"device": "cpu", "is_emulated": False, "summary": {}, "peers": [], "cases": [case]}
-    assert pack.failures(record) == [
-        "compiled: 224² u8 NHWC → f32 NCHW: share of memcpy 0.30 is below 0.35"
-    ]
+    assert copies.failures(record) == ["worst vs torch 0.80 is below 0.9"]
+    case = {"name": "224² u8 NHWC → f32 NCHW", "share_of_memcpy": 0.3}
+    other = {"name": "224² u8 NHWC → f16 NCHW", "share_of_memcpy": 0.3}
+    record |= {"summary": {}, "peers": [], "cases": [case, other]}
+    said = ["224² u8 NHWC → f32 NCHW: share of memcpy 0.30 is below 0.5"]
+    assert pack.failures(record) == said
+
+
+def test_a_record_on_the_cpu_says_whose_loops_ran():
+    found = run()
+    assert found["cases"][0]["kernel"] == {"name": library.get_cpu_capability()}
 
 
 # --- peers ----------------------------------------------------------------------------------------
@@ -211,26 +163,6 @@ def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
 
 
 # --- what a case says -----------------------------------------------------------------------------
-
-
-def test_which_of_our_kernels_does_a_case():
-    found = {}
-    for case in CASES:
-        if np.prod(case.cpu_shape) * case.source.itemsize > 1 << 24:
-            continue
-        how = case.strided(case.cpu_shape)
-        source = numbers(int(np.prod(case.cpu_shape)), case.source)
-        pair = Pair(Host(), source, np.empty(int(np.prod(how[0])), case.result), how)
-        found[case.number] = layout_sides.kernel(pair)["name"]
-    assert (
-        found[1] == found[12] == found[25] == "tiles"
-        and found[32] == "gather"
-        and found[14] == "lanes"
-    )
-    assert found[22] == found[33] == "rows" and found[18] == found[38] == "cast"
-    rows = (512, 512), (1024, 1), 0
-    sliced = Pair(Host(), np.zeros(1 << 19, "f2"), np.empty(1 << 18, "f2"), rows)
-    assert layout_sides.kernel(sliced)["name"] == "numpy"
 
 
 @pytest.mark.emulator

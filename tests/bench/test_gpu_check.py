@@ -476,7 +476,7 @@ def test_a_real_step_that_is_killed_half_way_leaves_its_cases_and_costs_no_other
     if not gt.cuda.is_available():
         pytest.skip(str(gt.cuda.unavailable_reason()))
     work, out = tmp_path / "work", tmp_path / "out"
-    words = ["measure", "--dry", "--work", str(work), "--only", "layout-others,operators,merge"]
+    words = ["measure", "--dry", "--work", str(work), "--only", "layout-others,bandwidth,merge"]
     process = subprocess.Popen(
         [str(SCRIPT), *words], env=os.environ | {"OUT": str(out), "PYTHON": sys.executable},
         stdout=subprocess.DEVNULL,
@@ -492,7 +492,7 @@ def test_a_real_step_that_is_killed_half_way_leaves_its_cases_and_costs_no_other
     assert kept["work/layout-others/layout-cuda.json"] == half.read_bytes()
     merged, others = (
         json.loads(kept[f"work/{name}"])["gputensor"]
-        for name in ("layout/layout-cuda.json", "operators/operators-cuda.json")
+        for name in ("layout/layout-cuda.json", "bandwidth/bandwidth-cuda.json")
     )
     assert merged["cases"] == record.read(half)["cases"] and len(others["cases"]) == 10
     assert merged["environment"]["commit"] == checkout.commit()

@@ -12,12 +12,12 @@ import pytest
 import gputensor as gt
 from bench import __main__ as command
 from bench import (
+    bandwidth,
     copies,
     graphs,
     layout,
     layout_sides,
     memcpy,
-    operators,
     pack,
     peers,
     places,
@@ -312,11 +312,11 @@ def test_images_are_the_same_on_any_number_of_threads(monkeypatch):
         monkeypatch.undo()
 
 
-# --- the benchmarks of operators and of memcpy ----------------------------------------------------
+# --- the benchmarks of bandwidth and of memcpy ----------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [memcpy, operators], ids=lambda m: m.NAME)
-def test_operators_and_memcpy_measure_and_verify(tmp_path, module):
+@pytest.mark.parametrize("module", [memcpy, bandwidth], ids=lambda m: m.NAME)
+def test_bandwidth_and_memcpy_measure_and_verify(tmp_path, module):
     assert run("--scale", "16", out=tmp_path, name=module.NAME) == command.FINE
     kept = record.read(tmp_path / f"{module.NAME}-cpu.json")
     assert len(kept["cases"]) == module.COUNT and all(c["verified"] for c in kept["cases"])
@@ -324,7 +324,7 @@ def test_operators_and_memcpy_measure_and_verify(tmp_path, module):
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("module", [memcpy, operators], ids=lambda m: m.NAME)
+@pytest.mark.parametrize("module", [memcpy, bandwidth], ids=lambda m: m.NAME)
 def test_on_the_emulator_they_are_verified_too(module):
     if not (gt.cuda.is_available() and gt.cuda.is_emulated()):
         pytest.skip("this runs on the emulator")

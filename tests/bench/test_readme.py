@@ -231,8 +231,7 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
         (axes,) = figure.axes
         (legend,) = figure.legends
         labels = [t.get_text() for t in legend.get_texts()]
-        bars = 3 if "compiled" in ours["cases"][0] else 2
-        expected = len(peers) if axes.get_xscale() == "log" else bars
+        expected = len(peers) if axes.get_xscale() == "log" else 2
         assert len(labels) == expected and axes.get_xlabel()
         ticks = [(t.get_text(), t.get_window_extent()) for t in axes.get_yticklabels()]
         heads = [(t.get_text(), t.get_window_extent()) for t in axes.texts]

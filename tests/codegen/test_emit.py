@@ -362,7 +362,7 @@ def test_every_file_has_the_header_and_is_python(whole: tuple[load.Model, dict[P
         assert text.HEADER.strip("# \n") in generated.partition("\n")[0], path
         if path.suffix in (".py", ".pyi"):
             ast.parse(generated, str(path))
-    assert {path.suffix for path in texts} == {".py", ".pyi", ".md"}
+    assert {path.suffix for path in texts} == {".py", ".pyi", ".md", ".h"}
 
 
 @pytest.mark.parametrize("length", [1, 5, 30])

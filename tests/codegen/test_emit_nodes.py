@@ -57,6 +57,14 @@ YAML = """
   derivatives: {self: grad * result}
   doc: Something that its result tells the derivative of.
 
+- func: joined(Tensor self, Tensor? other, int by) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: joined
+  family: join
+  derivatives:
+    self, other: joined_backward(grad, self, other, by, grad_input_mask)
+  doc: Something whose gradients are made together.
+
 - func: same(Tensor self, Tensor other) -> Tensor
   autogen: same_
   family: comparison
@@ -193,7 +201,7 @@ def test_a_comparison_in_place_has_a_gradient_of_zeros(model: load.Model) -> Non
         "blend": "BlendBackward0", "blend_": "BlendBackward0", "turn": "TurnBackward0",
         "turn_again": "TurnAgainBackward0", "turn_by": "TurnByBackward0",
         "turned": "TurnedBackward0",
-        "grow": "GrownBackward", "same_": "SameBackward0",
+        "grow": "GrownBackward", "joined": "JoinedBackward0", "same_": "SameBackward0",
     }  # fmt: skip
     assert "to_self is None else zeros_like(grad)" in block(
         module(model, "comparison"), "class SameBackward0"
@@ -229,3 +237,14 @@ def test_every_policy_of_autocast_is_in_the_row() -> None:
     assert 'casts(CPU="fp32", CUDA="fp32_set_opt_dtype")' in module(model, "reduce")
     page = emit_page.page(model)
     assert "| CPU: `fp32`, CUDA: `fp32_set_opt_dtype` |" in page
+
+
+def test_operands_of_one_formula_have_their_gradients_from_one_call(model: load.Model) -> None:
+    text = module(model, "join")
+    assert block(text, "def backward") == textwrap.dedent("""\
+        def backward(node, grad):
+            grad_input_mask = tuple([edge is not None for edge in node.edges])
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            return joined_backward(grad, self, other, node.saved_by, grad_input_mask)
+        """)

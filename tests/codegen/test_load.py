@@ -235,6 +235,12 @@ BROKEN = [
         "6: erf: derivative of 'self' is not a Python expression: 'grad *'",
     ),
     (
+        "joint derivative of one argument",
+        GOOD.replace("grad * 2", "grad * grad_input_mask"),
+        "6: erf: a key of 'derivatives' must name several arguments where the formula takes "
+        "'grad_input_mask', else one (got 'self')",
+    ),
+    (
         "node without derivative",
         "".join(line for line in GOOD.splitlines(True) if "derivatives" not in line)
         + "  node: ErfBackward\n",

@@ -15,7 +15,7 @@ import pytest
 
 import gputensor as gt
 from bench import layout as layout_bench
-from bench import memcpy, operators, pack, peers
+from bench import bandwidth, memcpy, pack, peers
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.layout import copying
@@ -258,7 +258,7 @@ def test_the_benchmark_of_copies_runs_as_on_a_gpu(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(("module", "scale"), [(memcpy, 16), (operators, 128), (pack, 64)])
+@pytest.mark.parametrize(("module", "scale"), [(memcpy, 16), (bandwidth, 128), (pack, 64)])
 def test_the_other_benchmarks_of_bytes_run_as_on_a_gpu(monkeypatch, module, scale):
     """Without CuPy no copy is in a graph, and results are compared on the host."""
     monkeypatch.setattr(peers, "cupy", lambda device: None)

@@ -259,6 +259,7 @@ CONDITIONS = ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() !
 
 
 @pytest.mark.parametrize(("condition", "sanitize"), tier.crossed(CONDITIONS, ["", "all"]))
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sanitize):
     kernel = Kernel(ENDLESS.replace("«»", condition), "k")[1, 32]
     with emulator_settings(sanitize=sanitize):
@@ -270,6 +271,31 @@ def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sani
             KeyboardInterrupt, match=rf"^{place}: interrupted \(block \(0,0,0\), thread \(3,0,0\)\)"
         ):
             kernel(np.zeros(1, F), np.zeros(2, np.int32), 1)
+
+
+@pytest.mark.parametrize("handler", ["ignored", "own"])
+def test_ctrl_c_is_what_the_program_made_of_it(emulated, handler):
+    """SIGINT that is ignored ends no kernel; a handler of the program's is called."""
+
+    def rings(*_: object) -> None:
+        raise TimeoutError("its own handler")
+
+    kernel = Kernel(ENDLESS.replace("«»", "in[0] == 0"), "k")[1, 32]
+    kernel(np.ones(1, F), np.ones(2, np.int32), 1)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if handler == "ignored" else rings)
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        if handler == "own":
+            with pytest.raises(TimeoutError, match="its own handler"):
+                kernel(np.zeros(1, F), np.zeros(2, np.int32), 1)
+        else:
+            with (
+                emulator_settings(limit_s=0.8),
+                pytest.raises(errors.KernelError, match="ran longer than its limit of 0.8 s"),
+            ):
+                kernel(np.zeros(1, F), np.zeros(2, np.int32), 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_alarm_reaches_python_out_of_an_endless_kernel(emulated):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.fusion.recorder import current
+from gputensor.fusion.record.recorder import current
 from gputensor.library import Library
 
 from ..cuda.support import requires_emulator

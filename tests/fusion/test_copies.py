@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion import cpu_body, cpu_layouts, running
-from gputensor.kernels.cpu import copy as copy_kernels
+from gputensor.fusion import running
+from gputensor.fusion.cpu import blocks
+from gputensor.fusion.cpu import layouts
+from gputensor.kernels import stub
 from gputensor.kernels.cuda import launch
 
 from ..cuda.chains import compile_together
@@ -188,14 +190,14 @@ def test_as_few_bytes_as_can_be_change_their_layout(
     x = gt.rand(300, 300)
     wanted = state_of(function(x))
     moved: list[int] = []
-    copy = copy_kernels.copy
+    copy = stub.cpu("copy").copy
 
     def noted(out: Any, source: Any) -> None:
         if out.dtype == source.dtype:
             moved.append(source.itemsize)
         copy(out, source)
 
-    monkeypatch.setattr(copy_kernels, "copy", noted)
+    monkeypatch.setattr(stub.cpu("copy"), "copy", noted)
     running._plans.clear()
     with gt.fuse():
         found = function(x)
@@ -217,13 +219,13 @@ def test_a_copy_alone_is_the_loop_that_copies(
     x = gt.rand(300, 300)
     wanted = state_of(function(x))
     sizes: list[int] = []
-    copy = copy_kernels.copy
+    copy = stub.cpu("copy").copy
 
     def noted(out: Any, source: Any) -> None:
         sizes.append(out.size)
         copy(out, source)
 
-    monkeypatch.setattr(copy_kernels, "copy", noted)
+    monkeypatch.setattr(stub.cpu("copy"), "copy", noted)
     running._plans.clear()
     with gt.fuse():
         found = function(x)
@@ -301,9 +303,9 @@ def test_random_chains_are_what_they_are_eagerly(
 ) -> None:
     """On the CPU, in blocks of few elements as well."""
     if block is not None:
-        monkeypatch.setattr(cpu_body, "BLOCK", block)
-        monkeypatch.setattr(cpu_layouts, "_SLAB_NBYTES", 16 * block)
-        monkeypatch.setattr(cpu_layouts, "_ALIKE", 5)
+        monkeypatch.setattr(blocks, "BLOCK", block)
+        monkeypatch.setattr(layouts, "_SLAB_NBYTES", 16 * block)
+        monkeypatch.setattr(layouts, "_ALIKE", 5)
     for seed in range(150):
         function, x = _program(seed, "cpu")
         expected = state_of(function(x))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion import cpu_body
-from gputensor.fusion.replay import Replays
+from gputensor.fusion.cpu import blocks
+from gputensor.fusion.replay.replays import Replays
 from gputensor.kernels.cuda import launch
 from gputensor.structured.generator import default_generator
 
@@ -134,7 +134,7 @@ def test_numbers_and_generators_are_what_they_are_eagerly(
 ) -> None:
     for sizes, block in (((7, 9), None), ((7, 9), 8), ((300, 401), None)):
         if block is not None and place == "cpu":
-            monkeypatch.setattr(cpu_body, "BLOCK", block)
+            monkeypatch.setattr(blocks, "BLOCK", block)
         x = gt.rand(sizes).to(place)
         made, states = outcome(program, x)
         expected = state_of(made)

@@ -11,7 +11,8 @@ import pytest
 
 import gputensor as gt
 from gputensor.dispatch import shortcuts
-from gputensor.fusion import quick, recording
+from gputensor.fusion.record import quick
+from gputensor.fusion.record import recording
 
 from . import programs
 from .same import state_of

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion.replay import Replays
+from gputensor.fusion.replay.replays import Replays
 
 from .same import state_of
 

@@ -74,7 +74,7 @@ def test_what_is_around_them_is_one_chain() -> None:
     found = gt.fuse.explain(normal, x)
     assert len(found.chains) == 1 and found.bytes_moved == 2 * x.nbytes + weight.nbytes
     assert chains(lambda: (x * 3).max(1)) == [(3, 2)]
-    assert chains(lambda: x - (x * 3).logsumexp(1, True)) == [(11, 1)]
+    assert chains(lambda: x - (x * 3).logsumexp(1, True)) == [(3, 1)]
     assert chains(lambda: (x * 3).argmax(1)) == [(2, 1)]
     assert chains(lambda: (x + x).argmax()) == [(2, 1)]
 

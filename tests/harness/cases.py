@@ -129,7 +129,7 @@ class Case:
         if not promotes and len({of for _, of in meeting}) > 1:
             return None
         wanted = self.sample.kwargs.get("dtype")
-        rule = self.row.rule(self.sample.kwargs) if self.row.rule else None
+        rule = self.row.rule and self.row.rule(self.sample.args, self.sample.kwargs)
         found = dtype_rules.expected(rule or op.dtypes, op.family, meeting, wanted)
         refuses = self.row.refuses
         if found and refuses and refuses(meeting, self.sample.kwargs, found.compute):

@@ -128,7 +128,6 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "type": _method("type", gt.float64),
     "apply_": _method("apply_", abs),
     "set_num_threads": _of(gt.set_num_threads, 2),
-    "set_compiled_loops": _of(gt.set_compiled_loops, False),
     "set_default_dtype": _of(gt.set_default_dtype, gt.float32),
     "set_numpy_on_devices": _of(gt.set_numpy_on_devices, False),
     "set_type_promotion": _of(gt.set_type_promotion, "pytorch"),

@@ -11,6 +11,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import complex64, float16, float32, float64, int64
+from gputensor.kernels import stub
 from gputensor.kernels.cpu import gather, scatter, select, triangle
 from gputensor.kernels.cpu import range as range_
 from gputensor.kernels.cpu.pointwise import computed
@@ -85,35 +86,35 @@ def test_softshrink_keeps_the_sign_of_what_it_makes_zero(count):
     same_bits(gt.nn.functional.softshrink(gt.from_numpy(x)).numpy(), outer)
 
 
-# --- places along a dimension ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("shape", [(4, 5), (1, 90_000), (300, 400), (90_000, 2)])
 @pytest.mark.parametrize("is_turned", [False, True])
-def test_gather_and_scatter_along(shape, dim, is_turned, two_threads):
+@pytest.mark.parametrize("loops", ["as installed", "NumPy's"])
+def test_gather_and_scatter_along(shape, dim, is_turned, loops, two_threads):
+    reads, writes = gather, scatter
+    if loops == "as installed":
+        reads, writes = stub.cpu("gather"), stub.cpu("scatter")
     random = np.random.default_rng(1)
     x = random.integers(0, 100, shape).astype(np.float32)
     x = np.ascontiguousarray(x.T).T if is_turned else x
     index = random.integers(0, shape[dim], shape)
     value = random.integers(0, 100, shape).astype(np.float32)
-    out = np.empty(shape, np.float32)
-    gather.gather_along(x, dim, index, out)
+    out, places = np.empty(shape, np.float32), ([index], [dim], None, False)
+    assert not reads.gather(out, x, *places)
     same_bits(out, np.take_along_axis(x, index, dim))
-    grid = gather.grid(index, dim)
-    for loop, ufunc in (("scatter_add", np.add), ("scatter_amax", np.maximum)):
+    key = gather.key(x, *places[:3])
+    for loop, ufunc in ((writes.scatter_add, np.add), (writes.scatter_amax, np.maximum)):
         expected, found = x.copy("K"), x.copy("K")
-        ufunc.at(expected, grid, value)
-        scatter.along(loop, found, dim, index, value)
+        ufunc.at(expected, key, value)
+        assert not loop(found, value, *places)
         same_bits(found, expected)
     found = x.copy("K")
-    scatter.along("scatter", found, dim, index, np.float32(7).reshape(()))
+    assert not writes.scatter(found, np.broadcast_to(np.float32(7), shape), *places)
     assert (np.take_along_axis(found, index, dim) == 7).all()
-    scatter.along("scatter", found, dim, index[:1], value[:1])
-    last = {}
-    for place, v in zip(zip(*[g.ravel().tolist() for g in np.broadcast_arrays(
-        *gather.grid(index[:1], dim))]), value[:1].ravel().tolist()):  # fmt: skip
-        last[place] = v
+    few = [index[:1]], [dim], None, False
+    assert not writes.scatter(found, value[:1], *few)
+    keys = np.broadcast_arrays(*gather.key(x, *few[:3]))
+    last = dict(zip(zip(*[k.ravel().tolist() for k in keys]), value[:1].ravel().tolist()))
     assert all(found[place] == v for place, v in last.items())
 
 

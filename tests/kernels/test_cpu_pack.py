@@ -119,23 +119,11 @@ def test_any_sizes_on_any_number_of_threads(shape, channels_last, source, thread
     "shape", [(7, 3, 5, 6), (5, 40, 2, 3), (2, 3, 50, 6), (9, 3, 30), (1, 1, 1, 400)]
 )
 @pytest.mark.parametrize("source", [np.uint8, np.float32])
-def test_pieces_of_any_size_cover_all_images(shape, to, channels_last, source, monkeypatch):
+def test_images_of_any_sizes(shape, to, channels_last, source):
     x = (np.arange(int(np.prod(shape))) % 97).astype(source).reshape(shape)
     scale, bias = np.linspace(0.1, 2, shape[1]), np.linspace(-1, 1, shape[1])
     wanted = raw(expected(x, scale, bias, to))
-    monkeypatch.setattr(packing, "_PARALLEL_FROM", 0)
-    for elements in (1, 13, 70, 200, 1 << 16):
-        monkeypatch.setattr(packing, "_PIECE", elements)
-        monkeypatch.setattr(packing, "_PIECE_IN_PLACE", elements)
-        assert (raw(run(x, scale, bias, to, channels_last)) == wanted).all(), elements
-
-
-def test_a_piece_has_as_many_small_images_as_it_holds(monkeypatch):
-    counts = []
-    monkeypatch.setattr(cpu, "share", lambda count, threads, make: counts.append(count))
-    pixels = np.zeros((24, 224, 224, 3), np.uint8).transpose(0, 3, 1, 2)
-    packing.pack(np.empty(pixels.shape, np.float32), pixels, np.ones(3), np.zeros(3))
-    assert counts == [3 * -(-24 // (packing._PIECE_IN_PLACE // 224**2))]
+    assert (raw(run(x, scale, bias, to, channels_last)) == wanted).all()
 
 
 def test_nothing_to_do():

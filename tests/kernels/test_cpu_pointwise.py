@@ -460,3 +460,26 @@ def test_sigmoid_in_place_of_every_fourth_element() -> None:
     y = x.clone()
     y[:, 1].sigmoid_()
     assert gt.equal(y[:, 1], x[:, 1].sigmoid())
+
+
+# --- the next number ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.parametrize("of", FLOATS, ids=lambda d: d.short)
+def test_the_next_number_is_one_of_the_same_dtype(of, count):
+    low, high = (gt.tensor([x, -x] * count).to(of) for x in (1.0, 2.0))
+    step = gt.finfo(of).eps
+    assert gt.nextafter(low, high).tolist() == [1 + step, -1 - step] * count
+    assert gt.nextafter(high, low).tolist() == [2 - step, -2 + step] * count
+
+
+@pytest.mark.parametrize("of", HALVES, ids=lambda d: d.short)
+def test_an_integer_beside_a_half_enters_in_its_dtype(of):
+    whole, part = gt.tensor([4099, -2055], dtype=gt.int32), gt.tensor([3.0, 7.0]).to(of)
+    for name in ("fmod", "pow", "atan2", "logaddexp", "floor_divide", "remainder", "nextafter"):
+        operator_of = getattr(gt, name)
+        expected = operator_of(whole.to(of), part)
+        assert expected.tolist() == pytest.approx(operator_of(whole, part).tolist(), 0, nan_ok=True)
+        other = operator_of(part, whole.to(of))
+        assert other.tolist() == pytest.approx(operator_of(part, whole).tolist(), 0, nan_ok=True)

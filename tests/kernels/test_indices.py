@@ -9,7 +9,6 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.kernels.cpu import gather, scatter
 
 CUDA = pytest.param(
     "cuda",
@@ -152,42 +151,6 @@ def test_gradients_through_indices() -> None:
     assert z.grad_fn is not None
 
 
-def _keys():
-    random, every = np.random.default_rng(0), slice(None)
-    at = lambda n, *sizes: random.integers(0, n, sizes)  # noqa: E731
-    return [
-        (at(20, 150, 60), at(30, 150, 60), at(40, 60)),
-        (every, at(30, 1000), at(40, 1000)),
-        (at(20, 20, 30, 40), np.arange(30).reshape(30, 1), np.arange(40)),
-        (at(20, 10, 3), every, every),
-        (at(20, 20), every, every),
-        (every, at(30, 10, 30), every),
-        (every, every, at(40, 100)),
-        (at(20, 17, 1), at(30, 1, 23), every),
-    ]
-
-
-@pytest.mark.parametrize("key", _keys(), ids=range(8))
-@pytest.mark.parametrize("op", ["add", "multiply", "maximum"])
-def test_many_places_by_one_index(key, op):
-    random = np.random.default_rng(1)
-    x = random.standard_normal((20, 30, 40))
-    value = random.standard_normal(x[key].shape)
-    places = gather.flat_places(x, key, value.size)
-    assert places is not None and (x.reshape(-1)[places] == x[key]).all()
-    out = np.empty_like(value)
-    gather.gather(x, key, out)
-    assert (out == x[key]).all()
-    loop = {"add": "add", "multiply": "multiply", "maximum": "amax"}[op]
-    found, expected = x.copy(), x.copy()
-    getattr(scatter, f"scatter_{loop}")(found, key, value)
-    getattr(np, op).at(expected, key, value)
-    assert (found == expected).all()
-    scatter.scatter(found, key, value)
-    expected[key] = value
-    assert (found == expected).all()
-
-
 @pytest.mark.parametrize(
     "of", [gt.float32, gt.float16, gt.int32, gt.uint32, gt.float64], ids=lambda d: d.short
 )
@@ -202,3 +165,23 @@ def test_what_is_found_without_sorting_is_what_sorting_gives(of, sizes, dim):
     assert (gt.median(given, dim).indices.numpy() == middle).all()
     assert (gt.topk(given, 5, dim, False).indices.numpy() == np.take(order, range(5), dim)).all()
     assert (gt.sort(given, dim).indices.numpy() == order).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta", CUDA])
+@pytest.mark.parametrize("dtype", [gt.uint8, gt.bool, gt.int8, gt.float32, gt.int64], ids=str)
+def test_an_index_without_elements_is_of_any_dtype(dtype: Any, device: str) -> None:
+    x = gt.ones(2, 3, device=device, requires_grad=True)
+    index = gt.empty(0, dtype=dtype, device=device)
+    found = gt.gather(x, 1, index)
+    found.sum().backward()
+    assert found.shape == (0,) and x.grad is not None
+    assert device == "meta" or x.grad.tolist() == [[0.0] * 3] * 2
+    none = gt.empty(0, device=device)
+    for call in (
+        lambda: gt.scatter(x, 0, index, none),
+        lambda: gt.scatter(x, 0, index, 2.0),
+        lambda: gt.scatter_add(x, 0, index, none),
+        lambda: gt.scatter_reduce(x, 0, index, none, "amax"),
+    ):
+        made = call()
+        assert made.shape == (2, 3) and (device == "meta" or made.tolist() == x.tolist())

@@ -1,4 +1,4 @@
-"""Convolutions in blocks of rows give what one product of all windows gives."""
+"""Convolutions in blocks of rows give what one product of all windows gives; empty results."""
 
 from __future__ import annotations
 
@@ -31,3 +31,32 @@ def test_blocks_give_what_one_product_gives(call: Any, monkeypatch: pytest.Monke
         monkeypatch.setattr(conv, "_BLOCK", size)
         found = call()
         assert gt.equal(found, whole) and found.stride() == whole.stride()
+
+
+DEVICES = ["cpu", "meta", *(["cuda"] if gt.cuda.is_available() else [])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options, sizes", [
+    ({"padding": 1}, (2, 3, 0, 0)), ({"padding": (1, 0)}, (2, 3, 0, 5)),
+    ({"padding": 1, "stride": 2}, (2, 3, 0, 6)),
+    ({"padding": (2, 0), "dilation": (3, 1)}, (2, 3, 0, 5)),
+], ids=str)  # fmt: skip
+def test_padding_may_leave_nothing_of_a_transposed_convolution(
+    options: Any, sizes: tuple[int, ...], device: str
+) -> None:
+    given = (1, 1) if sizes[3] == 0 else (1, 4)
+    x = gt.ones(2, 2, *given, device=device, requires_grad=True)
+    w = gt.ones(2, 3, 2, 2, device=device, requires_grad=True)
+    b = gt.ones(3, device=device, requires_grad=True)
+    made = F.conv_transpose2d(x, w, b, **options)
+    assert made.shape == sizes and made.is_contiguous()
+    (made * made).sum().backward()
+    for leaf in (x, w, b):
+        assert leaf.grad is not None and leaf.grad.shape == leaf.shape
+        assert device == "meta" or not leaf.grad.any()
+
+
+def test_padding_may_not_take_more_than_all_of_a_transposed_convolution() -> None:
+    with pytest.raises(RuntimeError, match="'input' must be as large as the kernel"):
+        F.conv_transpose2d(gt.ones(2, 2, 1, 1), gt.ones(2, 3, 2, 2), padding=(2, 0))

@@ -78,8 +78,7 @@ def test_node_classes_are_named_as_pytorchs() -> None:
         "BitwiseNotBackward0", "BitwiseOrBackward0", "BitwiseRightShiftBackward0",
         "BitwiseXorBackward0", "CopyBackward0", "CtcLossBackwardBackward0", "GcdBackward0",
         "HardsigmoidBackwardBackward0", "HeavisideBackward0", "LargerBackwardBackward0",
-        "LcmBackward0",
-        "LogicalAndBackward0", "LogicalNotBackward0", "LogicalOrBackward0", "LogicalXorBackward0",
-        "MishBackwardBackward0", "ScatterBackward2", "ScatterBackward3", "SiluBackwardBackward0",
-        "SpecialNdtrBackward0",
+        "LcmBackward0", "LogicalAndBackward0", "LogicalNotBackward0", "LogicalOrBackward0",
+        "LogicalXorBackward0", "MishBackwardBackward0", "NativeGroupNormBackwardBackward0",
+        "ScatterBackward2", "ScatterBackward3", "SiluBackwardBackward0", "SpecialNdtrBackward0",
     }  # fmt: skip

@@ -154,3 +154,36 @@ def test_iinfo(element):
     ours, theirs = gt.iinfo(element), torch.iinfo(getattr(torch, element.name))
     for name in ("bits", "max", "min", "dtype"):
         assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_ranges_of_integers_between_floats():
+    """Lengths and elements; PyTorch divides by zero where a step below 1 is cut to 0."""
+    random.seed(28)
+    bounds = (3.1, -0.9, 2.1, 2.0, 0.5, 1.0, 3, 0, -3, 7, 7.999, -7.5, 250.0)
+    steps = (1, -1, 1.5, 2.0, -2.1, 3, 7.999)
+    for _ in range(400):
+        start, end, step = random.choice(bounds), random.choice(bounds), random.choice(steps)
+        if (end - start) * step < 0:
+            continue
+        for name in ("int64", "int32", "int16", "int8", "uint8"):
+            calls = (
+                lambda m: m.arange(start, end, step, dtype=getattr(m, name)),
+                lambda m: m.arange(start, end, step, out=m.empty(0, dtype=getattr(m, name))),
+            )
+            for call in calls:
+                theirs, error = outcome(lambda: call(torch))
+                if error is None:
+                    assert call(gt).tolist() == theirs.tolist(), (name, start, end, step)
+
+
+def test_a_logspace_of_one_element():
+    for name in ("int64", "int8", "uint8", "bool"):
+        for start in (0.5, -0.9, 3.1, 2, -1.5):
+            for base in (10.0, 2.0, 0.5, 1.0):
+                element = getattr(torch, name)
+                theirs, error = outcome(lambda: torch.logspace(start, 3, 1, base, dtype=element))
+                element = getattr(gt, name)
+                ours, refused = outcome(lambda: gt.logspace(start, 3, 1, base, dtype=element))
+                what = name, start, base
+                assert (error is None) == (refused is None), what
+                assert error is not None or ours.tolist() == theirs.tolist(), what

@@ -49,14 +49,15 @@ def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) ->
         return "beside infinities floor division is the array API's"
     if call.startswith("sub_alpha") and (raises != we_raise or v in (-(2**63), 2**64 - 1)):
         return "PyTorch negates alpha before it looks at its range"
-    if call in ("add_alpha", "sub_alpha", "add_alpha_") and not raises and not we_raise and floats:
+    if name in HALVES and call == "addmv_" and not raises and not we_raise:
+        return "PyTorch rounds beta to f16 or bf16 before it multiplies by it"
+    scaled = ("add_alpha", "sub_alpha", "add_alpha_", "addr")
+    if call in scaled and not raises and not we_raise and floats:
         return "PyTorch's product and sum are one rounding where its build has fused instructions"
     if call == "tensor" and name == "uint64" and type(v) is float:
         return "PyTorch's tensor() takes no float for uint64"
     if call.startswith("arange") and type(v) is int and abs(v) > 2**53 - 2:
         return "PyTorch counts the length in f64"
-    if call.startswith("addmm") and we_raise and not floats:
-        return "PyTorch cuts a fraction; ours refuses a float beside integers"
     if call == "linspace" and v == 2**63 - 1:
         return "PyTorch's f64 steps pass the end of int64"
     return None

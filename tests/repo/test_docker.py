@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import build_library
+
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 FILES = sorted(DOCKER.glob("*.Dockerfile"))
@@ -35,6 +37,10 @@ def stages(path: Path) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+def text_of(stage: list[tuple[str, str]]) -> str:
+    return " ".join(argument for _, argument in stage)
+
+
 def test_there_are_two_images() -> None:
     assert [p.name for p in FILES] == ["cpu.Dockerfile", "cuda.Dockerfile"]
 
@@ -42,7 +48,7 @@ def test_there_are_two_images() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_an_image_is_lean_by_default_and_has_a_target_with_peers(path: Path) -> None:
     by_name = stages(path)
-    assert list(by_name) == ["base", "peers", "lean"]
+    assert list(by_name) == ["wheels", "loops", "base", "peers", "lean"]
     assert by_name["lean"] == [("FROM", "base AS lean"), ("USER", "bench")]
     assert by_name["peers"][-1] == ("USER", "bench")
     base = dict(by_name["base"])
@@ -54,13 +60,23 @@ def test_an_image_is_lean_by_default_and_has_a_target_with_peers(path: Path) -> 
     assert base["VOLUME"] == "/out"
     whole = path.read_text()
     assert re.search(r"^ARG BASE=python:3\.\d+\.\d+-slim-\w+$", whole, re.MULTILINE)
-    assert "torch" not in " ".join(argument for _, argument in by_name["base"])
+    assert "torch" not in text_of(by_name["base"])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_an_image_has_the_compiled_loops_and_no_compiler(path: Path) -> None:
+    by_name = stages(path)
+    loops, library = text_of(by_name["loops"]), build_library.LIBRARY.relative_to(ROOT)
+    assert "g++" in loops and "GPUTENSOR_REQUIRE_LIBRARY=1 python3 build_library.py" in loops
+    assert ("COPY", f"--from=loops /gputensor/{library} {library.parent}/") in by_name["base"]
+    for stage in ("wheels", "base", "lean"):
+        assert "g++" not in text_of(by_name[stage])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_what_an_image_copies_is_there_and_every_wheel_has_a_hash(path: Path) -> None:
     for name, argument in instructions(path):
-        if name == "COPY":
+        if name == "COPY" and not argument.startswith("--from="):
             for source in argument.split()[:-1]:
                 for extra in ("cuda12", "cuda13"):
                     assert (ROOT / source.replace("${EXTRA}", extra)).exists(), source

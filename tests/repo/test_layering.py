@@ -39,6 +39,7 @@ FLOORS = [
     (12, "fft linalg special"),
     (13, "custom"),
     (13, "functional"),
+    (13, "backends"),
     (13, "cuda"),
     (13, "testing"),
     (13, "op_tests"),

@@ -16,7 +16,8 @@ from gputensor._generated import index
 ROOT = Path(__file__).parents[2]
 MODULES = """
     gt gt.amp gt.array_api gt.array_api.fft gt.array_api.linalg gt.autograd gt.autograd.graph
-    gt.backend gt.cuda gt.dispatch gt.distributed gt.fallback gt.fft gt.layout gt.library gt.linalg
+    gt.backend gt.backends gt.backends.cpu gt.cuda gt.dispatch gt.distributed gt.fallback gt.fft
+    gt.layout gt.library gt.linalg
     gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.optim gt.optim.lr_scheduler gt.profiler
     gt.random gt.special gt.testing
 """.split()

@@ -63,13 +63,15 @@ class Row:
     ulp: how far from the reference, in units in the last place; 0 is the correct rounding. A number
         or a mapping from dtypes. why: where that number comes from.
     device_ulp: how far the devices may be apart; 0 is equal bits.
+    of_largest: both count units of a result's largest element: rounding errors are as large as the
+        terms, also where these cancel.
     operator: Python's operator, where it calls this one.
     out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact`
         (floating and complex), `not_bool`, `truth` (bool and uint8), or `own`: it decides.
     may_copy: a view where the strides allow it, else a copy.
     result: dtype of the result from (arguments, keyword arguments, default), where it is neither
         `dtype=` nor the first tensor's; a tuple of several results'.
-    rule: keyword arguments -> what stands in for the YAML's `dtypes`, or None.
+    rule: (arguments, keyword arguments) -> what stands in for the YAML's `dtypes`, or None.
     refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
         although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
     zeros_equal: 0.0 and -0.0 are one result.
@@ -91,6 +93,7 @@ class Row:
         "ulp",
         "why",
         "device_ulp",
+        "of_largest",
         "operator",
         "out",
         "errors",
@@ -114,7 +117,8 @@ class Row:
     def __init__(
         self, name: str, samples: list[S], ref: Callable[..., Any] | None = None, *,
         ulp: float | dict[dtype, float] = 0, why: str = "", device_ulp: float = 0,
-        operator: Any = None, out: str = "castable", errors: tuple[Fails, ...] = (),
+        of_largest: bool = False, operator: Any = None, out: str = "castable",
+        errors: tuple[Fails, ...] = (),
         may_copy: bool = False, result: Any = None, refuses: Any = None,
         dtypes: tuple[dtype, ...] | None = None, no_meta: str = "", needs_backend: bool = False,
         zeros_equal: bool = False, refuses_expanded: bool = False, rule: Any = None,
@@ -130,7 +134,7 @@ class Row:
         self.zeros_equal, self.refuses_expanded, self.rule = zeros_equal, refuses_expanded, rule
         self.positive, self.domain, self.like = positive, domain, like
         self.takes_expanded, self.numbers_meet = takes_expanded, numbers_meet
-        self.checked_by = checked_by
+        self.checked_by, self.of_largest = checked_by, of_largest
 
     def __repr__(self) -> str:
         return self.name

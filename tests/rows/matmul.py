@@ -80,9 +80,9 @@ ROWS = [
                 float32,
             ),
             Fails(
-                S(T(4), T(2, 3), T(3, 4), alpha=0.5),
-                errors.ArgumentError,
-                "addmm: 'alpha' must fit i32",
+                S(T(4), T(2, 3), T(3, 4), alpha=float("nan")),
+                errors.NumberRangeError,
+                "addmm: 'alpha' must be in the range of int32",
                 int32,
             ),
         ),

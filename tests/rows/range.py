@@ -146,6 +146,7 @@ ROWS = [
             S(-1, 4, 0, 2.0),
             S(0, 4, 9, 2.0, dtype=DTYPE),
             S(2, 0, 1, -2.0),
+            S(2.5, 0, 1, 2.0, dtype=DTYPE),
             S(_ZERO, 3, 4),
             S(0, _ONE, 3),
             S(_ZERO, _ONE, 2, dtype=float64),

@@ -91,7 +91,7 @@ ROWS = [
     _row(
         "mvlgamma", _mvlgamma, [S(T(2, 3, values="positive"), 1), S(T(2, 3, values="positive"), 2)],
         errors=(Fails(S(T(2), 0), errors.ArgumentError, "mvlgamma: 'p' must be at least 1"),),
-        dtypes=(float32, float64), rule=lambda kwargs: "floating_real", out="same",
+        dtypes=(float32, float64), rule=lambda *_: "floating_real", out="same",
     ),
     _row(
         "polygamma", special.polygamma,

@@ -11,7 +11,7 @@ from gputensor.core import errors
 from gputensor.core.dtype import float32, float64
 
 from . import Fails, S, T
-from .factor import OF, A, H, ONE, TALL, fails, one, row, some
+from .factor import SOLVED, OF, A, H, ONE, TALL, fails, one, row, some
 
 
 def _eig(x: Any) -> Any:
@@ -65,7 +65,7 @@ def _norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype
 
 ROWS = [
     row("linalg_cond", [S(A), S(A, 2), S(A, -2), S(A, 1), S(ONE, math.inf), S(A, "fro")],
-        np.linalg.cond, "r", ulp=1024),
+        np.linalg.cond, "r", **SOLVED),
     row("linalg_eig", one(), _eig, "cc", errors=fails("eig", "self")),
     row("_linalg_eigh", one(), lambda x: tuple(np.linalg.eigh(x)), "rx", errors=fails("eigh")),
     row("linalg_eigh", one() + one(UPLO="U"), lambda x, UPLO="L": tuple(np.linalg.eigh(x, UPLO)),
@@ -99,7 +99,8 @@ ROWS = [
         _pinv, ulp=1024),
     row("_linalg_svd", one(), lambda x: tuple(np.linalg.svd(x)), "xrx", dtypes=OF[:2]),
     row("linalg_svd", one() + one(full_matrices=False), _svd, "xrx", dtypes=OF[:2]),
-    row("linalg_svdvals", [S(TALL), S(A)], lambda x: np.linalg.svd(x, compute_uv=False), "r"),
+    row("linalg_svdvals", [S(TALL), S(A)], lambda x: np.linalg.svd(x, compute_uv=False), "r",
+        **SOLVED),
     row("pinverse", [S(TALL), S(A, 0.1)], _pinv, ulp=1024),
     row("svd", one() + [S(ONE, False), S(A, True, False)], _old_svd, "xrx", dtypes=OF[:2]),
 ]  # fmt: skip

@@ -55,6 +55,11 @@ def _bounded(self: Any, min: Any = None, max: Any = None) -> Any:
     return raised if max is None else np.minimum(raised, max)
 
 
+def _by_bounds(args: Any, kwargs: Any) -> str | None:
+    """One bound alone makes a maximum or a minimum, which bools have; both make a clamp."""
+    return "promoted_real" if sum(x is not None for x in args) == 2 else None
+
+
 def _finite(self: Any, nan: Any = 0, posinf: Any = None, neginf: Any = None) -> Any:
     if self.dtype.kind not in "fc":
         return self
@@ -110,6 +115,7 @@ ROWS = [
         _bounded,
         zeros_equal=True,
         numbers_meet=True,
+        rule=_by_bounds,
         errors=(
             Fails(S(T(2)), errors.ArgumentError, "clamp: 'min' must be given"),
             Fails(S(T(2), 1j), errors.DtypeError, "clamp: 'self' must be real"),

@@ -242,6 +242,7 @@ def test_a_signals_handler_may_calculate_while_its_thread_waits():
 
 
 @pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_waiting_leaves_nothing_running(times):
     """The exception comes once the helper's piece is over, and no further piece begins."""
     begun, finished = [], []
@@ -264,6 +265,7 @@ def test_ctrl_c_while_waiting_leaves_nothing_running(times):
     both(lambda index: None)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_waiting_comes_before_what_a_piece_raised():
     begun = threading.Event()
 

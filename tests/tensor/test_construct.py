@@ -8,6 +8,11 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 
+CUDA = pytest.param(
+    "cuda",
+    marks=pytest.mark.skipif(not gt.cuda.is_available(), reason="no CUDA device, nor the emulator"),
+)
+
 
 @pytest.mark.parametrize("data, dtype, shape", [
     (1, "int64", ()), (1.0, "float32", ()), (True, "bool", ()), (1j, "complex64", ()), ([],
@@ -145,3 +150,43 @@ def test_what_has_an_array_is_copied(values):
     assert gt.tensor(Column(values), dtype=gt.float16).dtype is gt.float16
     assert gt.as_tensor(Column(values)).tolist() == values
     assert gt.tensor(Column(values), device="meta").is_meta
+
+
+# Counted by PyTorch 2.13: int64 of rounded bounds, the narrower integers of the given ones.
+RANGES = [
+    ((3.1,), [0, 1, 2], [0, 1, 2, 3]),
+    ((-0.9, 2.1, 2.0), [0], [0, 2]),
+    ((0, 7, 1.5), [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4]),
+    ((-0.5, -3.9, -1), [0, -1, -2], [0, -1, -2, -3]),
+]
+
+
+@pytest.mark.parametrize("bounds, of_int64, of_int32", RANGES, ids=str)
+@pytest.mark.parametrize("device", ["cpu", "meta", CUDA])
+def test_ranges_of_integers_between_floats(bounds, of_int64, of_int32, device):
+    whole = (0, *bounds, 1) if len(bounds) == 1 else bounds
+    for dtype, wanted in ((gt.int64, of_int64), (gt.int32, of_int32), (gt.int8, of_int32)):
+        made = gt.arange(*bounds, dtype=dtype, device=device)
+        out = gt.arange(*whole, out=gt.empty(0, dtype=dtype, device=device))
+        for x in (made, out):
+            assert x.dtype is dtype and x.shape == (len(wanted),)
+            assert device == "meta" or x.tolist() == wanted
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint8", "bool", "float32"])
+def test_a_logspace_of_one_element_cuts_after_the_power(dtype):
+    element = getattr(gt, dtype)
+    wanted = gt.tensor([2.0**2.5], dtype=element)
+    assert gt.logspace(2.5, 9, 1, 2.0, dtype=element).tolist() == wanted.tolist()
+    out = gt.empty(0, dtype=element)
+    assert gt.logspace(2.5, 9, 1, 2.0, out=out).tolist() == wanted.tolist()
+    assert gt.logspace(2.5, 9, 1, 2.0, dtype=element, device="meta").shape == (1,)
+    with pytest.raises(errors.ArgumentError, match="'start' must be real"):
+        gt.logspace(2j, 9, 1, 2.0, dtype=element)
+
+
+def test_a_logspace_of_one_element_must_fit():
+    with pytest.raises(
+        errors.NumberRangeError, match="logspace: 'start' must be in the range of int16"
+    ):
+        gt.logspace(7, 0, 1, dtype=gt.int16)

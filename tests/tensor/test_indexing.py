@@ -205,3 +205,30 @@ def test_take_along_dim_counts_from_the_end() -> None:
     for beyond in (3, -4):
         with pytest.raises(IndexError):
             gt.take_along_dim(x, gt.tensor([[beyond], [0]]), 1)
+
+
+@pytest.mark.parametrize("index", [(..., gt.zeros(0, dtype=gt.bool)), (None, np.zeros(0, bool)),
+    (slice(None), gt.zeros(0, 4, dtype=gt.bool))], ids=["last", "new", "two"])  # fmt: skip
+def test_an_empty_mask_of_a_dimension_with_elements_is_refused(x, index):
+    before = x.tolist()
+    with pytest.raises(IndexError, match="'mask' must have sizes"):
+        x[index]
+    with pytest.raises(IndexError, match="'mask' must have sizes"):
+        x[index] = 7
+    assert x.tolist() == before
+
+
+@pytest.mark.parametrize("index, sizes, strides", [
+    (True, (1, 4, 3, 2), (24, 1, 4, 12)),
+    ((slice(None), True), (4, 1, 3, 2), (1, 12, 4, 12)),
+    ((..., True), (4, 3, 2, 1), (1, 4, 12, 1)),
+    ((True, 0), (1, 3, 2), (6, 1, 3)),
+    (False, (0, 4, 3, 2), (24, 1, 4, 12)),
+])  # fmt: skip
+def test_a_bool_lays_its_copy_out_as_pytorch(x, index, sizes, strides):
+    turned = x.permute(2, 1, 0)
+    made = turned[index]
+    assert (made.shape, made.stride()) == (sizes, strides)
+    assert made.data_ptr() != x.data_ptr()
+    wanted = (turned[0] if sizes[1:] == (3, 2) else turned).reshape(-1).tolist()
+    assert made.reshape(-1).tolist() == wanted[: made.numel()]

@@ -21,17 +21,6 @@ def call_nll_loss_nd(self, target, weight=None, reduction=1, ignore_index=-100):
 
 op_nll_loss = _define(
     "aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
-def call_nll_loss(self, target, weight=None, reduction=1, ignore_index=-100):
-    include, keep = _state.get()
-    key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
-    ) & keep
-    return op_nll_loss.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index,
-    )
 
 op_nll_loss_forward = _define(
     "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)")

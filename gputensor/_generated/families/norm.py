@@ -19,11 +19,8 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
         bias: (*).
         eps: float.
     Gradient:
-        input: native_layer_norm_backward(grad, input, normalized_shape, result1, result2,
-            weight, bias, (True, False, False))[0]
-        weight: native_layer_norm_backward(grad, input, normalized_shape, result1, result2,
-            weight, bias, (False, True, False))[1]
-        bias: grad
+        input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1,
+            result2, weight, bias, grad_input_mask)
     Native: native/norm.py. Matches torch.native_layer_norm."""
     try:
         include, keep = _state.get()
@@ -153,9 +150,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
         group: int.
         eps: float.
     Gradient:
-        input: group_norm_backward(grads, input, result1, result2, weight, N, C, HxW, group)
-        weight: group_norm_weight_backward(grads[0], input, result1, result2, N, C, HxW, group)
-        bias: sum_of_channels(grads[0])
+        input, weight, bias: group_norm_backward(grads, input, result1, result2, weight, N, C,
+            HxW, group, grad_input_mask)
     Native: native/norm.py. Matches torch.native_group_norm."""
     try:
         include, keep = _state.get()
@@ -258,9 +254,8 @@ def native_batch_norm(
         momentum: float.
         eps: float.
     Gradient:
-        input: batch_norm_backward(grad, input, weight, running_mean, running_var, training, eps)
-        weight: batch_norm_weight_backward(grad, input, running_mean, running_var, training, eps)
-        bias: sum_of_channels(grad)
+        input, weight, bias: native_batch_norm_backward(grad, input, weight, running_mean,
+            running_var, result1, result2, training, eps, grad_input_mask)
     Native: native/norm.py. Matches torch.native_batch_norm."""
     try:
         include, keep = _state.get()
@@ -292,6 +287,28 @@ def call_native_batch_norm(
     return op_native_batch_norm.table[key_set](
         key_set, input, weight, bias, running_mean, running_var, training, momentum,
         eps,
+    )
+
+op_native_batch_norm_backward = _define(
+    "aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)")
+def call_native_batch_norm_backward(
+    grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+    output_mask,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_out._keys
+        | input._keys
+        | (0 if weight is None else weight._keys)
+        | (0 if running_mean is None else running_mean._keys)
+        | (0 if running_var is None else running_var._keys)
+        | (0 if save_mean is None else save_mean._keys)
+        | (0 if save_invstd is None else save_invstd._keys)
+        | include
+    ) & keep
+    return op_native_batch_norm_backward.table[key_set](
+        key_set, grad_out, input, weight, running_mean, running_var, save_mean,
+        save_invstd, train, eps, output_mask,
     )
 
 op__native_batch_norm_legit = _define(

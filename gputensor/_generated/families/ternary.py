@@ -306,7 +306,7 @@ def clamp_min(input, min, *, out=None):
     """Each element, or min where it lies below.
 
     Args:
-        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        input: (*), promoted to a common dtype, which is not complex.
         min: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient: input: where(input >= min, grad, 0); min: where(input < min, grad, 0)
@@ -360,7 +360,7 @@ def clamp_min_(input, min):
     """In place: Each element, or min where it lies below.
 
     Args:
-        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        input: (*), promoted to a common dtype, which is not complex.
         min: (*) or number, broadcast with the others.
     Returns: input.
     Gradient: input: where(input >= min, grad, 0); min: where(input < min, grad, 0)
@@ -394,7 +394,7 @@ def clamp_max(input, max, *, out=None):
     """Each element, or max where it lies above.
 
     Args:
-        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        input: (*), promoted to a common dtype, which is not complex.
         max: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient: input: where(input <= max, grad, 0); max: where(input > max, grad, 0)
@@ -448,7 +448,7 @@ def clamp_max_(input, max):
     """In place: Each element, or max where it lies above.
 
     Args:
-        input: (*), promoted to a common dtype, which is neither bool nor complex.
+        input: (*), promoted to a common dtype, which is not complex.
         max: (*) or number, broadcast with the others.
     Returns: input.
     Gradient: input: where(input <= max, grad, 0); max: where(input > max, grad, 0)

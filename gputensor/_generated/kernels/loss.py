@@ -37,7 +37,10 @@ def install() -> None:
         _operators.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
         NllLoss2DBackward0,
     )
-    impl(_operators.nll_loss2d_backward, "CompositeImplicitAutograd", native.nll_loss2d_backward)
+    impl(
+        _operators.nll_loss2d_backward, "CompositeExplicitAutograd", native.nll_loss2d_backward,
+        NllLoss2DBackwardBackward0,
+    )
 
 
 class NllLossBackward0(_Node):
@@ -141,3 +144,8 @@ class NllLoss2DBackward0(_Node):
     def release(node):
         node.saved_self = node.saved_target = node.saved_weight = _FREED
         node.saved_total_weight = _FREED
+
+
+class NllLoss2DBackwardBackward0(NllLossBackwardBackward0):
+    """Of nll_loss2d_backward."""
+    __slots__ = ()

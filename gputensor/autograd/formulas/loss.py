@@ -96,5 +96,5 @@ def nll_loss_double_backward(
 ) -> Tensor:  # fmt: skip
     """The gradient of nll_loss's gradient with respect to the gradient that arrived."""
     if reduction != _MEAN:
-        return calls.nll_loss(grad, target, weight, reduction, ignore_index)
-    return calls.nll_loss(grad, target, weight, _SUM, ignore_index) / total_weight
+        return calls.nll_loss_nd(grad, target, weight, reduction, ignore_index)
+    return calls.nll_loss_nd(grad, target, weight, _SUM, ignore_index) / total_weight

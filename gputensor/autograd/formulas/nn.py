@@ -1,7 +1,7 @@
 """What derivatives of normalisations, convolutions and pooling call.
 
-Everything is made of public operators of the operands, statistics included, so that derivatives of
-derivatives need nothing more. f16 and bf16 are computed in f32; the engine casts back.
+Everything is made of public operators of the operands, so that derivatives of derivatives need
+nothing more. f16 and bf16 are computed in f32; the engine casts back.
 """
 
 from __future__ import annotations
@@ -23,19 +23,6 @@ def _wide(x: Tensor) -> Tensor:
 
 def _mean(x: Tensor, dims: Any) -> Tensor:
     return calls.mean_dim(x, dims, True, None)
-
-
-def _normal(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor]:
-    """x with mean 0 and variance 1, and one by its deviation."""
-    centered = x - _mean(x, dims)
-    rstd = 1 / calls.sqrt(_mean(centered * centered, dims) + eps)
-    return centered * rstd, rstd
-
-
-def _through_normal(grad: Tensor, x: Tensor, dims: Any, eps: float) -> Tensor:
-    """The gradient of what was normalised over dims."""
-    normal, rstd = _normal(x, dims, eps)
-    return rstd * (grad - _mean(grad, dims) - normal * _mean(grad * normal, dims))
 
 
 # --- channels -------------------------------------------------------------------------------------
@@ -60,16 +47,112 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
     return calls.sum_dim_IntList(_wide(grad), _but_channels(grad), False)
 
 
+# --- normalisations -------------------------------------------------------------------------------
+
+
+def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+    """x normalised by the statistics that were found, and rstd. Where a derivative is to be
+    differentiated, both carry the gradients of what they were made of."""
+    mean, rstd = _wide(calls.detach(mean)), _wide(calls.detach(rstd))
+    if calls.alias(x).requires_grad:
+        now = _mean(x, dims)
+        mean = mean + (now - calls.detach(now))
+        centered = x - mean
+        now = _mean(centered * centered, dims)
+        rstd = 1 / calls.sqrt(1 / (rstd * rstd) + (now - calls.detach(now)))
+    return (x - mean) * rstd, rstd
+
+
+class _Normal:
+    """What the gradients of a normalisation were made of, to differentiate them.
+
+    grad: what arrived. normal: x normalised. weight: None where there is none. dims: what the
+    statistics are over. rows: what a weight is the same for. is_fixed: the statistics were given;
+    others count as functions of x.
+    """
+
+    def __init__(
+        self, grad: Tensor, normal: Tensor, rstd: Tensor, weight: Tensor | None, dims: Any,
+        rows: Any, is_fixed: bool = False,
+    ) -> None:  # fmt: skip
+        self.grad, self.normal, self.rstd, self.weight = grad, normal, rstd, weight
+        self.dims, self.rows, self.is_fixed = dims, rows, is_fixed
+
+    def _through(self, x: Tensor) -> Tensor:
+        if self.is_fixed:
+            return self.rstd * x
+        along = _mean(x * self.normal, self.dims)
+        return self.rstd * (x - _mean(x, self.dims) - self.normal * along)
+
+    def gradients(
+        self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Of the three gradients' sum, weighed by these, with respect to grad, x and weight."""
+        grad, normal, weight = self.grad, self.normal, self.weight
+        to_grad = to_normal = to_x = to_weight = None
+        if of_x is not None:
+            scaled = grad if weight is None else grad * weight
+            through = self._through(of_x)
+            to_grad = through if weight is None else through * weight
+            to_weight = grad * through
+            if self.rows:
+                to_weight = calls.sum_dim_IntList(to_weight, self.rows, True)
+            if not self.is_fixed:
+                along, along_of_x = (
+                    _mean(scaled * normal, self.dims),
+                    _mean(of_x * normal, self.dims),
+                )
+                to_normal = -self.rstd * (of_x * along + scaled * along_of_x)
+                rest = of_x * (scaled - _mean(scaled, self.dims) - normal * along)
+                to_x = -self.rstd * self.rstd * normal * _mean(rest, self.dims)
+        if of_weight is not None:
+            to_grad = _added(to_grad, of_weight * normal)
+            to_normal = _added(to_normal, of_weight * grad)
+        if of_bias is not None:
+            to_grad = _added(to_grad, of_bias + functions.zeros_like(grad))
+        if to_normal is not None:
+            to_x = _added(to_x, self._through(to_normal))
+        return to_grad, to_x, to_weight
+
+
+def _added(x: Tensor | None, y: Tensor) -> Tensor:
+    return y if x is None else x + y
+
+
+def _reshaped(x: Tensor | None, sizes: tuple[int, ...]) -> Any:
+    return None if x is None else calls.reshape(x, sizes)
+
+
+def _wide_or_none(x: Tensor | None, sizes: tuple[int, ...]) -> Any:
+    return None if x is None else calls.reshape(_wide(x), sizes)
+
+
+def layer_norm_double_backward(
+    grads: Any, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor, rstd: Tensor,
+    weight: Tensor | None, mask: Any,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    sizes, own = input._geometry.sizes, tuple(normalized_shape)
+    outer = len(sizes) - len(own)
+    dims = tuple(range(outer, len(sizes)))
+    normal, rstd = _statistics(_wide(input), dims, mean, rstd)
+    scale = None if weight is None else _wide(weight)
+    made = _Normal(_wide(grad_out), normal, rstd, scale, dims, tuple(range(outer)))
+    to_grad, to_x, to_weight = made.gradients(*[None if g is None else _wide(g) for g in grads])
+    return to_grad, to_x, None, None, _reshaped(to_weight, own) if mask[4] else None, None
+
+
 def group_norm_backward(
     grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
-    HxW: int, group: int,
-) -> Tensor | None:  # fmt: skip
+    HxW: int, group: int, mask: Any,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Of the result, and of the means and deviations of the groups, which are results too."""
-    (grad, of_mean, of_rstd), made = grads, None
+    (grad, of_mean, of_rstd), made, of_weight, of_bias = grads, None, None, None
     if grad is not None:
-        made = calls.native_group_norm_backward(
-            grad, input, mean, rstd, weight, N, C, HxW, group, (True, False, False)
-        )[0]
+        made, of_weight, of_bias = calls.native_group_norm_backward(
+            grad, input, mean, rstd, weight, N, C, HxW, group, mask
+        )
+    if not mask[0] or of_mean is None and of_rstd is None:
+        return made, of_weight, of_bias
     x = _wide(input).reshape(N, group, C // group * HxW)
     if of_mean is not None:
         part = functions.zeros_like(x) + (_wide(of_mean) / x.shape[2]).unsqueeze(2)
@@ -77,47 +160,46 @@ def group_norm_backward(
     if of_rstd is not None:
         slope = -(_wide(rstd) ** 3 / x.shape[2]).unsqueeze(2) * (x - _mean(x, (2,)))
         made = _added(made, (_wide(of_rstd).unsqueeze(2) * slope).reshape(input.shape))
-    return made
+    return made, of_weight, of_bias
 
 
-def _added(x: Tensor | None, y: Tensor) -> Tensor:
-    return y if x is None else x + y
+def group_norm_double_backward(
+    grads: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None,
+    N: int, C: int, HxW: int, group: int, mask: Any,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    whole, along = (N, group, C // group, HxW), (1, group, C // group, 1)
+    x = calls.reshape(_wide(input), whole)
+    each = (N, group, 1, 1)
+    stats = [calls.reshape(y, each) for y in (mean, rstd)]
+    normal, rstd = _statistics(x, (2, 3), *stats)
+    grad = calls.reshape(_wide(grad_out), whole)
+    made = _Normal(grad, normal, rstd, _wide_or_none(weight, along), (2, 3), (0, 3))
+    given = [_wide_or_none(g, sizes) for g, sizes in zip(grads, (whole, along, along))]
+    to_grad, to_x, to_weight = made.gradients(*given)
+    sizes = input._geometry.sizes
+    return (
+        _reshaped(to_grad, sizes), _reshaped(to_x, sizes), None, None,
+        _reshaped(to_weight, (C,)) if mask[4] else None,
+    )  # fmt: skip
 
 
-def group_norm_weight_backward(
-    grad: Tensor | None, input: Tensor, mean: Tensor, rstd: Tensor, N: int, C: int, HxW: int,
-    group: int,
-) -> Tensor | None:  # fmt: skip
-    if grad is None:
-        return None
-    return calls.native_group_norm_backward(
-        grad, input, mean, rstd, None, N, C, HxW, group, (False, True, False)
-    )[1]
-
-
-def _batch_normal(x: Tensor, mean: Any, var: Any, training: bool, eps: float) -> Tensor:
-    if training:
-        return _normal(x, _but_channels(x), eps)[0]
-    ndim = x._geometry.ndim
-    return (x - _along(_wide(mean), ndim)) / calls.sqrt(_along(_wide(var), ndim) + eps)
-
-
-def batch_norm_backward(
-    grad: Tensor, input: Tensor, weight: Tensor | None, mean: Any, var: Any, training: bool,
-    eps: float,
-) -> Tensor:  # fmt: skip
-    grad, ndim = _wide(grad), input._geometry.ndim
-    if weight is not None:
-        grad = grad * _along(_wide(weight), ndim)
-    if training:
-        return _through_normal(grad, _wide(input), _but_channels(input), eps)
-    return grad / calls.sqrt(_along(_wide(var), ndim) + eps)
-
-
-def batch_norm_weight_backward(
-    grad: Tensor, input: Tensor, mean: Any, var: Any, training: bool, eps: float
-) -> Tensor | None:
-    return sum_of_channels(_wide(grad) * _batch_normal(_wide(input), mean, var, training, eps))
+def batch_norm_double_backward(
+    grads: Any, grad_out: Tensor, input: Tensor, weight: Tensor | None, running_mean: Any,
+    running_var: Any, save_mean: Any, save_invstd: Any, train: bool, eps: float, mask: Any,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    ndim, dims, x = input._geometry.ndim, _but_channels(input), _wide(input)
+    if train:
+        normal, rstd = _statistics(x, dims, _along(save_mean, ndim), _along(save_invstd, ndim))
+    else:
+        rstd = 1 / calls.sqrt(_along(_wide(running_var), ndim) + eps)
+        normal = (x - _along(_wide(running_mean), ndim)) * rstd
+    scale = None if weight is None else _along(_wide(weight), ndim)
+    made = _Normal(_wide(grad_out), normal, rstd, scale, dims, dims, not train)
+    of_x, of_weight, of_bias = [None if g is None else _wide(g) for g in grads]
+    of_weight, of_bias = [None if g is None else _along(g, ndim) for g in (of_weight, of_bias)]
+    to_grad, to_x, to_weight = made.gradients(of_x, of_weight, of_bias)
+    to_weight = _reshaped(to_weight, (input.shape[1],)) if mask[2] else None
+    return to_grad, to_x, to_weight, None, None, None, None
 
 
 # --- pooling --------------------------------------------------------------------------------------

@@ -104,11 +104,6 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
-def no_compiled_loops(op: str, reason: str) -> DeviceError:
-    """reason: a clause."""
-    return DeviceError(f"{op}: {reason}")
-
-
 def no_kernel_cache(reason: str) -> str:
     """The warning; reason: a clause."""
     remedy = "set GPUTENSOR_CACHE_DIR to a folder of your own"

@@ -19,7 +19,7 @@ from ...core.dtype import BOOL, FLOATING, INTEGER, bfloat16, dtype, float16, flo
 from ...core.number_range import in_64_bits
 from . import cast
 from .pointwise import (
-    Input, Loop, arithmetic, computed, extreme_of_float16, float32_ufunc, number_position, rounded,
+    Input, Loop, arithmetic, computed, extreme_of_float16, number_position, rounded,
     through_float32, typed, with_number,
 )  # fmt: skip
 from .select import where
@@ -82,8 +82,7 @@ def _true(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
 
 def _floor(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
-        loop = _wide_function(op, _floating_floor_divide, inputs, common, out)
-        return _self_rounded(loop, inputs, common)
+        return _function(op, _floating_floor_divide, inputs, common, out)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
@@ -106,18 +105,13 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
 
 def _trunc_floating(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common in (float16, bfloat16):
-        wide, to = float32_ufunc(np.true_divide), common.np
-        half: Loop = lambda a, b, out=None: rounded(np.trunc(wide(a, b)), to, out)  # noqa: E731
-        return _self_rounded(half, inputs, common)
+        return _function(op, _whole_quotient, inputs, common, out)
     divide = arithmetic(op, np.true_divide, inputs, common, common)
     return lambda a, b, out=None: np.trunc(divide(a, b), out)
 
 
-def _self_rounded(loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """`loop` with `self`, a tensor of another dtype, in f16 or bf16 first; `other` stays."""
-    if common not in (float16, bfloat16) or inputs[0] is common or isinstance(inputs[0], type):
-        return loop
-    return lambda a, b, out=None: loop(_entered(a, common, float32), b, out)
+def _whole_quotient(a: Any, b: Any) -> Any:
+    return np.trunc(np.true_divide(a, b))
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
@@ -141,7 +135,7 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
 
 def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
-        return _wide_function(op, _floating_fmod, inputs, common, out)
+        return _function(op, _floating_fmod, inputs, common, out)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
@@ -220,20 +214,6 @@ def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, ou
     return lambda a, b, out=None: loop(a, b, out)
 
 
-def _wide_function(
-    op: str, function: Any, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
-    """As `through_float32`: beside f16 and bf16 no operand is rounded to them first."""
-    if common not in (float16, bfloat16):
-        return _function(op, function, inputs, common, out)
-    wide, to = float32.np, common.np
-
-    def entered(x: Any) -> Any:
-        return x.astype(wide) if isinstance(x, np.ndarray) else cast.number(x, wide)
-
-    return lambda a, b, out=None: rounded(np.asarray(function(entered(a), entered(b))), to, out)
-
-
 def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """A ufunc that has loops for 16-bit floats, which must not go through f32."""
     return typed(ufunc, inputs, common, common, out)
@@ -260,7 +240,7 @@ def _logaddexp(
 ) -> Loop:
     if common.is_complex:
         return _function(op, _complex_logaddexp, inputs, common, out)
-    return _wide_function(op, _logaddexp_of[ufunc], inputs, common, out)
+    return _function(op, _logaddexp_of[ufunc], inputs, common, out)
 
 
 def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[..., Any]:

@@ -15,31 +15,26 @@ import numpy as np
 from ...core import errors
 
 NONE, MEAN = 0, 1
-# Of types, NumPy makes a dtype at every call.
-_INDEX, _UNSIGNED, _SINGLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float32)
 
 
 def nll_loss(
     x: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
     out: np.ndarray, total: np.ndarray,
 ) -> None:  # fmt: skip
-    x = x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x
-    target, kept = _classes("nll_loss", target, x.shape[1], ignore_index)
+    """Classes are dimension 1 of x, or its only one."""
+    x = x if x.ndim > 1 else x[None]
+    index, kept = _classes("nll_loss", target, x, ignore_index)
     compute = _wide(x.dtype)
-    # take() needs a dense operand of its own; a pair of index arrays does not
-    each = np.negative(x[np.arange(target.size), target].astype(compute, copy=False))
-    weights = None if weight is None else weight[target].astype(compute, copy=False)
-    if weights is not None:
-        each *= weights
-    if kept is not None:
-        each[~kept] = 0
-        weights = kept.astype(compute) if weights is None else np.where(kept, weights, 0)
+    weights = kept.astype(compute)
+    if weight is not None:
+        weights *= weight[index]
+    each = np.negative(np.take_along_axis(x, index[:, None], 1)[:, 0].astype(compute))
+    each = np.where(kept, each * weights, 0)
     if reduction == NONE:
         out[...] = each.reshape(out.shape)
         total[...] = 0
         return
-    weighed = compute.type(target.size) if weights is None else np.add.reduce(weights)
-    added = np.add.reduce(each)
+    weighed, added = np.add.reduce(weights, None), np.add.reduce(each, None)
     out.fill(added / weighed if reduction == MEAN else added)
     total.fill(weighed)
 
@@ -48,38 +43,32 @@ def nll_loss_backward(
     grad: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
     total: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    made = out.reshape(-1, out.shape[-1]) if out.ndim == 1 else out
-    target, kept = _classes("nll_loss_backward", target, made.shape[1], ignore_index)
+    made = out if out.ndim > 1 else out[None]
+    index, kept = _classes("nll_loss_backward", target, made, ignore_index)
     compute = _wide(out.dtype)
-    each = np.negative(grad.astype(compute, copy=False))
+    each = np.negative(grad.astype(compute))
     if reduction == MEAN:
-        each = each / total.astype(compute, copy=False)
+        each = each / total.astype(compute)
     if weight is not None:
-        each = each * weight[target]
-    if kept is not None:
-        each = np.where(kept, each, 0)
+        each = each * weight[index]
     made.fill(0)
-    made[np.arange(target.size), target] = each
+    np.put_along_axis(made, index[:, None], np.where(kept, each, 0)[:, None], 1)
 
 
 def _wide(of: np.dtype) -> np.dtype:
-    return _SINGLE if of.itemsize == 2 else of
+    return np.dtype(np.float32) if of.itemsize == 2 else of
 
 
 def _classes(
-    op: str, target: np.ndarray, classes: int, ignore_index: int
-) -> tuple[np.ndarray, Any]:
-    """The targets as indices, ignored ones as 0, and which are kept; None for all.
+    op: str, target: np.ndarray, x: np.ndarray, ignore_index: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The targets as indices, ignored ones as 0, and which are kept.
 
     Raises: IndexRangeError for a target that is no class.
     """
-    target = target.reshape(-1).astype(_INDEX, copy=False)
-    outside = target.view(_UNSIGNED) >= classes  # negative ones are large then
-    ignores = 0 <= ignore_index < classes
-    if not ignores and not np.count_nonzero(outside):
-        return target, None
+    target = target.reshape(x.shape[:1] + x.shape[2:]).astype(np.int64)
     kept = target != ignore_index
-    outside &= kept
-    if np.count_nonzero(outside):
-        raise errors.target_out_of_range(op, int(target[outside.argmax(0)]), classes)
+    outside = kept & ((target < 0) | (target >= x.shape[1]))
+    if outside.any():
+        raise errors.target_out_of_range(op, int(target[outside][0]), x.shape[1])
     return np.where(kept, target, 0), kept

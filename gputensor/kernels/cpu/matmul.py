@@ -8,6 +8,7 @@ Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,19 @@ def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def addmm(
-    self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray
-) -> np.ndarray:
+    self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray,
+    product: Callable[..., np.ndarray] = mm,
+) -> np.ndarray:  # fmt: skip
     """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it. With beta 0
-    `self` is not read. f16 and bf16 are scaled and added in f32, rounded once."""
+    `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: as `mm`."""
     is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
     if self is out or is_half:
         wide = np.dtype(np.float32) if is_half else out.dtype
-        made = mm(a.astype(wide, copy=False), b.astype(wide, copy=False), np.empty(out.shape, wide))
+        made = product(
+            a.astype(wide, copy=False), b.astype(wide, copy=False), np.empty(out.shape, wide)
+        )
     else:
-        made = mm(a, b, out)
+        made = product(a, b, out)
     if alpha != 1:
         np.multiply(made, number(alpha, made.dtype), made)
     if beta != 0:

@@ -1,76 +1,89 @@
-"""out[r] = sum of (x[r] - mean[r])² / over; and the mean.                          family: moments
+"""out[r] = op over the reduced axes of x: variances, norms, logsumexp.             family: moments
 
-Types    f16 and bf16 in f32, which results have.
-Order    of sums as in reduce.py and norm.py: fixed by the layout.
+Types    f16 and bf16 in f32, rounded once. Norms of complex numbers are real.
+Order    of sums as in reduce.py: fixed by the layout.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ...runtime import cpu
-from . import quiet
-from .norm import added, squares, wide
-from .reduce import in_blocks, sum_in_blocks
+from ...core.dtype import dtype
+from .norm import wide
+from .reduce import Loop, sum_in_blocks
 
-# Elements from which on the threads share, and that one takes at a time.
-_SHARED_FROM, _PART = 1 << 17, 1 << 16
+
+def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
+    """The loop `(array, axes, None, out, keepdims)`; `axes` a tuple. None where there is none.
+
+    var, std: the sum of (x - mean)² is divided by `over`, std is the root of that. norm: `over` is
+    the order.
+    """
+    if op == "logsumexp":
+        return _logsumexp
+    if op != "norm":
+        return _spread(over, op == "std")
+    extreme: Any = np.maximum if over > 0 else np.minimum
+    if math.isinf(over):
+        return lambda x, axes, unused, out, keepdims: extreme.reduce(
+            np.abs(x), axes, None, out, keepdims
+        )
+    if over == 0:
+        return lambda x, axes, unused, out, keepdims: np.copyto(
+            out, np.count_nonzero(x, axes, keepdims=keepdims), casting="unsafe"
+        )
+    if over in (1, 2):
+        return _of_sizes(over == 2)
+    return None
+
+
+def _logsumexp(
+    x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool = False
+) -> None:
+    x = wide(x)
+    top = np.maximum.reduce(x, axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, x.dtype.type(0))
+    total = np.log(sum_in_blocks(np.exp(x - top), axes, x.dtype, None, True)) + top
+    np.copyto(out, total.reshape(out.shape), casting="unsafe")
+
+
+def _of_sizes(is_squared: bool) -> Loop:
+    def loop(
+        x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool = False
+    ) -> None:
+        size = np.abs(wide(x))
+        if is_squared:
+            np.multiply(size, size, size)
+        found = np.asarray(sum_in_blocks(size, axes, size.dtype, None, keepdims))
+        np.copyto(out, np.sqrt(found) if is_squared else found, casting="unsafe")
+
+    return loop
+
+
+def _spread(over: float, has_root: bool) -> Loop:
+    def loop(
+        x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool = False
+    ) -> None:
+        spread(x, axes, over, keepdims, out, None)
+        if has_root:
+            np.sqrt(out, out)
+
+    return loop
 
 
 def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """mean: None where nobody wants it."""
-    kept = [d for d, n in enumerate(x.shape) if d not in axes and n > 1]
-    if x.size < _SHARED_FROM:
-        _of_part(x, axes, over, keepdims, out, mean)
-        return
-    if mean is None:
-        mean = np.empty_like(out)
-    if kept:
-        _by_parts(kept[0], x, axes, over, keepdims, out, mean)
-    else:
-        _of_all(x, axes, over, out.reshape(1), mean.reshape(1))
-
-
-def _of_part(
-    x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: Any, mean: Any
-) -> None:
+    """The variance and the mean. mean: None where nobody wants it."""
     x = wide(x)
     middle = sum_in_blocks(x, axes, x.dtype, None, True)
     middle = np.true_divide(middle, x.size / middle.size)
-    squares(np.subtract(x, middle), axes, None, out, keepdims)
-    np.true_divide(out, over, out)
+    rest = np.subtract(x, middle)
+    total = sum_in_blocks(np.multiply(rest, rest, rest), axes, rest.dtype, None, keepdims)
+    np.true_divide(total, over, out, casting="unsafe")
     if mean is not None:
         mean[...] = middle.reshape(mean.shape)
-
-
-def _by_parts(
-    axis: int, x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: Any,
-    mean: Any,
-) -> None:  # fmt: skip
-    step = max(1, _PART * x.shape[axis] // x.size)
-    lead = (slice(None),) * axis
-    to = lead if keepdims else (slice(None),) * (axis - sum([d < axis for d in axes]))
-
-    def work(number: int) -> None:
-        part = slice(number * step, (number + 1) * step)
-        into = (*to, part)
-        quiet.run(_of_part, x[(*lead, part)], axes, over, keepdims, out[into], mean[into])
-
-    cpu.share(-(-x.shape[axis] // step), cpu.get_num_threads(), lambda: work)
-
-
-def _of_all(x: np.ndarray, axes: tuple[int, ...], over: float, out: Any, mean: Any) -> None:
-    def sums(part: np.ndarray, axes: Any, unused: None, out: Any, keepdims: bool) -> Any:
-        return sum_in_blocks(wide(part), axes, mean.dtype, out, keepdims)
-
-    def apart(part: np.ndarray, axes: Any, unused: None, out: Any, keepdims: bool) -> Any:
-        return squares(np.subtract(wide(part), mean[0]), axes, None, out, keepdims)
-
-    for block, result, count in ((sums, mean, x.size), (apart, out, over)):
-        in_blocks(block, block, added, result.dtype)(x, axes, None, result.reshape(()), False)
-        np.true_divide(result, count, result)

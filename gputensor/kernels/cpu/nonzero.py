@@ -1,41 +1,36 @@
-"""The indices of the elements of x that are not zero, a column each, in row-major order.  family:
-nonzero
+"""Where elements are not zero, and what masks pick, in row-major order.             family: nonzero
+
+Types    NaN is not zero; what masks pick is moved as it is.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 
-# Elements from which on places are found as if there were one dimension, for which NumPy is quick.
-_MANY = 1 << 12
-
-
 def nonzero(x: np.ndarray) -> np.ndarray:
-    """Places among all elements, row-major."""
+    """The coordinates of each element, a row for each dimension."""
     marks = x if x.dtype.kind == "b" else np.not_equal(x, x.dtype.type(0))
-    return np.flatnonzero(marks)
-
-
-def coordinates(places: np.ndarray, shape: tuple[int, ...], out: np.ndarray) -> None:
-    """Places as coordinates: `out` has a row for each dimension, none where there are none."""
-    if len(shape) < 2:
-        out[...] = places
-    elif places.size < _MANY:
-        for to, found in zip(out, np.unravel_index(places, shape)):
-            to[...] = found
-    else:
-        *outer, n = shape
-        rows = math.prod(outer)
-        ends = np.searchsorted(places, np.arange(n, rows * n + 1, n))
-        counts = np.diff(ends, prepend=0)
-        begins = np.repeat(np.arange(0, rows * n, n), counts)
-        np.subtract(places, begins, out[-1])
-        for to, of_row in zip(out, np.unravel_index(np.arange(rows), outer)):
-            to[...] = np.repeat(of_row, counts)
+    places = np.flatnonzero(marks)
+    if x.ndim < 2:
+        return places.reshape(1, -1)[: x.ndim] if x.ndim else np.empty((0, places.size), np.int64)
+    return np.array(np.unravel_index(places, x.shape), np.int64)
 
 
 def nonzero_count(x: np.ndarray) -> int:
     return int(np.count_nonzero(x))
+
+
+def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The elements where a mask of x's sizes holds."""
+    found: np.ndarray = x.reshape(-1).compress(mask.reshape(-1))
+    return found
+
+
+def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
+    """Write values, of one dimension, to the places where the mask holds, in their order. Returns
+    how many places there are; where there are fewer values nothing is written."""
+    count = nonzero_count(mask)
+    if count <= values.size:
+        x[mask] = values[:count]
+    return count

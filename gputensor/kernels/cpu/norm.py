@@ -1,8 +1,8 @@
-"""out[r] = (x[r] - mean[r]) * rstd[r] * scale[r] + shift[r]; and roots of sums of squares.
-family: norm
+"""Rows and channels with mean 0 and variance 1, scaled and shifted; gradients.      family: norm
 
-Types    f16 and bf16 in f32, rounded once.
-Order    squares of a run of 1024 are added by BLAS, runs pairwise: fixed by the layout.
+Types    f16 and bf16 in f32, rounded once; parameters, their gradients and the statistics of halves
+         are f32, but for `normalized`, which takes and gives any.
+Order    of sums: NumPy's, fixed by the layout.
 """
 
 from __future__ import annotations
@@ -11,14 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime import cpu
-from . import cast, quiet
-from .reduce import in_blocks, sum_in_blocks
-
-# Neighbours whose squares BLAS adds.
-_RUN = 1024
-# Elements from which on the threads share.
-_SHARED_FROM = 1 << 17
+from . import cast
 
 
 def normalized(
@@ -26,73 +19,97 @@ def normalized(
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
     """Of x (R, …) over all dimensions but the first; scale and shift (R or 1, …) or None."""
-    axes = tuple(range(1, x.ndim))
-    count = x.size // len(x)
-
-    def rows(part: Any) -> None:
-        given, to = wide(x[part]), out[part]
-        middle = np.true_divide(sum_in_blocks(given, axes, given.dtype, None, True), count)
-        found = np.subtract(given, middle, to if to.dtype == given.dtype else None)
-        spread = np.true_divide(squares(found, axes, None, None, True), count)
-        one_by = np.true_divide(1, np.sqrt(np.add(spread, eps, spread), spread), spread)
-        np.multiply(found, one_by, found)
-        if scale is not None:
-            np.multiply(found, wide(_rows_of(scale, part)), found)
-        if shift is not None:
-            np.add(found, wide(_rows_of(shift, part)), found)
-        if found is not to:
-            np.copyto(to, found, casting="unsafe")
-        mean[part] = middle.reshape(mean[part].shape)
-        rstd[part] = one_by.reshape(rstd[part].shape)
-
-    if x.size < _SHARED_FROM:
-        rows(slice(None))
-    else:
-        cpu.share_rows((len(x), count), 1, lambda part: quiet.run(rows, part[0]))
+    found, middle, _, one_by = _normal(x, tuple(range(1, x.ndim)), eps)
+    out[...] = _affine(found, scale, shift)
+    mean[...] = middle.reshape(mean.shape)
+    rstd[...] = one_by.reshape(rstd.shape)
 
 
-def _rows_of(x: np.ndarray, part: slice) -> np.ndarray:
-    return x if len(x) == 1 else x[part]
+def normalized_backward(
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
+    of_weight: Any, of_bias: Any,
+) -> None:  # fmt: skip
+    """Of x (R, n); weight (n) or None, and None for a gradient that nobody wants."""
+    statistics = mean[:, None], rstd[:, None]
+    _backward(grad, x, *statistics, weight, 1, 0, of_x, of_weight, of_bias)
 
 
-def root_of_squares(x: np.ndarray, axes: tuple[int, ...], out: np.ndarray, keepdims: bool) -> None:
-    """The 2-norm over the axes, row-major in `out`."""
-    compute = np.dtype(np.float32) if x.dtype.itemsize == 2 else x.dtype
-    into = out if out.dtype == compute else np.empty(out.shape, compute)
-    if x.size < _SHARED_FROM:
-        squares(x, axes, None, into, keepdims)
-    else:
-        in_blocks(squares, squares, added, compute)(x, axes, None, into, keepdims)
-    np.sqrt(into, into)
-    if into is not out:
-        np.copyto(out, into, casting="unsafe")
+def grouped_backward(
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
+    of_weight: Any, of_bias: Any,
+) -> None:  # fmt: skip
+    """The same of x (N, G, D, S), normalised over D and S; mean and rstd (N G), weight (G D)."""
+    sizes = (*x.shape[:2], 1, 1)
+    statistics = mean.reshape(sizes), rstd.reshape(sizes)
+    weight = None if weight is None else weight.reshape(*x.shape[1:3], 1)
+    _backward(grad, x, *statistics, weight, (2, 3), (0, 3), of_x, of_weight, of_bias)
 
 
-def squares(
-    x: np.ndarray, axes: tuple[int, ...], unused: None, out: Any, keepdims: bool
-) -> np.ndarray:
-    """Sums of squares over the axes."""
-    x = wide(x)
-    last, n = x.ndim - 1, x.shape[-1]
-    if last not in axes or x.strides[-1] != x.itemsize or n < 16:
-        return _total(np.multiply(x, x), axes, out, keepdims)
-    if n <= _RUN:
-        return _total(np.vecdot(x, x)[..., None], axes, out, keepdims)
-    whole = n // _RUN * _RUN
-    runs = x[..., :whole].reshape(*x.shape[:-1], -1, _RUN)
-    sums = np.vecdot(runs, runs)
-    if whole < n:
-        sums[..., 0] += np.vecdot(x[..., whole:], x[..., whole:])
-    return _total(sums, axes, out, keepdims)
+def channels_normalized(
+    x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
+    variance: np.ndarray, rstd: np.ndarray,
+) -> None:  # fmt: skip
+    """Of x (N, C, S) over all dimensions but C; scale, shift and the statistics (C)."""
+    found, *statistics = _normal(x, (0, 2), eps)
+    out[...] = _affine(found, _along(scale), _along(shift))
+    for to, of in zip((mean, variance, rstd), statistics):
+        to[...] = of.reshape(-1)
 
 
-def _total(sums: np.ndarray, axes: tuple[int, ...], out: Any, keepdims: bool) -> np.ndarray:
-    found: np.ndarray = sum_in_blocks(sums, axes, sums.dtype, out, keepdims)
-    return found
+def channels_scaled(
+    x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float, scale: Any, shift: Any,
+    out: np.ndarray,
+) -> None:  # fmt: skip
+    """The same by statistics that are given."""
+    found = (wide(x) - _along(mean)) / np.sqrt(_along(variance) + eps)
+    out[...] = _affine(found, _along(scale), _along(shift))
 
 
-def added(parts: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool) -> None:
-    sum_in_blocks(parts, axes, parts.dtype, out, keepdims)
+def channels_backward(
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
+    are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
+) -> None:  # fmt: skip
+    """As `normalized_backward`. are_found: mean and rstd are those of x, not given ones."""
+    axes = (0, 2) if are_found else ()
+    statistics = _along(mean), _along(rstd)
+    _backward(grad, x, *statistics, _along(weight), axes, (0, 2), of_x, of_weight, of_bias)
+
+
+def _along(x: Any) -> Any:
+    return None if x is None else x[:, None]
+
+
+def _normal(x: np.ndarray, axes: Any, eps: float) -> tuple[Any, Any, Any, Any]:
+    """x with mean 0 and variance 1, its mean and variance, and one by its deviation."""
+    given = wide(x)
+    mean = given.mean(axes, keepdims=True)
+    found = given - mean
+    variance = (found * found).mean(axes, keepdims=True)
+    rstd = 1 / np.sqrt(variance + eps)
+    return found * rstd, mean, variance, rstd
+
+
+def _affine(x: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
+    x = x if scale is None else x * wide(scale)
+    return x if shift is None else x + wide(shift)
+
+
+def _backward(
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, axes: Any,
+    rows: Any, of_x: Any, of_weight: Any, of_bias: Any,
+) -> None:  # fmt: skip
+    """axes: of the statistics; none where they do not depend on x. rows: that a weight is for."""
+    grad, normal = wide(grad), (wide(x) - mean) * rstd
+    if of_x is not None:
+        made = grad if weight is None else grad * weight
+        if axes != ():
+            along = (made * normal).mean(axes, keepdims=True)
+            made = made - made.mean(axes, keepdims=True) - normal * along
+        of_x[...] = made * rstd
+    if of_weight is not None:
+        of_weight[...] = (grad * normal).sum(rows).reshape(-1)
+    if of_bias is not None:
+        of_bias[...] = grad.sum(rows).reshape(-1)
 
 
 def wide(x: np.ndarray) -> np.ndarray:

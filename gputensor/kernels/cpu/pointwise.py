@@ -53,7 +53,10 @@ def through_float32(
 ) -> Loop:
     """As `arithmetic`, but with f16 and bf16 arrays computed in f32 and rounded once."""
     if common in _HALF:
-        return rounded_from_float32(ufunc, common)
+        if all(i is common or isinstance(i, type) for i in inputs):
+            return rounded_from_float32(ufunc, common)
+        loop = computed(ufunc, inputs, common, out)
+        return lambda a, b, out=None: loop(a, b, out)
     return arithmetic(op, ufunc, inputs, common, out)
 
 
@@ -69,7 +72,7 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
         if given is float16 and isinstance(loop, np.ufunc) and _has_vectors(loop):
             return loop
         return table.looked_up(loop, arrays[0], given.np, out.np) if given in _HALF else loop
-    if numel > _MANY and isinstance(loop, np.ufunc):
+    if numel > _MANY and isinstance(loop, np.ufunc) and loop is not np.nextafter:
         if all(i is bfloat16 for i in inputs):
             return _in_float32(loop, lambda x: x.astype(float32.np))
         if loop in _SLOW_IN_FLOAT16 and all(i is float16 for i in inputs):

@@ -15,19 +15,11 @@ Source   Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011); w
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...runtime import cpu
-from . import quiet
-
-# Words drawn at a time, a multiple of the four lanes; they stay in the L2 cache.
-_BLOCK = 1 << 14
-# Blocks that are worth a second thread.
-_SHARED_FROM = 16
 _WORD = 2**64 - 1
 
 # By (kind, itemsize): bits to drop and the scale; NumPy counts bfloat16 as kind V.
@@ -42,24 +34,12 @@ Make = Callable[[np.ndarray, np.dtype], np.ndarray]
 
 def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: float = 1.0) -> None:
     """Fill a floating or complex `dst` of any layout."""
-    width = high - low
-    if dst.dtype == np.float64 and dst.flags.c_contiguous:
-
-        def draw(part: np.ndarray, first: int) -> None:
-            generator_from(seed, first).random(out=part)
-            if width != 1 or low:
-                part *= width
-                part += low
-
-        _in_blocks(dst.reshape(-1), offset, draw)
-        return
 
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
         shift, scale = _SCALES[of.kind, of.itemsize]
-        words >>= np.uint64(shift)
         wide = _wide(of)
-        drawn = words.astype(wide) * wide(scale)
-        made: np.ndarray = drawn if width == 1 and not low else drawn * wide(width) + wide(low)
+        made: np.ndarray = (words >> np.uint64(shift)).astype(wide) * wide(scale)
+        made = made * wide(high - low) + wide(low)
         return made
 
     _fill(dst, seed, offset, make)
@@ -108,77 +88,35 @@ def integers(dst: np.ndarray, seed: int, offset: int, first: int, count: int) ->
 
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
         if count <= _WORD:
-            words -= words // np.uint64(count) * np.uint64(count)  # faster than %
-        words += start
-        return words if of == np.uint64 else words.view(np.int64)
+            words = words % np.uint64(count)
+        made = words + start
+        return made if of == np.uint64 else made.view(np.int64)
 
     _fill(dst, seed, offset, make)
+
+
+def permutation(out: np.ndarray, seed: int, offset: int) -> None:
+    """The places of as many words in ascending order, of equal ones in theirs."""
+    out[...] = words_from(seed, offset).random_raw(out.size).argsort(kind="stable")
 
 
 # --- from words to numbers ------------------------------------------------------------------------
 
 
 def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
-    if not dst.flags.c_contiguous:
-        dense = np.empty(dst.shape, dst.dtype)
-        _fill(dense, seed, offset, make)
-        np.copyto(dst, dense)
-        return
-    flat = dst.reshape(-1)
-    if dst.dtype.kind == "c":
-        flat = flat.view(flat.real.dtype)
-
-    def draw(part: np.ndarray, first: int) -> None:
-        count = part.size + part.size % 2
-        if flat.size <= _BLOCK:
-            words = words_from(seed, first).random_raw(count)
-        else:  # the same words, drawn without the GIL
-            words = generator_from(seed, first).integers(0, _WORD, count, np.uint64, endpoint=True)
-        part[...] = make(words, part.dtype)[: part.size]
-
-    _in_blocks(flat, offset, draw)
+    of = dst.real.dtype if dst.dtype.kind == "c" else dst.dtype
+    count = dst.size * (dst.itemsize // of.itemsize)
+    words = words_from(seed, offset).random_raw(count + count % 2)
+    made = np.empty(count, of)
+    made[...] = make(words, of)[:count]
+    dst[...] = made.view(dst.dtype).reshape(dst.shape)
 
 
-def _in_blocks(flat: np.ndarray, offset: int, draw: Callable[[np.ndarray, int], None]) -> None:
-    """`draw(part, its first counter)` for parts of an array; of a large one on several threads."""
+def words_from(seed: int, offset: int) -> Any:
+    """A bit generator whose next word is lane 0 of the block with counter `offset`."""
+    from numpy.random import Philox  # not on the import path of the package
 
-    def work(number: int) -> None:
-        part = flat[number * _BLOCK : (number + 1) * _BLOCK]
-        draw(part, offset + number * (_BLOCK // 4))  # a counter gives four words
-
-    count = -(-flat.size // _BLOCK)
-    if count == 1:
-        quiet.run(work, 0)
-        return
-    threads = cpu.get_num_threads() if count >= _SHARED_FROM else 1
-    cpu.share(count, threads, lambda: lambda number: quiet.run(work, number))
-
-
-def words_from(seed: int, offset: int) -> np.random.BitGenerator:
-    """The thread's bit generator, whose next word is lane 0 of the block with counter `offset`."""
-    return generator_from(seed, offset).bit_generator
-
-
-def generator_from(seed: int, offset: int) -> np.random.Generator:
-    """The thread's generator over `words_from`."""
-    found: np.random.Generator | None = getattr(_own, "generator", None)
-    if found is None:
-        from numpy.random import Generator, Philox  # not on the import path of the package
-
-        found = _own.generator = Generator(Philox(0))
-    before = (offset - 1) % 2**256
-    counter = np.array([before >> shift & _WORD for shift in (0, 64, 128, 192)], np.uint64)
-    key = np.array([seed & _WORD, 0], np.uint64)
-    found.bit_generator.state = {
-        "bit_generator": "Philox", "state": {"counter": counter, "key": key}, "buffer": _SPENT,
-        "buffer_pos": 4, "has_uint32": 0, "uinteger": 0,
-    }  # fmt: skip
-    return found
-
-
-# Setting its state costs less than one microsecond, a new Philox five.
-_own = threading.local()
-_SPENT = np.zeros(4, np.uint64)
+    return Philox(counter=(offset - 1) % 2**256, key=seed & _WORD)
 
 
 def _wide(of: np.dtype) -> Any:
@@ -187,9 +125,7 @@ def _wide(of: np.dtype) -> Any:
 
 
 def _upper(words: np.ndarray, bits: int) -> np.ndarray:
-    """The upper bits of each word; 32-bit integers where they fit, which convert faster."""
-    words = words >> np.uint64(64 - bits)
-    return words.astype(np.int32) if bits < 32 else words.view(np.int64)
+    return (words >> np.uint64(64 - bits)).view(np.int64)
 
 
 def _inside(words: np.ndarray, of: np.dtype) -> np.ndarray:
@@ -197,8 +133,8 @@ def _inside(words: np.ndarray, of: np.dtype) -> np.ndarray:
     if _wide(of) is np.float64:
         return (_upper(words, 53) | 1).astype(np.float64) * 2.0**-53
     made = (_upper(words, 31) | 1).astype(np.float32) * np.float32(2.0**-31)
-    kept: np.ndarray = np.minimum(made, np.float32(1 - 2.0**-24))
-    return kept
+    found: np.ndarray = np.minimum(made, np.float32(1 - 2.0**-24))
+    return found
 
 
 def _normals(words: np.ndarray, of: np.dtype, mean: float, std: float) -> np.ndarray:
@@ -207,11 +143,8 @@ def _normals(words: np.ndarray, of: np.dtype, mean: float, std: float) -> np.nda
     bits = (53, 53) if wide is np.float64 else (30, 24)
     size = (_upper(words[::2], bits[0]) + 1).astype(wide) * wide(2.0 ** -bits[0])
     angle = _upper(words[1::2], bits[1]).astype(wide) * wide(2 * math.pi * 2.0 ** -bits[1])
-    np.sqrt(np.multiply(np.log(size, size), wide(-2), size), size)
-    if std != 1:
-        np.multiply(size, wide(std), size)
-    made = np.empty(words.size, wide)
-    np.multiply(size, np.cos(angle), made[::2])
-    np.multiply(size, np.sin(angle, angle), made[1::2])
+    size = np.sqrt(np.log(size) * wide(-2)) * wide(std)
+    made: np.ndarray = np.empty(words.size, wide)
+    made[::2], made[1::2] = size * np.cos(angle), size * np.sin(angle)
     made += wide(mean)
     return made

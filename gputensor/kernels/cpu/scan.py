@@ -11,15 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime import cpu
-from . import quiet
-
-# Elements from which on the places of new extremes are repeated instead of accumulated.
-_MANY = 1 << 14
-# Elements up to which an operand of any layout is read where it is.
-_DIRECT = 1 << 12
-# Elements from which on rows are shared.
-_SHARED = 1 << 16
 _WIDER = {
     np.dtype(np.float16): np.float32, np.dtype(np.float32): np.float64,
     np.dtype(np.complex64): np.complex128,
@@ -35,36 +26,11 @@ def cumprod(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarray) -> None:
-    first = (slice(None),) * axis + (slice(0, 1),)
-    computed = out.dtype if out.dtype.kind in "iub" else _computed(x.dtype)
-    # Rows that are added to rows are 2 to 3 times as quick in place, which a copy costs less than.
-    is_direct = x.dtype == out.dtype == computed and (
-        x.size < _DIRECT or x.strides[axis] == x.itemsize
-    )
-
-    def rows(part: Any) -> None:
-        if is_direct and not _begins_below(x[part][first]):
-            ufunc.accumulate(x[part], axis, None, out[part])
-            return
-        into = out[part] if out.dtype == computed else np.empty(out[part].shape, computed)
-        np.copyto(into, x[part], casting="unsafe")
-        head = into[first]
-        ufunc(head, start, head)
-        ufunc.accumulate(into, axis, None, into)
-        if into.dtype != out.dtype:
-            np.copyto(out[part], into, casting="unsafe")
-
-    if x.size < _SHARED:
-        rows(...)
-    else:
-        cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
-
-
-def _begins_below(head: np.ndarray) -> bool:
-    """Whether any is -0.0, to which a sum's first 0.0 makes a difference; maybe true of complex."""
-    if head.dtype.kind in "iub":
-        return False
-    return head.dtype.kind != "f" or bool((np.signbit(head) & (head == 0)).any())
+    made = x.astype(_computed(x.dtype))
+    head = made[(slice(None),) * axis + (slice(0, 1),)]
+    ufunc(head, start, head)
+    ufunc.accumulate(made, axis, None, made)
+    np.copyto(out, made, casting="unsafe")
 
 
 def _computed(of: np.dtype) -> Any:
@@ -73,12 +39,7 @@ def _computed(of: np.dtype) -> Any:
 
 def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
     if x.dtype.kind != "c":
-
-        def whole(part: Any) -> None:
-            wide = x[part].astype(_computed(x.dtype))
-            out[part] = np.logaddexp.accumulate(wide, axis)
-
-        cpu.share_rows(x.shape, axis, lambda part: quiet.run(whole, part))
+        out[...] = np.logaddexp.accumulate(x.astype(_computed(x.dtype)), axis)
         return
     rows, to = np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0)
     so_far = rows[0].astype(np.complex128)
@@ -111,31 +72,8 @@ def cummin(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> Non
 def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
+    found = ufunc.accumulate(x, axis)
+    values[...] = found
     places = np.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
-
-    def rows(part: Any) -> None:
-        given, found = x[part], values[part]
-        if found.dtype == given.dtype:
-            ufunc.accumulate(given, axis, None, found)
-        else:
-            wide = ufunc.accumulate(given, axis)
-            found[...] = wide
-            found = wide
-        is_new = given == found
-        if given.dtype.kind == "f":
-            is_new |= given != given
-        if x.size < _MANY:
-            np.maximum.accumulate(np.where(is_new, places, 0), axis, None, out[part])
-        else:
-            _last_true(is_new, axis, out[part])
-
-    cpu.share_rows(x.shape, axis, lambda part: quiet.run(rows, part))
-
-
-def _last_true(is_new: np.ndarray, axis: int, out: np.ndarray) -> None:
-    """Of each place, the last one up to it that is true; the first of a row is."""
-    rows = np.ascontiguousarray(np.moveaxis(is_new, axis, -1))
-    new = np.flatnonzero(rows)
-    found = np.repeat(new, np.diff(new, append=rows.size)).reshape(rows.shape)
-    starts = np.arange(0, rows.size, rows.shape[-1]).reshape((*rows.shape[:-1], 1))
-    np.subtract(found, starts, np.moveaxis(out, axis, -1))
+    is_new = (x == found) | (x != x)
+    np.maximum.accumulate(np.where(is_new, places, 0), axis, None, out)

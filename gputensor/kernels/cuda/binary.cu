@@ -9,6 +9,7 @@
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
+#include "functions.cuh"
 #include "launch.cuh"
 #include "rows.cuh"
 #include "turned.cuh"
@@ -17,13 +18,8 @@
 // add_alpha, which also serves sub with an alpha, whose sign launch.py turns.
 namespace op {
 
-// Named apart from the functors, whose names would hide the C library's.
 template <class T> DEVICE typename real_of<T>::type angle_of(T z) {
-  if constexpr (sizeof(T) == 8) {
-    return ::atan2f(z.im, z.re);
-  } else {
-    return ::atan2(z.im, z.re);
-  }
+  return math_atan2(z.im, z.re);
 }
 
 template <class T> DEVICE T exp_of(T z) {
@@ -40,13 +36,7 @@ struct add_alpha {  // signless
 };
 
 struct atan2 {
-  template <class T> static DEVICE T of(T a, T b, T) {
-    if constexpr (sizeof(T) == 4) {
-      return ::atan2f(a, b);
-    } else {
-      return ::atan2(a, b);
-    }
-  }
+  template <class T> static DEVICE T of(T a, T b, T) { return math_atan2(a, b); }
 };
 
 struct bitwise_and {  // signless
@@ -176,10 +166,8 @@ template <class T> DEVICE T log_of_sum(T x) {
     const auto size = math_exp(x.re);
     const T sum = {1 + size * math_cos(x.im), size * math_sin(x.im)};
     return T{math_log(math_hypot(sum.re, sum.im)), angle_of(sum)};
-  } else if constexpr (sizeof(T) == 4) {
-    return ::log1pf(math_exp(x));
   } else {
-    return ::log1p(math_exp(x));
+    return math_log1p(math_exp(x));
   }
 }
 
@@ -221,13 +209,7 @@ struct mul {  // signless
 };
 
 struct nextafter {
-  template <class T> static DEVICE T of(T a, T b, T) {
-    if constexpr (sizeof(T) == 4) {
-      return ::nextafterf(a, b);
-    } else {
-      return ::nextafter(a, b);
-    }
-  }
+  template <class T> static DEVICE T of(T a, T b, T) { return math_nextafter(a, b); }
 };
 
 // Powers of integers wrap; negative exponents give 0 but for 1 and -1.
@@ -259,10 +241,8 @@ template <class T> DEVICE T power(T a, T b) {
     return T{scale * math_cos(angle), scale * math_sin(angle)};
   } else if constexpr (is_integer<T>) {
     return integer_power(a, b);
-  } else if constexpr (sizeof(T) == 4) {
-    return ::powf(a, b);
   } else {
-    return ::pow(a, b);
+    return math_pow(a, b);
   }
 }
 

@@ -17,16 +17,15 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 class Explanation:
     """What `explain` found. walk, plan: of the first launch, which stands for all. str() draws it.
 
-    gpu: what the plan is for. on_cpu: whose loops do it there, where compiled ones may."""
+    gpu: what the plan is for."""
 
-    __slots__ = ("layout", "walk", "plan", "launch", "launches", "on_cpu", "traffic")
+    __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
     def __init__(self, layout: Any, dst_low: int = 0, src_low: int = 0, gpu: Limits = H200) -> None:
         self.layout: Any = layout
         self.walk: Walk | None = None
         self.plan: Any = None
         self.launches: int = 0
-        self.on_cpu: str = ""
         bound = copy_launch.bind("copy", "copy", layout)
         if type(bound) is copy_launch.Copy:
             made = bound.planned(gpu, dst_low, src_low)
@@ -68,7 +67,6 @@ class Explanation:
                 "filled": traffic.filled_sectors,
             },
             "at_most": round(self._at_most(), 3),
-            **({"on_cpu": self.on_cpu} if self.on_cpu else {}),
         }  # fmt: skip
 
     # --- words ------------------------------------------------------------------------------------
@@ -161,7 +159,6 @@ class Explanation:
         widths = [max(len(r[i]) for r in rows) for i in range(5)]
         lines += ["  ".join(c.rjust(w) for c, w in zip(r[:4], widths)) + "  " + r[4] for r in rows]
         lines += ["", "dst  " + self._side(walk.dst), "src  " + self._side(walk.src)]
-        lines += ["", self.on_cpu] if self.on_cpu else []
         return "\n".join(line.rstrip() for line in lines)
 
     def _box(self) -> list[int]:

@@ -3,52 +3,19 @@
 // Types    scalar_t f16 bf16 f32 f64, and u8 u16 u32 u64 for integers and bool of that size; what
 //          is made of a word is said by the CPU kernel, of the same bits but for log, root, angle.
 // Launch   one-dimensional, a thread makes the four elements of one Philox counter.
-#include "arithmetic.cuh"
 #include "contiguous.cuh"
+#include "draws.cuh"
 #include "launch.cuh"
 #include "philox.cuh"
-
-// What numbers for T are computed in.
-template <class T> struct computed { typedef f64 type; };
-template <> struct computed<f32> { typedef f32 type; };
-template <> struct computed<f16> { typedef f32 type; };
-template <> struct computed<bf16> { typedef f32 type; };
-template <class T> using wide = typename computed<T>::type;
 
 DEVICE f64 first_of(value_slot params) { return number<f64>(params); }
 DEVICE f64 second_of(value_slot params) { return number<f64>(value_slot{params.high, 0}); }
 
-// A number above 0 and below 1.
-template <class W> DEVICE W inside(u64 bits) {
-  if constexpr (same<W, f64>) {
-    return (f64)(bits >> 11 | 1) * 1.1102230246251565e-16;  // 2^-53
-  } else {
-    const f32 made = (f32)(bits >> 33 | 1) * 4.656612873077393e-10f;  // 2^-31
-    return made < 0.99999994f ? made : 0.99999994f;
-  }
-}
-
-// One of a pair of normal numbers, k being even or odd. Source: Box and Muller (1958).
+// One of a pair of normal numbers, k being even or odd.
 template <class W> DEVICE W normal_of(const philox_block& bits, int k, value_slot params) {
-  const u64 high = bits.at[k & ~1], low = bits.at[k | 1];
-  W size, angle;
-  if constexpr (same<W, f64>) {
-    size = (f64)((high >> 11) + 1) * 1.1102230246251565e-16;
-    angle = (f64)(low >> 11) * 6.975736996017264e-16;  // 2 pi 2^-53
-  } else {
-    size = (f32)((high >> 34) + 1) * 9.313225746154785e-10f;  // 2^-30
-    angle = (f32)(low >> 40) * 3.745070282923847e-7f;      // 2 pi 2^-24
-  }
-  size = math_sqrt(math_log(size) * -2) * (W)second_of(params);
-  return size * (k & 1 ? math_sin(angle) : math_cos(angle)) + (W)first_of(params);
-}
-
-template <class T> DEVICE T from_integer(u64 made) {
-  if constexpr (is_integer<T>) {
-    return (T)made;
-  } else {
-    return cast<T>((wide<T>)(i64)made);
-  }
+  const W size = normal_size<W>(bits.at[k & ~1]) * (W)second_of(params);
+  const W angle = normal_angle<W>(bits.at[k | 1]);
+  return size * (k & 1 ? near_sin(angle) : near_cos(angle)) + (W)first_of(params);
 }
 
 namespace op {
@@ -61,9 +28,8 @@ struct bernoulli {  // whole
 
 struct cauchy {
   template <class T> static DEVICE T of(const philox_block& bits, int k, value_slot params) {
-    const wide<T> angle = (inside<wide<T>>(bits.at[k]) - (wide<T>)0.5) * (wide<T>)3.141592653589793;
-    const wide<T> tan = math_sin(angle) / math_cos(angle);
-    return cast<T>(tan * (wide<T>)second_of(params) + (wide<T>)first_of(params));
+    const wide<T> made = cauchy_unit<wide<T>>(bits.at[k]);
+    return cast<T>(made * (wide<T>)second_of(params) + (wide<T>)first_of(params));
   }
 };
 
@@ -76,11 +42,11 @@ struct exponential {
 struct geometric {  // whole
   template <class T> static DEVICE T of(const philox_block& bits, int k, value_slot params) {
     const wide<T> scale = (wide<T>)(1 / log1p(-first_of(params)));
-    const wide<T> tries = -math_floor(-(math_log(inside<wide<T>>(bits.at[k])) * scale));
+    const wide<T> made = tries_of(bits.at[k], scale);
     if constexpr (is_integer<T>) {
-      return (T)(i64)tries;
+      return (T)(i64)made;
     } else {
-      return cast<T>(tries);
+      return cast<T>(made);
     }
   }
 };
@@ -105,20 +71,9 @@ struct normal {
 };
 
 struct uniform {  // as many bits as the type holds
-  template <class T> static DEVICE T of(const philox_block& block, int k, value_slot params) {
-    const u64 bits = block.at[k];
-    wide<T> unit;
-    if constexpr (same<T, f64>) {
-      unit = (f64)(bits >> 11) * 1.1102230246251565e-16;  // 2^-53
-    } else if constexpr (same<T, f32>) {
-      unit = (f32)(bits >> 40) * 5.9604644775390625e-8f;  // 2^-24
-    } else if constexpr (same<T, f16>) {
-      unit = (f32)(bits >> 53) * 4.8828125e-4f;  // 2^-11
-    } else {
-      unit = (f32)(bits >> 56) * 3.90625e-3f;  // 2^-8
-    }
+  template <class T> static DEVICE T of(const philox_block& bits, int k, value_slot params) {
     const f64 low = first_of(params);
-    return cast<T>(unit * (wide<T>)(second_of(params) - low) + (wide<T>)low);
+    return cast<T>(unit_of<T>(bits.at[k]) * (wide<T>)(second_of(params) - low) + (wide<T>)low);
   }
 };
 

@@ -45,12 +45,12 @@ struct scatter_add {  // signless
 };
 
 struct scatter_amax {
-  template <class T> static DEVICE T of(T a, T b) { return is_nan(a) || a > b ? a : b; }
+  template <class T> static DEVICE T of(T a, T b) { return is_nan(a) || a >= b ? a : b; }
   template <class T> static DEVICE void put(char* at, T x) { update<scatter_amax>(at, x); }
 };
 
 struct scatter_amin {
-  template <class T> static DEVICE T of(T a, T b) { return is_nan(a) || a < b ? a : b; }
+  template <class T> static DEVICE T of(T a, T b) { return is_nan(a) || a <= b ? a : b; }
   template <class T> static DEVICE void put(char* at, T x) { update<scatter_amin>(at, x); }
 };
 

@@ -15,6 +15,11 @@
 #include "rows.cuh"
 #include "turned.cuh"
 
+// The functor of an angle. See Note [Rare elements] in elementary.cuh.
+struct of_angle {
+  template <class T> static DEVICE bool is_rare(T x) { return is_far_angle(x); }
+};
+
 namespace op {
 
 struct abs {
@@ -119,14 +124,15 @@ struct conj_physical {
   template <class T> static DEVICE T of(T x) { return T{x.re, -x.im}; }
 };
 
-struct cos {
+struct cos : of_angle {
   template <class T> static DEVICE T of(T x) {
     if constexpr (is_complex<T>) {
       return complex_cosh(times_i(x));
     } else {
-      return math_cos(x);
+      return near_cos(x);
     }
   }
+  template <class T> static DEVICE T rare(T x) { return math_cos(x); }
 };
 
 struct cosh {
@@ -140,7 +146,7 @@ struct cosh {
 };
 
 struct deg2rad {
-  template <class T> static DEVICE T of(T x) { return x * (PI<T> / 180); }
+  template <class T> static DEVICE T of(T x) { return x * (T)0.0174532925199432957692; }
 };
 
 struct erf {
@@ -220,11 +226,11 @@ struct isnan {
 };
 
 struct isneginf {
-  template <class T> static DEVICE bool of(T x) { return x < 0 && is_infinite(x); }
+  template <class T> static DEVICE bool of(T x) { return (x < 0) & is_infinite(x); }
 };
 
 struct isposinf {
-  template <class T> static DEVICE bool of(T x) { return x > 0 && is_infinite(x); }
+  template <class T> static DEVICE bool of(T x) { return (x > 0) & is_infinite(x); }
 };
 
 struct log {
@@ -276,7 +282,7 @@ struct neg {  // signless
 };
 
 struct rad2deg {
-  template <class T> static DEVICE T of(T x) { return x * (180 / PI<T>); }
+  template <class T> static DEVICE T of(T x) { return x * (T)57.2957795130823208768; }
 };
 
 struct reciprocal {
@@ -348,14 +354,15 @@ struct signbit {
   }
 };
 
-struct sin {
+struct sin : of_angle {
   template <class T> static DEVICE T of(T x) {
     if constexpr (is_complex<T>) {
       return over_i(complex_sinh(times_i(x)));
     } else {
-      return math_sin(x);
+      return near_sin(x);
     }
   }
+  template <class T> static DEVICE T rare(T x) { return math_sin(x); }
 };
 
 struct sinc {
@@ -366,8 +373,13 @@ struct sinc {
       return quotient(sin::of(angle), angle);
     } else {
       const T angle = x * PI<T>;
-      return x == 0 ? 1 : math_sin(angle) / angle;
+      return x == 0 ? 1 : near_sin(angle) / angle;
     }
+  }
+  template <class T> static DEVICE bool is_rare(T x) { return is_far_angle(x * PI<T>); }
+  template <class T> static DEVICE T rare(T x) {
+    const T angle = x * PI<T>;
+    return x == 0 ? 1 : math_sin(angle) / angle;
   }
 };
 
@@ -391,14 +403,15 @@ struct sqrt {
   }
 };
 
-struct tan {
+struct tan : of_angle {
   template <class T> static DEVICE T of(T x) {
     if constexpr (is_complex<T>) {
       return over_i(complex_tanh(times_i(x)));
     } else {
-      return math_tan(x);
+      return near_tan(x);
     }
   }
+  template <class T> static DEVICE T rare(T x) { return math_tan(x); }
 };
 
 struct tanh {

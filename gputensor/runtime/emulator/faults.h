@@ -219,7 +219,12 @@ void watch_signals() {
   for (int i = 0; i < WATCHED; ++i)
     if (ours(watched[i])) sigaction(watched[i], &action, &old_actions[i]);
   action.sa_sigaction = on_stop;
-  for (int i = 0; i < STOPS; ++i) sigaction(stops[i], &action, &old_stops[i]);
+  for (int i = 0; i < STOPS; ++i) {
+    sigaction(stops[i], &action, &old_stops[i]);
+    // A signal that the program ignores ends no kernel either: a shell's & and nohup ignore SIGINT.
+    const bool is_ignored = stops[i] != SIGURG && old_stops[i].sa_handler == SIG_IGN;
+    if (is_ignored) sigaction(stops[i], &old_stops[i], nullptr);
+  }
   if (chosen.limit_ms) set_timer((long long)chosen.limit_ms * 1000000);
   inside = 1;
 }

@@ -103,7 +103,8 @@ class Loaded:
 def _pass_on(number: int, sentence: str) -> None:
     """Give a signal that ended a launch to Python's own handler, which the main thread runs."""
     is_main = threading.current_thread() is threading.main_thread()
-    if number == signal.SIGINT and is_main:
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if number == signal.SIGINT and is_main and is_usual:
         raise KeyboardInterrupt(sentence)
     if number in (signal.SIGINT, signal.SIGALRM):  # not SIGURG: the main thread has had its own
         signal.raise_signal(number)

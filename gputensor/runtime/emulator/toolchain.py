@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import re
@@ -88,8 +87,8 @@ def _major_version() -> int:
     return int(number[1]) if number else 0
 
 
-def unavailable_reason(needed: str = "the CUDA emulator needs") -> str | None:
-    """Why nothing can be built here, as `{needed} g++, and …`; None if it can. Looks once."""
+def unavailable_reason() -> str | None:
+    """Why nothing can be built here, a sentence; None if it can. Looks once."""
     global _version, _reason
     if _version is None and _reason is None:
         command = [compiler(), "--version"]
@@ -101,7 +100,7 @@ def unavailable_reason(needed: str = "the CUDA emulator needs") -> str | None:
                 _reason = f"g++, and '{compiler()} --version' fails"
             else:
                 _version = answer.stdout.partition("\n")[0]
-    return _reason and f"{needed} {_reason}"
+    return _reason and f"the CUDA emulator needs {_reason}"
 
 
 def headers(names: Sequence[str]) -> dict[str, str]:
@@ -180,37 +179,6 @@ def compile_engine() -> str:
         return _build('#include "launch.h"\n', options, own, "launch.h", {})
 
     return kernel_cache.fetch(name, ".so", build, "emulator engine")[1]
-
-
-def compile_loops(text: str, defines: Mapping[str, str], title: str) -> str:
-    """The path of the shared object of a text that runs on the host, optimised; no shim in it.
-
-    It is built for this machine's CPU, and found again where the compiler says the same of one.
-    """
-    unavailable_reason()
-    given = [f"-D{name}={value}" for name, value in defines.items()]
-    native = _of_this_cpu()
-    options = [
-        *_LANGUAGE,
-        "-O3",
-        "-fno-trapping-math",
-        *(("-march=native",) if native else ()),
-        *given,
-    ]
-    name = kernel_cache.key(text, options, _version, _MACHINE, native)
-
-    def build() -> bytes:
-        return _build(text, options, {}, title, defines)
-
-    return kernel_cache.fetch(name, ".so", build, title)[1]
-
-
-@functools.cache
-def _of_this_cpu() -> str:
-    """What -march=native means here, in the compiler's words; empty where it has no such option."""
-    command = [compiler(), "-march=native", "-Q", "--help=target"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if answer.returncode else answer.stdout
 
 
 def _build(

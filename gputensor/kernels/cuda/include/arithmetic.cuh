@@ -6,6 +6,18 @@
 
 #include "types.cuh"
 
+// Note [Sums of products]
+// g++ 12 makes vfmaddsub of a product added in one lane and subtracted in its neighbour, even with
+// -ffp-contract=off: the bits would depend on how a loop is vectorised. So a complex part is a sum,
+// of a negative product where need be, which is exactly the difference; or its product is unseen.
+// A test looks for vfmaddsub.
+template <class T> DEVICE T unseen(T product) {
+#if defined(GPUTENSOR_LOOPS) && defined(__x86_64__)
+  asm("" : "+x"(product));
+#endif
+  return product;
+}
+
 template <class T> DEVICE T plus(T a, T b) {
   if constexpr (is_complex<T>) {
     return T{a.re + b.re, a.im + b.im};
@@ -26,7 +38,7 @@ template <class T> DEVICE T minus(T a, T b) {
 
 template <class T> DEVICE T times(T a, T b) {
   if constexpr (is_complex<T>) {
-    return T{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+    return T{a.re * b.re + -a.im * b.im, a.re * b.im + a.im * b.re};  // Note [Sums of products]
   } else {
     typedef typename unsigned_of<T>::type U;
     return (T)((U)a * (U)b);
@@ -67,30 +79,65 @@ template <class T> DEVICE bool nonzero(T x) {
   }
 }
 
-DEVICE f32 math_exp(f32 x) { return expf(x); }
-DEVICE f64 math_exp(f64 x) { return exp(x); }
-DEVICE f32 math_sin(f32 x) { return sinf(x); }
-DEVICE f64 math_sin(f64 x) { return sin(x); }
-DEVICE f32 math_cos(f32 x) { return cosf(x); }
-DEVICE f64 math_cos(f64 x) { return cos(x); }
-DEVICE f32 math_hypot(f32 x, f32 y) { return hypotf(x, y); }
-DEVICE f64 math_hypot(f64 x, f64 y) { return hypot(x, y); }
-DEVICE f32 math_fmod(f32 x, f32 y) { return fmodf(x, y); }
-DEVICE f64 math_fmod(f64 x, f64 y) { return fmod(x, y); }
-DEVICE f32 math_sqrt(f32 x) { return sqrtf(x); }
-DEVICE f64 math_sqrt(f64 x) { return sqrt(x); }
-DEVICE f32 math_log(f32 x) { return logf(x); }
-DEVICE f64 math_log(f64 x) { return log(x); }
-DEVICE f32 math_floor(f32 x) { return floorf(x); }
-DEVICE f64 math_floor(f64 x) { return floor(x); }
-DEVICE f32 math_trunc(f32 x) { return truncf(x); }
-DEVICE f64 math_trunc(f64 x) { return trunc(x); }
+// Defines math_NAME of f32 and f64 by the C library's function, which a GPU has of its own.
+#define GPUTENSOR_C_FUNCTION(name)                     \
+  DEVICE f32 math_##name(f32 x) { return name##f(x); } \
+  DEVICE f64 math_##name(f64 x) { return name(x); }
+#define GPUTENSOR_C_FUNCTION_OF_TWO(name)                            \
+  DEVICE f32 math_##name(f32 x, f32 y) { return name##f(x, y); } \
+  DEVICE f64 math_##name(f64 x, f64 y) { return name(x, y); }
+
+// Defines math_NAME as that, or in the CPU library by the function that vectorises.
+#ifdef GPUTENSOR_LOOPS
+# include "elementary.cuh"  // not where a line begins: module.py shall not put it into every text
+#define GPUTENSOR_FUNCTION(name)                                   \
+  DEVICE f32 math_##name(f32 x) { return elementary::name(x); } \
+  DEVICE f64 math_##name(f64 x) { return elementary::name(x); }
+#define GPUTENSOR_FUNCTION_OF_TWO(name)                                        \
+  DEVICE f32 math_##name(f32 x, f32 y) { return elementary::name(x, y); } \
+  DEVICE f64 math_##name(f64 x, f64 y) { return elementary::name(x, y); }
+#else
+#define GPUTENSOR_FUNCTION GPUTENSOR_C_FUNCTION
+#define GPUTENSOR_FUNCTION_OF_TWO GPUTENSOR_C_FUNCTION_OF_TWO
+#endif
+
+GPUTENSOR_FUNCTION(exp)
+GPUTENSOR_FUNCTION(log)
+GPUTENSOR_C_FUNCTION(floor)
+GPUTENSOR_C_FUNCTION(sqrt)
+GPUTENSOR_C_FUNCTION(trunc)
+GPUTENSOR_C_FUNCTION_OF_TWO(copysign)
+GPUTENSOR_FUNCTION_OF_TWO(hypot)
 DEVICE f32 math_abs(f32 x) { return fabsf(x); }
 DEVICE f64 math_abs(f64 x) { return fabs(x); }
-DEVICE f32 math_copysign(f32 x, f32 y) { return copysignf(x, y); }
-DEVICE f64 math_copysign(f64 x, f64 y) { return copysign(x, y); }
 DEVICE f32 math_fma(f32 x, f32 y, f32 z) { return fmaf(x, y, z); }
 DEVICE f64 math_fma(f64 x, f64 y, f64 z) { return fma(x, y, z); }
+
+// near_NAME(x) is math_NAME(x) unless is_far_angle(x), and vectorises. A GPU needs no such pair.
+// See Note [Rare elements] in elementary.cuh.
+#ifdef GPUTENSOR_LOOPS
+DEVICE f32 math_fmod(f32 x, f32 y) {
+  return elementary::is_far_quotient(x, y) ? fmodf(x, y) : elementary::fmod(x, y);
+}
+DEVICE f64 math_fmod(f64 x, f64 y) {
+  return elementary::is_far_quotient(x, y) ? fmod(x, y) : elementary::fmod(x, y);
+}
+template <class T> DEVICE bool is_far_angle(T x) { return elementary::is_far_angle(x); }
+#define GPUTENSOR_ANGLE_FUNCTION(name)                                                     \
+  DEVICE f32 near_##name(f32 x) { return elementary::name(x); }                            \
+  DEVICE f64 near_##name(f64 x) { return elementary::name(x); }                            \
+  DEVICE f32 math_##name(f32 x) { return is_far_angle(x) ? name##f(x) : near_##name(x); } \
+  DEVICE f64 math_##name(f64 x) { return is_far_angle(x) ? name(x) : near_##name(x); }
+#else
+template <class T> DEVICE bool is_far_angle(T) { return false; }
+GPUTENSOR_C_FUNCTION_OF_TWO(fmod)
+#define GPUTENSOR_ANGLE_FUNCTION(name)                         \
+  GPUTENSOR_C_FUNCTION(name)                                   \
+  DEVICE f32 near_##name(f32 x) { return math_##name(x); } \
+  DEVICE f64 near_##name(f64 x) { return math_##name(x); }
+#endif
+GPUTENSOR_ANGLE_FUNCTION(cos)
+GPUTENSOR_ANGLE_FUNCTION(sin)
 
 // Smith's quotient. Source: numpy/_core/src/umath/loops.c.src, divide of complex types.
 template <class T> DEVICE complex_of<T> quotient(complex_of<T> a, complex_of<T> b) {
@@ -98,10 +145,10 @@ template <class T> DEVICE complex_of<T> quotient(complex_of<T> a, complex_of<T> 
   if (re_size >= im_size) {
     if (re_size == 0 && im_size == 0) return complex_of<T>{a.re / re_size, a.im / im_size};
     const T ratio = b.im / b.re, scale = (T)1 / (b.re + b.im * ratio);
-    return complex_of<T>{(a.re + a.im * ratio) * scale, (a.im - a.re * ratio) * scale};
+    return complex_of<T>{(a.re + a.im * ratio) * scale, (a.im + -a.re * ratio) * scale};
   }
   const T ratio = b.re / b.im, scale = (T)1 / (b.im + b.re * ratio);
-  return complex_of<T>{(a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale};
+  return complex_of<T>{(a.re * ratio + a.im) * scale, (unseen(a.im * ratio) - a.re) * scale};
 }
 
 // The root with non-negative real part; on the branch cut it has the sign of the imaginary part.

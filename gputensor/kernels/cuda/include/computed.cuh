@@ -19,6 +19,8 @@ template <int INPUTS, int SCALARS> struct takes {
   static constexpr int inputs = INPUTS, scalars = SCALARS, values = INPUTS + SCALARS;
 };
 
+#ifndef GPUTENSOR_LOOPS  // the CPU's loops need no more than the functors
+
 template <class F> using contiguous_call_of = contiguous_params<F::inputs + 1, F::values>;
 template <class F, int MAX_DIMS> using strided_call_of =
     strided_params<F::inputs + 1, F::values, MAX_DIMS>;
@@ -121,5 +123,7 @@ template <class F, class scalar_t, class P> struct computed_body : computed_inpu
     return cast<scalar_t>(made_of<F>(v));
   }
 };
+
+#endif
 
 #endif

@@ -4,7 +4,7 @@
 // operand has in 16 bytes. A whole tile on aligned operands moves by packs, all loads before the
 // first use; the last tile and unaligned operands go element by element. No grid-stride loop: a
 // run-time loop alone cost 33 % (pytorch#194310).
-#ifndef GPUTENSOR_CONTIGUOUS
+#if !defined(GPUTENSOR_CONTIGUOUS) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_CONTIGUOUS
 
 #include "strided.cuh"

@@ -8,31 +8,28 @@
 
 #include "arithmetic.cuh"
 
-#define GPUTENSOR_REAL_FUNCTION(name)                \
-  DEVICE f32 math_##name(f32 x) { return name##f(x); } \
-  DEVICE f64 math_##name(f64 x) { return name(x); }
-GPUTENSOR_REAL_FUNCTION(acos)
-GPUTENSOR_REAL_FUNCTION(acosh)
-GPUTENSOR_REAL_FUNCTION(asin)
-GPUTENSOR_REAL_FUNCTION(asinh)
-GPUTENSOR_REAL_FUNCTION(atan)
-GPUTENSOR_REAL_FUNCTION(atanh)
-GPUTENSOR_REAL_FUNCTION(ceil)
-GPUTENSOR_REAL_FUNCTION(cosh)
-GPUTENSOR_REAL_FUNCTION(erf)
-GPUTENSOR_REAL_FUNCTION(erfc)
-GPUTENSOR_REAL_FUNCTION(exp2)
-GPUTENSOR_REAL_FUNCTION(expm1)
-GPUTENSOR_REAL_FUNCTION(log10)
-GPUTENSOR_REAL_FUNCTION(log1p)
-GPUTENSOR_REAL_FUNCTION(log2)
-GPUTENSOR_REAL_FUNCTION(rint)
-GPUTENSOR_REAL_FUNCTION(sinh)
-GPUTENSOR_REAL_FUNCTION(tan)
-GPUTENSOR_REAL_FUNCTION(tanh)
-#undef GPUTENSOR_REAL_FUNCTION
-DEVICE f32 math_atan2(f32 y, f32 x) { return atan2f(y, x); }
-DEVICE f64 math_atan2(f64 y, f64 x) { return atan2(y, x); }
+GPUTENSOR_FUNCTION(acos)
+GPUTENSOR_FUNCTION(acosh)
+GPUTENSOR_FUNCTION(asin)
+GPUTENSOR_FUNCTION(asinh)
+GPUTENSOR_FUNCTION(atan)
+GPUTENSOR_FUNCTION_OF_TWO(atan2)
+GPUTENSOR_FUNCTION(atanh)
+GPUTENSOR_C_FUNCTION(ceil)
+GPUTENSOR_FUNCTION(cosh)
+GPUTENSOR_FUNCTION(erf)
+GPUTENSOR_FUNCTION(erfc)
+GPUTENSOR_FUNCTION(exp2)
+GPUTENSOR_FUNCTION(expm1)
+GPUTENSOR_FUNCTION(log10)
+GPUTENSOR_FUNCTION(log1p)
+GPUTENSOR_FUNCTION(log2)
+GPUTENSOR_FUNCTION_OF_TWO(nextafter)
+GPUTENSOR_FUNCTION_OF_TWO(pow)
+GPUTENSOR_C_FUNCTION(rint)
+GPUTENSOR_FUNCTION(sinh)
+GPUTENSOR_ANGLE_FUNCTION(tan)
+GPUTENSOR_FUNCTION(tanh)
 
 template <class T> constexpr T PI = (T)3.14159265358979323846;
 template <class T> constexpr T LN2 = (T)0.693147180559945309417;
@@ -41,7 +38,7 @@ template <class T> constexpr T LN10 = (T)2.302585092994045684018;
 template <class T> constexpr T LARGE = sizeof(T) == 4 ? (T)1e10 : (T)1e20;
 
 template <class T> DEVICE bool is_finite(T x) { return x - x == 0; }
-template <class T> DEVICE bool is_infinite(T x) { return x == x && !is_finite(x); }
+template <class T> DEVICE bool is_infinite(T x) { return (x == x) & !is_finite(x); }
 template <class T> DEVICE bool has_sign(T x) { return math_copysign((T)1, x) < 0; }
 
 template <class T> DEVICE complex_of<T> multiplied(complex_of<T> z, T by) {

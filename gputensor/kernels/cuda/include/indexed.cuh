@@ -3,7 +3,7 @@
 // Note [Indices]: int64 each, with strides of their own over the walk. Each stands for a dimension
 // of `size` elements, `along_bytes` apart. One out of range is an assertion that fails on the
 // device: nothing is read or written there.
-#ifndef GPUTENSOR_INDEXED
+#if !defined(GPUTENSOR_INDEXED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_INDEXED
 
 #include "strided.cuh"

@@ -16,18 +16,22 @@ DEVICE u64 multiply_high(u64 a, u64 b) {
 struct philox_block { u64 at[4]; };
 
 DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
+  u64 a = counter.at[0], b = counter.at[1], c = counter.at[2], d = counter.at[3];
+#ifdef GPUTENSOR_LOOPS
+#pragma GCC unroll 10
+#else
 #pragma unroll
+#endif
   for (int round = 0; round < 10; ++round) {
-    const u64 high0 = multiply_high(0xD2E7470EE14C6C93ull, counter.at[0]);
-    const u64 high1 = multiply_high(0xCA5A826395121157ull, counter.at[2]);
-    const u64 low0 = 0xD2E7470EE14C6C93ull * counter.at[0];
-    const u64 low1 = 0xCA5A826395121157ull * counter.at[2];
-    counter = philox_block{
-        {high1 ^ counter.at[1] ^ key0, low1, high0 ^ counter.at[3] ^ key1, low0}};
+    const u64 high0 = multiply_high(0xD2E7470EE14C6C93ull, a);
+    const u64 high1 = multiply_high(0xCA5A826395121157ull, c);
+    const u64 low0 = 0xD2E7470EE14C6C93ull * a;
+    const u64 low1 = 0xCA5A826395121157ull * c;
+    a = high1 ^ b ^ key0, b = low1, c = high0 ^ d ^ key1, d = low0;
     key0 += 0x9E3779B97F4A7C15ull;
     key1 += 0xBB67AE8584CAA73Bull;
   }
-  return counter;
+  return philox_block{{a, b, c, d}};
 }
 
 #endif

@@ -5,7 +5,7 @@
 // Else they lie below each other, in every `steps`-th row, so that the lanes of a warp walk dense
 // memory however short the rows are; an operand that is the same in all rows is read once. A
 // thread divides to find its first unit and never again.
-#ifndef GPUTENSOR_ROWS
+#if !defined(GPUTENSOR_ROWS) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_ROWS
 
 #include "operands.cuh"

@@ -8,7 +8,7 @@
 // c ^ (y / unit & 7): no bank conflict on either side, and no padding
 // (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's share of 16 bytes are
 // widened to it.
-#ifndef GPUTENSOR_TURNED
+#if !defined(GPUTENSOR_TURNED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_TURNED
 
 #include "operands.cuh"

@@ -10,6 +10,8 @@
 
 #ifdef __CUDA_ARCH__
 #define DEVICE __device__ __forceinline__
+#elif defined(GPUTENSOR_LOOPS)
+#define DEVICE __attribute__((always_inline)) inline  // a loop with a call in it does not vectorise
 #else
 #define DEVICE __device__ inline
 #endif

@@ -1,0 +1,186 @@
+"""What the benchmark `operators` is made of: operands, calls, and the groups that cross them.
+
+A call is text, written as PyTorch's users write it: `torch` and `F` name the library that is
+measured. The files beside this one hold the calls, one file for several families.
+"""
+
+from __future__ import annotations
+
+import ast
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+# Elements of the three sizes.
+K, K100, M4 = 1 << 10, 100_000, 1 << 22
+# Sizes up to this are windows, channels of an image or heads; --scale leaves them alone.
+_KEPT = 16
+
+
+def scaled(n: int, scale: int) -> int:
+    """The size n divided by `scale`. It depends on n alone, so sizes that agree still agree."""
+    return n if n <= _KEPT else max(_KEPT, n // scale)
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One argument of a call. kind: `number` is the size itself, not a tensor of this size.
+
+    low, high: the range of the elements; `high` of integers is a size and is divided by `scale`.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    low: float = -3.0
+    high: float = 3.0
+    kind: str = "uniform"
+
+    def array(self, seed: str, scale: int = 1) -> Any:
+        """The elements as a NumPy array, the same ones for the same seed; a number as an int.
+
+        A bfloat16 operand is float32 here, because NumPy has no such dtype.
+        """
+        shape = tuple(scaled(n, scale) for n in self.shape)
+        if self.kind == "number":
+            return shape[0]
+        random = np.random.default_rng(zlib.crc32(f"{seed} {shape}".encode()))
+        if self.kind == "permutation":
+            return random.permutation(shape[0])
+        if self.dtype == "bool":
+            return random.random(shape, np.float32) < self.high
+        if self.dtype.startswith(("int", "uint")):
+            high = max(int(self.low) + 1, scaled(int(self.high), scale))
+            return random.integers(int(self.low), high, shape, np.dtype(self.dtype))
+        made: Any = random.random(shape, np.float32) * np.float32(self.high - self.low)
+        made += np.float32(self.low)
+        if self.kind == "ascending":
+            made.sort()
+        if self.kind == "invertible":
+            made = made / len(made.T) + 2 * np.eye(shape[-1], dtype=np.float32)
+        elif self.kind == "definite":
+            made = made @ made.swapaxes(-1, -2) / shape[-1] + np.eye(shape[-1], dtype=np.float32)
+        if self.dtype.startswith("complex"):
+            made = made + 1j * made[..., ::-1]
+        kept = "float32" if self.dtype == "bfloat16" else self.dtype
+        return np.asarray(made).astype(kept, copy=False)
+
+
+def floats(*shape: int, dtype: str = "float32", low: float = -3.0, high: float = 3.0) -> Operand:
+    return Operand(shape, dtype, low, high)
+
+
+def positive(*shape: int, dtype: str = "float32") -> Operand:
+    return Operand(shape, dtype, 0.1, 3.0)
+
+
+def integers(*shape: int, below: int, low: int = 0, dtype: str = "int64") -> Operand:
+    return Operand(shape, dtype, low, below)
+
+
+def masks(*shape: int, share: float = 0.5) -> Operand:
+    """Booleans, of which `share` are true."""
+    return Operand(shape, "bool", high=share)
+
+
+def number(n: int) -> Operand:
+    return Operand((n,), kind="number")
+
+
+def ascending(n: int) -> Operand:
+    return Operand((n,), kind="ascending")
+
+
+def permutation(n: int) -> Operand:
+    """The indices from 0 to n - 1 in random order."""
+    return Operand((n,), "int64", kind="permutation")
+
+
+def invertible(*shape: int) -> Operand:
+    return Operand(shape, low=-1.0, high=1.0, kind="invertible")
+
+
+def definite(*shape: int) -> Operand:
+    return Operand(shape, low=-1.0, high=1.0, kind="definite")
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """text: the expression that is timed. numpy: the same for NumPy and SciPy, "" for none.
+
+    setup: statements that run before, once for each library. agree: an expression of the result
+    `r` whose value has to agree with PyTorch's, where the result itself is not determined (order of
+    equal elements, signs of vectors, random numbers). rtol: the tolerance, None for the dtype's.
+    """
+
+    name: str
+    text: str
+    numpy: str = ""
+    setup: str = ""
+    agree: str = ""
+    rtol: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Calls of one family on the same operands. label: stands behind the name of each call."""
+
+    family: str
+    operands: Mapping[str, Operand]
+    calls: tuple[Call, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the benchmark with the operands that it names."""
+
+    number: int
+    family: str
+    name: str
+    call: Call
+    operands: dict[str, Operand] = field(hash=False)
+
+    def matches(self, parts: Iterable[str]) -> bool:
+        """True where one of the parts occurs in the family or in the name."""
+        return any(part.lower() in f"{self.family}: {self.name}".lower() for part in parts)
+
+
+def cases(groups: Iterable[Group]) -> Iterator[Case]:
+    """All calls of all groups, numbered from 1."""
+    number = 0
+    for group in groups:
+        for call in group.calls:
+            number += 1
+            used = _names(call.setup) | _names(call.text)
+            operands = {name: of for name, of in group.operands.items() if name in used}
+            name = f"{call.name}, {group.label}" if group.label else call.name
+            yield Case(number, group.family, name, call, operands)
+
+
+def _names(text: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+
+
+def backward(name: str, text: str, of: str = "x") -> Call:
+    """The derivatives of `text` by the operands `of`; what they need is computed before."""
+    # A constant gradient, or one along the result, would make those of softmax and norms zero.
+    return Call(
+        f"backward of {name}",
+        f"torch.autograd.grad(r, [{of}], g, retain_graph=True)",
+        setup=f"[t.requires_grad_() for t in [{of}]]; r = {text}; g = r.detach() ** 2",
+    )
+
+
+def step(name: str, text: str, of: str) -> Call:
+    """A whole step: `text` forward, its mean, and the derivatives by the operands `of`."""
+    setup = f"[t.requires_grad_() for t in [{of}]]"
+    return Call(name, f"torch.autograd.grad({text}.mean(), [{of}])", setup=setup)

@@ -1,0 +1,394 @@
+"""Every operator that PyTorch has too, by family, size and dtype, against PyTorch and NumPy.
+
+`sweep_cases` says what is called; what is slower than half of PyTorch has its reason in `REASONS`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+
+from . import peers, tables, timing
+from .sweep_cases import SIZES, Case, arguments, cases
+
+NAME = "sweep"
+THREADS = 2
+GOAL = {"numpy": 1.0, "torch": 0.7}
+BELOW = 0.5  # of PyTorch's speed: such a case needs a reason
+# A call that takes longer is measured at smaller sizes alone.
+LONGEST_S = 0.5
+# Where the calls of all libraries take so long together, each gets three of them; else as many
+# rounds as were asked for, or as take twice as long.
+_LONG_S = 0.05
+_NOTE_S = 30.0  # between records of a run that goes on
+_MOST_TIMES = 4  # so many times the elements that it reads may a case make (not the outer product)
+# Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last; and
+# places of a grid and edges of bins in f16, which it rounds before it reads there.
+OPEN = {
+    "argsort", "grid_sampler_2d", "histc float16", "kthvalue", "linalg_eig", "linalg_eigh",
+    "linalg_eigvals", "linalg_svd", "mode", "put", "sort", "svd",
+}  # fmt: skip
+# (operator or family, dtype or "") -> why it takes more than twice as long as PyTorch.
+REASONS: dict[tuple[str, str], str] = {
+    ("", "small"): "a call from Python costs more than PyTorch's from C++",
+    ("", "float16"): "NumPy casts f16 one element at a time, 1 ns to f32 and 2 ns back",
+    ("addr", ""): "the outer product is a tensor before self is added",
+    ("aminmax", ""): "the least and the largest are a pass each",
+    ("activation", ""): "a pass of NumPy's for each operation, where PyTorch has one loop",
+    ("attention", ""): "a product of OpenBLAS's for each head, and passes of softmax between",
+    ("batched", ""): "OpenBLAS beside MKL",
+    (
+        "binary",
+        "",
+    ): "C's function for each element (fmod, nextafter of f64), or passes in its place",
+    ("bits", ""): "passes of NumPy's, and floats are widened to float64 first",
+    ("calculus", ""): "several operators, each of which makes a tensor",
+    ("comparison", ""): "the comparison and its reduction are two passes",
+    ("complex_view", ""): "complex numbers are put together in two passes with strides",
+    ("conv", ""): "patches are copied for OpenBLAS, where oneDNN reads them in place",
+    ("criterion", ""): "several operators, each of which makes a tensor",
+    ("diag", ""): "a call from Python costs more than PyTorch's from C++, for a few elements",
+    ("distance", ""): "differences are made before they are added up",
+    ("einsum", ""): "OpenBLAS beside MKL",
+    ("embedding", ""): "several operators, each of which makes a tensor",
+    ("factor", ""): "LAPACK over OpenBLAS, of up to 512 rows on one thread, beside MKL",
+    ("factory", ""): "one thread writes, and memory is new",
+    ("fft", ""): "pocketfft in one thread, beside MKL",
+    ("gather", ""): "places are computed in a pass of their own",
+    ("histogram", ""): "several passes look for each element's edge, np.bincount counts one by one",
+    ("join", ""): "one thread copies",
+    ("linalg", ""): "LAPACK over OpenBLAS, of up to 512 rows on one thread, beside MKL",
+    ("loss", ""): "several operators, each of which makes a tensor",
+    ("masked", ""): "masks become places, in one thread",
+    ("matmul", ""): "OpenBLAS beside MKL",
+    ("matmul", "int64"): "integers are cast to f64 for BLAS, and its result back",
+    ("max_pool", ""): "a pass for each element of a window, and one more for where it is",
+    ("moments", ""): "the mean, differences and squares are a pass each",
+    ("nonzero", ""): "one thread finds places, and makes them coordinates in passes of their own",
+    ("norm", ""): "a pass of NumPy's for each operation, where PyTorch has one loop",
+    ("order", ""): "rows are partitioned, and places looked for in further passes",
+    ("pad", ""): "the middle and each edge are written by a call of their own",
+    ("pool", ""): "a pass for each element of a window",
+    ("products", ""): "OpenBLAS beside MKL",
+    ("random", ""): "NumPy draws Philox's 64-bit words one after the other",
+    ("random_factory", ""): "NumPy draws Philox's 64-bit words one after the other",
+    ("range", ""): "several passes of int64",
+    ("rearrange", ""): "one thread copies",
+    ("reduce", ""): "NumPy reduces without vectors, or an axis at a time",
+    ("sampling", ""): "a pass for each neighbour of an element, and many for its weights",
+    ("scan", ""): "NumPy accumulates one element after the other through memory, f32 in f64",
+    ("scatter", ""): "places are computed in a pass of their own, for NumPy's fancy indexing",
+    ("search", ""): "NumPy searches, sorts or compares in passes of their own",
+    ("softmax", ""): "a pass of NumPy's for each operation, where PyTorch has one loop",
+    ("slicing", ""): "each view is a tensor that is made in Python",
+    ("solve", ""): "LAPACK over OpenBLAS, of up to 512 rows on one thread, beside MKL",
+    ("sort", ""): "keys of element and place are sorted in 64 bits; 64-bit elements by merging",
+    ("special", ""): "SciPy computes one element at a time, most functions to f64's last bit",
+    ("spectrum", ""): "LAPACK over OpenBLAS, of up to 512 rows on one thread, beside MKL",
+    ("ternary", ""): "a pass of NumPy's for each operation, where PyTorch has one loop",
+    ("triangle", ""): "a call of NumPy's copies a part of a row, in one thread",
+    ("unary", ""): "NumPy or SciPy has no vector instructions for the function, or several passes",
+    ("unique", ""): "np.unique's order is found by a stable sort in one thread",
+    ("upsample", ""): "a pass for each neighbour of an element",
+    ("where", ""): "the mask is widened to the elements' size in a pass of its own",
+}
+
+
+# --- sides ----------------------------------------------------------------------------------------
+
+# NumPy's names, where they are others; the rest is looked up.
+_NUMPY = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "eq": "equal",
+    "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "mm": "matmul", "bmm": "matmul", "mv": "matmul", "remainder": "mod", "sgn": "sign",
+    "special_i0": "i0", "round": "round", "clone": "copy", "cat": "concatenate",
+}  # fmt: skip
+
+
+Given = tuple[list[Any], dict[str, Any]]
+
+
+def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
+    """A call of each library."""
+    args, kwargs = given
+    base, _, overload = case.op.partition(".")
+    ours = getattr(getattr(gt.ops.aten, base), overload or "default")
+    theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
+    sides = {
+        "gputensor": _bound(ours, gt.from_numpy, args, kwargs),
+        "torch": _bound(theirs, torch.from_numpy, args, kwargs),
+    }
+    function = getattr(np, _NUMPY.get(base, base), None)
+    if function is not None and not kwargs and len(args) <= 3:
+        axis = [a.name for a in case.operator.schema.arguments][: len(args)]
+        if "dim" in axis:
+            at = axis.index("dim")
+            value = args[at] if not isinstance(args[at], list) else tuple(args[at])
+            rest = [x for i, x in enumerate(args) if i != at]
+            sides["numpy"] = lambda: function(*rest, axis=value)
+        else:
+            sides["numpy"] = lambda: function(*args)
+    return sides
+
+
+def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
+    """What NumPy gives as a view is copied, as the others make an array; and seconds of a call."""
+    made, taken_s = _timed(side)
+    if isinstance(made, np.ndarray) and made.base is not None:
+        return lambda: side().copy(), taken_s
+    return side, taken_s
+
+
+def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
+    """Whether the result is far larger than the operands, as PyTorch's meta tensors say."""
+    base, _, overload = case.op.partition(".")
+    theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
+    on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)
+    try:
+        made = on_meta()
+    except Exception:  # sizes that values decide are at most the operands'
+        return False
+    results = made if isinstance(made, (tuple, list)) else [made]
+    count = sum(x.numel() for x in results if hasattr(x, "numel"))
+    return bool(count > _MOST_TIMES * max(case.size, 1 << 10))
+
+
+def _bound(function: Any, enter: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def entered(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return enter(x)
+        return [entered(y) for y in x] if isinstance(x, list) else x
+
+    given = [entered(x) for x in args]
+    named = {name: entered(x) for name, x in kwargs.items()}
+    return lambda: function(*given, **named)
+
+
+def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
+    """Whether results are close; of large floats, a part that is spread over all of them is."""
+    if isinstance(ours, (tuple, list)):
+        return all(_agree(x, y, dtype) for x, y in zip(ours, theirs))
+    if not isinstance(ours, gt.Tensor):
+        return bool(ours == theirs)
+    if ours.dtype is gt.complex32:  # which NumPy lacks
+        ours, theirs = gt.view_as_real(ours), peers.torch("cpu").view_as_real(theirs)
+    x, y = ours.numpy(), theirs.resolve_conj().numpy()
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    if x.dtype.kind not in "fc":
+        return bool((x == y).all())
+    step = x.size // SIZES[2] | 1  # odd, so that no column of a row is left out
+    x, y = x.reshape(-1)[::step], y.reshape(-1)[::step]
+    rtol = 2e-2 if dtype == "float16" else 1e-2
+    atol = 1e-3 * max(1.0, float(np.abs(y).max(initial=0.0)))
+    return bool(np.isclose(x, y, rtol, atol, equal_nan=True).all())
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def run(
+    device: str = "cpu", rounds: int = 7, libraries: Sequence[str] = ("torch", "numpy"),
+    scale: int = 1, families: Sequence[str] = (), sample: int = 0, only: Sequence[int] = (),
+    note: Callable[[dict[str, Any]], object] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Measure every case, or a choice of them; PyTorch is needed, which says what operators there
+    are to compare.
+
+    sample: so many cases alone, drawn from those of `families`, and the same ones every time.
+    note: called with the data now and then, and when the run ends, also when it is cut off.
+    """
+    torch = peers.torch("cpu")
+    data: dict[str, Any] = {
+        "benchmark": NAME, "device": "cpu", "cases": [], "peers": [*libraries], "threads": THREADS,
+        "failed": {}, "skipped": {}, "refused": [], "too_long": {}, "not_here": {}, "count": 0,
+    }  # fmt: skip
+    if torch is None or gt.device(device).type != "cpu":
+        why = peers.why_not("torch", "cpu") if torch is None else "this benchmark is the CPU's"
+        return data | {"skipped": dict.fromkeys(libraries, why)}
+    there = cases(torch, scale)
+    data["count"] = len(there)
+    if families:
+        there = [c for c in there if {c.family, c.operator.short_name} & set(families)]
+    if only:
+        there = [c for c in there if c.number in set(only)]
+    if 0 < sample < len(there):
+        there = sorted(random.Random(0).sample(there, sample), key=lambda case: case.number)
+    before = gt.get_num_threads()
+    gt.set_num_threads(THREADS)
+    peers.set_threads("torch", THREADS)
+    noted = time.monotonic()
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # what peers call deprecated, they have all the same
+            for case in timing.progress(there, lambda case: case.name):
+                _measure(case, torch, libraries, rounds, data)
+                if note is not None and time.monotonic() > noted + _NOTE_S:
+                    note(data)
+                    noted = time.monotonic()
+    finally:
+        gt.set_num_threads(before)
+        if note is not None:
+            note(data)
+    return data
+
+
+def _measure(
+    case: Case, torch: Any, libraries: Sequence[str], rounds: int, data: dict[str, Any]
+) -> None:
+    begin = time.monotonic()
+    try:
+        given = arguments(case)
+        if given is None or _makes_far_more(case, given, torch):
+            data["refused"].append(case.number)
+            return
+        sides = _sides(case, given, torch)
+        expected, torch_s = _timed(sides["torch"])
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        data["refused"].append(case.number)  # PyTorch refuses this dtype, or these sizes
+        return
+    try:
+        found, ours_s = _timed(sides["gputensor"])
+        name = case.operator.short_name
+        is_open = name in OPEN or f"{name} {case.dtype}" in OPEN
+        is_open |= "nondeterministic_seeded" in case.operator.tags
+        if not is_open and not _agree(found, expected, case.dtype):
+            data["failed"][case.name] = "it differs from PyTorch's"
+            return
+    except gt.GpuTensorError as error:  # of dtypes that PyTorch takes there, and we do not
+        data["refused"].append(case.number)
+        data["not_here"][case.name] = str(error).splitlines()[0]
+        return
+    except Exception as error:
+        data["failed"][case.name] = str(error).splitlines()[0]
+        return
+    del found, expected
+    if max(ours_s, torch_s) > LONGEST_S:
+        data["refused"].append(case.number)
+        data["too_long"][case.name] = torch_s / ours_s
+        return
+    numpy_s, why = 0.0, "it has no such function"
+    if "numpy" in sides:
+        try:
+            sides["numpy"], numpy_s = _copied(sides["numpy"])
+        except (TypeError, ValueError, AttributeError):
+            del sides["numpy"]
+    if numpy_s > LONGEST_S:
+        del sides["numpy"]
+        numpy_s, why = 0.0, f"a call takes longer than {LONGEST_S} s"
+    kept = {name: side for name, side in sides.items() if name in ("gputensor", *libraries)}
+    samples = dict(zip(kept, _samples([*kept.values()], rounds, ours_s + torch_s + numpy_s)))
+    ours = samples["gputensor"]
+    data["cases"].append({
+        "number": case.number, "name": case.name, "kind": case.family, "op": case.op,
+        "dtype": case.dtype, "size": case.size,
+        "ns": {name: s.median_ns for name, s in samples.items()},
+        "quartiles_ns": {name: s.quartiles_ns for name, s in samples.items()},
+        "ratio": {n: timing.ratio(s, ours) for n, s in samples.items() if s is not ours},
+        "skipped": {} if "numpy" in kept else {"numpy": why},
+        "took_s": round(time.monotonic() - begin, 3),
+    })  # fmt: skip
+
+
+def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    return side(), time.perf_counter() - begin
+
+
+def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
+    """all_s: how long a call of each has taken together."""
+    if all_s > _LONG_S:
+        return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
+    end = time.monotonic() + 2 * _LONG_S
+    return timing.alternate(
+        sides, rounds, round_ms=0.5,
+        until=lambda samples: len(samples[0].ns) >= 3 and time.monotonic() > end,
+    )  # fmt: skip
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+def report(data: dict[str, Any]) -> str:
+    """Geometric means by family, size and dtype, and what is below half of PyTorch's speed."""
+    shown = data["peers"]
+    head = ["operators", "cases", *(f"× {tables.NAMES[p]}" for p in shown)]
+    rows = [_row(f"**{what}**" if what == "all" else what, of, shown) for what, of in _groups(data)]
+    parts = [tables.table(head, rows, left=1)]
+    slow = sorted(_slow(data), key=lambda c: c["ratio"]["torch"])
+    if slow:
+        lines = [
+            [c["op"], c["dtype"], str(c["size"]), f"{c['ratio']['torch']:.2f}", reason(c)]
+            for c in slow
+        ]
+        title = [f"below {BELOW} × PyTorch", "dtype", "elements", "× PyTorch", "reason"]
+        parts.append(tables.table(title, lines, left=2))
+    notes = [f"{THREADS} threads each; × is how many times as long the peer takes."]
+    notes += [f"No figures: {name} ({why})." for name, why in data.get("failed", {}).items()]
+    notes += [f"Skipped: {tables.NAMES[p]} ({why})." for p, why in data["skipped"].items()]
+    notes += [f"PyTorch's alone: {name} ({why})." for name, why in data["not_here"].items()]
+    notes += [
+        f"Longer than {LONGEST_S} s a call, so at smaller sizes alone: {name} (× {ratio:.2f})."
+        for name, ratio in data["too_long"].items()
+    ]
+    return "\n\n".join([*parts, "\n".join(f"- {line}" for line in notes)])
+
+
+def _groups(data: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    for key in ("kind", "size", "dtype"):
+        by: defaultdict[Any, list[Any]] = defaultdict(list)
+        for case in data["cases"]:
+            by[case[key]].append(case)
+        for what, of in sorted(by.items()):
+            yield f"{what} elements" if key == "size" else str(what), of
+    yield "all", data["cases"]
+
+
+def _row(what: str, of: list[Any], shown: list[str]) -> list[str]:
+    means = [_mean(of, peer) for peer in shown]
+    return [what, str(len(of)), *(tables.NO_FIGURE if m is None else f"{m:.2f}" for m in means)]
+
+
+def _mean(of: list[Any], peer: str) -> float | None:
+    ratios = [c["ratio"][peer] for c in of if peer in c["ratio"]]
+    return timing.geomean(ratios) if ratios else None
+
+
+def _slow(data: dict[str, Any]) -> list[Any]:
+    return [c for c in data["cases"] if c["ratio"].get("torch", 1.0) < BELOW]
+
+
+def reason(case: dict[str, Any]) -> str:
+    """Why a case is slow: of its operator, its family, or its size or dtype; "" if unknown."""
+    is_small = "small" if case["size"] <= SIZES[1] else ""
+    for of in (case["op"], case["op"].partition(".")[0], case["kind"], ""):
+        for what in (case["dtype"], is_small, ""):
+            if (of, what) in REASONS and (of or what):
+                return REASONS[of, what]
+    return ""
+
+
+def summary(data: dict[str, Any]) -> dict[str, Any]:
+    means = {f"geomean_vs_{peer}": _mean(data["cases"], peer) for peer in data["peers"]}
+    return {name: mean for name, mean in means.items() if mean is not None}
+
+
+def failures(data: dict[str, Any]) -> list[str]:
+    """The goals that are missed, and slow cases without a reason."""
+    found = []
+    for peer, goal in GOAL.items():
+        mean = _mean(data["cases"], peer)
+        if mean is not None and mean < goal:
+            found.append(f"{mean:.2f} times as fast as {tables.NAMES[peer]}, below {goal}")
+    unknown = [c["name"] for c in _slow(data) if not reason(c)]
+    if unknown:
+        found.append(f"{len(unknown)} slow cases have no reason, such as {unknown[0]}")
+    return found

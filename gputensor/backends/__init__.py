@@ -1,0 +1,13 @@
+"""What each backend of ours runs with: `gt.backends.cpu`, by PyTorch's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core import lazy
+
+if TYPE_CHECKING:
+    from . import cpu as cpu
+else:
+    __all__: list[str] = []
+    __getattr__, __dir__ = lazy.attributes(globals())

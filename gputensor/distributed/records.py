@@ -1,0 +1,253 @@
+"""What ranks call, compared before anything is moved: ranks that differ all raise.
+
+Note [A record first]
+The first message of each collective is a record of one length, whatever the collective is: a digest
+of the call (operator, dtype, sizes, reduction, root), the call as text, and room for data. All
+ranks get the records of all. Data that fits in the room is moved by that one message; other data
+follows once the records agree. Ranks whose records differ all raise, with the same sentence, before
+anything is written, and the group can still be used.
+
+MPI wants the collectives of a communicator in one order on all ranks. So a group has a queue: a
+record is sent once all before it have arrived and their data has been started. Whoever waits for
+anything lets the queues of all groups go on, since other ranks may wait for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import work as works
+from .groups import ProcessGroup, world
+from .work import Work, _broken
+from ..core import errors
+
+Array = np.ndarray[Any, Any]
+
+# Bytes. The head: 8 of digest, 1 for the text's length, the text.
+RECORD, HEAD = 256, 96
+ROOM = RECORD - HEAD
+_TEXT = HEAD - 9
+
+
+class Plan(NamedTuple):
+    """How the data of a collective is moved.
+
+    begin: starts it, and returns a request of MPI's; None where the record moves all.
+    finish: what is to be done after it. held: whose memory MPI uses until then.
+    rides: bytes for the record's room. arrive: puts what the ranks' records carry in place; given
+    where the record moves all, which depends on what all ranks agree on alone.
+    splits: how many elements go to, and come from, each rank, where ranks may differ in that.
+    """
+
+    begin: Callable[[], Any] | None
+    finish: Callable[[], None] | None = None
+    held: Any = None
+    rides: Array | None = None
+    arrive: Callable[[Array], None] | None = None
+    splits: tuple[Sequence[int], Sequence[int]] | None = None
+
+
+@lru_cache(1024)
+def head_of(what: str) -> bytes:
+    """The head of a record."""
+    text = what.encode()
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    shown = text if len(text) <= _TEXT else text[: _TEXT - 3] + b"..."
+    return (digest + bytes([len(shown)]) + shown).ljust(HEAD, b"\0")
+
+
+def buffers(what: str, ranks: int) -> tuple[Array, Array]:
+    """Memory for a record to send, with its head, and for those of all ranks."""
+    sent = np.frombuffer(bytearray(_blank(what)), np.uint8)
+    return sent, np.empty(ranks * RECORD, np.uint8)
+
+
+@lru_cache(1024)
+def _blank(what: str) -> bytes:
+    """A record without data."""
+    return head_of(what) + bytes(ROOM)
+
+
+def difference(op: str, group: ProcessGroup, room: Array) -> errors.GpuTensorError | None:
+    """The error for records that differ."""
+    digests = room.view(np.uint64)[:: RECORD // 8].tolist()
+    if digests.count(digests[0]) == len(digests):
+        return None
+    rows = room.reshape(-1, RECORD)
+    said = {
+        rank: row[9 : 9 + int(row[8])].tobytes().decode(errors="replace")
+        for rank, row in zip(group.ranks, rows)
+    }
+    return errors.ranks_differ(op, said, unusual(dict(zip(group.ranks, digests))))
+
+
+def unusual(said: dict[int, Any]) -> list[int]:
+    """The ranks that say something else than most, or than the first one where as many do."""
+    counts = Counter(said.values())
+    first = next(iter(said.values()))
+    usual = max(counts, key=lambda text: (counts[text], text == first))
+    return [rank for rank, text in said.items() if text != usual]
+
+
+def splits_differ(given: Array, wanted: Array) -> tuple[int, int] | None:
+    """The first giver and taker of which one gives what the other does not want; both (n, n)."""
+    wrong = np.argwhere(given != wanted.T)
+    return (int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
+
+
+class Agreement:
+    """A collective from its record to the start of its data."""
+
+    __slots__ = ("op", "group", "what", "plan", "sent", "room", "record", "counts", "is_settled",
+                 "data", "error")  # fmt: skip
+
+    def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
+        self.op, self.group, self.what, self.plan = op, group, what, plan
+        self.sent, self.room = buffers(what, group.size())
+        self.record: Any = None  # what tells that all records are here
+        self.counts: tuple[Any, Array] | None = None  # the same of splits with a message of theirs
+        self.is_settled = False  # nothing is left to be started
+        self.data: Any = None  # what tells that the data is here
+        self.error: errors.GpuTensorError | None = None
+
+    def go_on(self) -> bool:
+        """Start what can be started. True if nothing is left to be started."""
+        try:
+            self.is_settled = self.is_settled or self._go_on()
+        except world.mpi.Exception as reason:
+            self.error = _broken(self.op, errors.mpi_failed(self.op, reason))
+            self.is_settled = True
+        return self.is_settled
+
+    def _go_on(self) -> bool:
+        if self.record is None:
+            self._send()
+        if not self.record():
+            return False
+        if self.error is None:
+            self.error = difference(self.op, self.group, self.room)
+        if self.error is None and self.plan.splits is not None and not self._splits_agree():
+            return False
+        if self.error is not None:
+            return True
+        if self.plan.arrive is not None:
+            self.plan.arrive(self.room)
+        elif self.plan.begin is not None:
+            self.data = self.plan.begin().Test
+        return True
+
+    def _send(self) -> None:
+        rides = self.plan.rides
+        if self.plan.splits is not None and self._splits_ride():
+            rides = np.array(self.plan.splits, np.int64).reshape(-1).view(np.uint8)
+        if rides is not None:
+            self.sent[HEAD : HEAD + rides.nbytes] = rides
+        byte = world.mpi.BYTE
+        into = [self.room, RECORD, byte]
+        self.record = self.group.comm.Iallgather([self.sent, RECORD, byte], into).Test
+
+    def _splits_ride(self) -> bool:
+        return 16 * self.group.size() <= ROOM
+
+    def _splits_agree(self) -> bool:
+        """False as long as the others' are not here. Sets the error where they do not fit."""
+        n = self.group.size()
+        if self._splits_ride():
+            every = np.ndarray((n, 2 * n), np.int64, self.room, HEAD, (RECORD, 8))
+        else:
+            if self.counts is None:
+                own = np.array(self.plan.splits, np.int64).reshape(-1)
+                every = np.empty((n, 2 * n), np.int64)
+                self.sent = own
+                self.counts = self.group.comm.Iallgather(own, every).Test, every
+            is_here, every = self.counts
+            if not is_here():
+                return False
+        pair = splits_differ(every[:, :n], every[:, n:])
+        if pair is not None:
+            said = {
+                rank: f"{self.what} gives {row[:n].tolist()}, wants {row[n:].tolist()}"
+                for rank, row in zip(self.group.ranks, every)
+            }
+            odd = pair[1] if pair[0] == 0 else pair[0]
+            self.error = errors.ranks_differ(self.op, said, [self.group.ranks[odd]])
+        return True
+
+    def test(self) -> bool:
+        """Whether the data is here. Raises: DistributedError where ranks differ."""
+        if not self.is_settled:
+            record = self.record
+            if record is not None and self.counts is None and not record():
+                return False
+            advance(self.group)
+            if not self.is_settled:
+                return False
+        if self.error is not None:
+            raise self.error
+        return self.data is None or bool(self.data())
+
+    def finish(self) -> None:
+        if self.plan.arrive is None and self.plan.finish is not None:
+            self.plan.finish()
+
+
+def advance(group: ProcessGroup) -> None:
+    """Start what the group's queue has, as far as other ranks have come."""
+    if not group.advancing.acquire(blocking=False):  # another thread does
+        return
+    try:
+        queue = group.queue
+        while queue and queue[0].go_on():
+            queue.popleft()
+    finally:
+        group.advancing.release()
+
+
+def advance_all() -> None:
+    """Let the queues of all groups go on."""
+    for group in [*world.groups.values()]:
+        if group.queue:
+            advance(group)
+
+
+works.meanwhile = advance_all
+
+
+def start(op: str, group: ProcessGroup, what: str, plan: Plan) -> Work:
+    """Start a collective. what: the call as it must be on all ranks."""
+    return resume(Agreement(op, group, what, plan))
+
+
+def resume(agreement: Agreement) -> Work:
+    """A Work for an agreement, which gets in line."""
+    made = Work(
+        agreement.op, agreement.group, agreement.test, agreement.finish, agreement.plan.held
+    )
+    agreement.group.queue.append(agreement)
+    advance(agreement.group)
+    return made
+
+
+def agree(op: str, group: ProcessGroup, what: str, splits: Any = None) -> None:
+    """Return when all ranks have said the same. Raises: DistributedError where they differ.
+
+    splits: those of Plan.
+    """
+    start(op, group, what, Plan(None, splits=splits)).wait()
+
+
+def settle() -> None:
+    """Return when all that any group was given has been started."""
+    for group in [*world.groups.values()]:
+        works.wait_until(partial(_is_empty, group), "settle", group)
+
+
+def _is_empty(group: ProcessGroup) -> bool:
+    advance(group)
+    return not group.queue

@@ -1,0 +1,147 @@
+"""Runs a chain on the CPU: the loops that the operators run eagerly, block by block in the cache.
+
+A chain that the compiled library has all loops of is one program (cpu/programs.py). Of another one
+a block goes through all instructions before the next one is begun, on temporaries that a thread
+uses again; so operands are read from memory once, and what is not stored is never written to it.
+Where all operands have the walk's layout, a block is a run of memory; where there are others, it is
+a part of a slab (cpu/layouts.py); else it is a run of the walk's rows. What fits into one block
+runs without any of it. Chains that are reduced are cpu/reductions.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from ...core.geometry import Geometry
+from ...kernels.cpu import quiet
+from ...runtime import cpu
+from ...tensor.tensor import Tensor
+from . import blocks
+from . import layouts
+from . import programs
+from . import reductions
+from ..chain import Chain, Stream
+
+Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
+
+
+def prepare(chain: Chain) -> Run:
+    """See Note [An executor]."""
+    if chain.is_reduced:
+        return reductions.prepare(chain)
+    alone = layouts.copies_alone(chain)
+    if alone is not None:
+        return alone
+    in_slabs = layouts.prepare(chain)
+    if in_slabs is not None and chain.walk.numel > blocks.BLOCK:
+        return in_slabs
+    part = programs.whole(chain)
+    return _in_blocks(chain) if part is None else _at_once(chain, part)
+
+
+def _at_once(chain: Chain, part: programs.Part) -> Run:
+    """What runs a chain that is one program, or, where that has not done it, its steps."""
+    places = [chain.stores.index(x) for x in part.stores]
+    copies = [
+        (n, chain.stores.index(x)) for n, x in enumerate(chain.stores)
+        if chain.stores.index(x) != n
+    ]  # fmt: skip
+    program, taken = part.run, part.inputs
+    steps: list[Run] = []
+
+    def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        results = [outputs[n]._get_array() for n in places]
+        given = [inputs[n]._get_array() for n in taken]
+        if not program(*results, *given, scalars, True):
+            if not steps:
+                steps.append(_in_blocks(chain))
+            return steps[0](inputs, outputs, scalars)
+        for to, source in copies:
+            outputs[to]._get_array()[...] = outputs[source]._get_array()
+
+    return run
+
+
+def _in_blocks(chain: Chain) -> Run:
+    body, walk = programs.body(chain, chain.stores), chain.walk
+    go, pool, has_streams = body.go, body.pool, bool(chain.drawn)
+    size = body.block
+
+    def at_once(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+        quiet.run(go, arrays, results, scalars, body.whole_pool())
+
+    def flat(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        arrays = body.flat([x._get_array() for x in inputs])
+        results = body.flat([x._get_array() for x in outputs])
+
+        def make() -> Callable[[int], None]:
+            mine = pool(size)
+
+            def block(number: int) -> None:
+                part = slice(number * size, (number + 1) * size)
+                values = [x if x.size == 1 else x[part] for x in arrays]
+                beside = scalars
+                if has_streams:
+                    beside = [x.at(part.start) if type(x) is Stream else x for x in scalars]
+                quiet.run(go, values, [x[part] for x in results], beside, mine)
+
+            return block
+
+        cpu.share(-(-walk.numel // size), cpu.get_num_threads(), make)
+
+    def by_rows(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+
+        def make() -> Callable[[int], None]:
+            mine = pool(prod(sizes))
+
+            def block(number: int) -> None:
+                where: list[Any] = []
+                for size, step in zip(walk.sizes, sizes):
+                    number, place = divmod(number, -(-size // step))
+                    where.append(slice(place * step, place * step + step))
+                values = [_part(x, where) for x in arrays]
+                quiet.run(go, values, [_part(x, where) for x in results], scalars, mine)
+
+            return block
+
+        count = prod([-(-size // step) for size, step in zip(walk.sizes, sizes)])
+        cpu.share(count, cpu.get_num_threads(), make)
+
+    if walk.numel <= blocks.BLOCK:
+        return at_once
+    if body.is_flat:
+        return flat
+    sizes = _run(walk, body.order, size)
+    return by_rows
+
+
+def _run(walk: Geometry, order: tuple[int, ...], left: int) -> list[int]:
+    """The sizes of a block that is a run of the walk's memory, of at most `left` elements. order:
+    the walk's dimensions, slowest first."""
+    sizes = [1] * walk.ndim
+    for d in reversed(order):
+        parts = -(-walk.sizes[d] // max(left, 1))
+        sizes[d] = -(-walk.sizes[d] // parts)
+        left = left // sizes[d] if parts == 1 else 0
+    return sizes
+
+
+def _part(x: Any, where: list[Any]) -> Any:
+    """What an operand, which broadcasts to the walk, has in a block."""
+    if x.size == 1:
+        return x
+    own = where[len(where) - x.ndim :]
+    return x[(*[slice(None) if n == 1 else of for n, of in zip(x.shape, own)], ...)]
+
+
+def draws(chain: Chain) -> bool:
+    """Whether random numbers are drawn as blocks come to them, which are then runs of places."""
+    walk = chain.walk
+    if walk.numel <= blocks.BLOCK:
+        return True
+    body = blocks.Body(chain, chain.stores)
+    return body.is_flat and walk.is_row_major and blocks.BLOCK % 4 == 0

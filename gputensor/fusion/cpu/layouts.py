@@ -1,0 +1,260 @@
+"""Chains of several layouts on the CPU, slab by slab.
+
+Note [Where a chain is computed]
+Any layout would do for what is computed element by element. It is that of those in the chain which
+leaves the fewest bytes to be moved to another: operands, and results that are stored. Pixels that
+are cast to floats are moved while they are bytes, floats that become pixels when they are.
+
+A slab is a part of one dimension that stays in the cache. The operands that lie otherwise are moved
+by the loop that copies alone; then all is computed, block by block; then that loop moves the
+results. So a chain takes the passes of its operators one by one, without the way to memory
+between, and a copy that is alone is nothing but that loop. As a whole, as without fusion, is moved
+what is kept in both layouts, since it passes through memory anyway; and all where slabs would cut
+the dimension that another layout runs along, as in a transpose: that loop needs long runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.dtype import bool_
+from ...core.geometry import Geometry, geometry
+from ...iterator import parallel
+from ...kernels import stub
+from ...kernels.cpu import quiet
+from ...runtime import cpu
+from ...tensor.tensor import Tensor
+from . import blocks
+from . import programs
+from ..chain import Chain, Instruction
+
+Array = Any
+Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
+# Bytes of a slab.
+_SLAB_NBYTES = 1 << 21
+# Elements that lie alike: operands that have so many together are read as they lie.
+_ALIKE = 256
+
+
+def prepare(chain: Chain) -> Run | None:
+    """What runs a chain, without reductions; None where it has one layout. See Note [An
+    executor]."""
+    ends = [*chain.inputs, *map(chain.geometry, chain.stores)]
+    if not any([_crosses(x, chain.walk) for x in ends]):
+        return None
+    return _Slabs(chain, _Split(chain), stub.cpu("copy").copy).run
+
+
+def copies_alone(chain: Chain) -> Run | None:
+    """What runs a chain that is one copy, cast or not, as the operator alone; None of another."""
+    if len(chain.stores) != 1 or len(chain.inputs) != 1:
+        return None
+    split = _Split(chain)
+    if split.steps:
+        (_, last), *more = split.steps
+        if more or last.what.family != "copy":
+            return None
+    copy = stub.cpu("copy").copy
+    return lambda inputs, outputs, scalars: copy(outputs[0]._get_array(), inputs[0]._get_array())
+
+
+class _Split:
+    """A chain without its moves. steps: what else it does, with the value's number. roots: what
+    each store is, wherever it lies: the number of a value that is no move."""
+
+    __slots__ = ("chain", "steps", "roots", "taken")
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain, count = chain, len(chain.inputs)
+        root = [*range(count)]
+        for n, step in enumerate(chain.instructions, count):
+            is_move = step.what.family == "copy" and step.what.kinds[0] is step.what.result
+            root.append(root[step.operands[0]] if is_move else n)
+        self.roots = [root[x] for x in chain.stores]
+        needed = {*self.roots}
+        self.steps: list[tuple[int, Instruction]] = []
+        for n in range(len(root) - 1, count - 1, -1):
+            if n in needed:
+                step = chain.instructions[n - count]
+                operands = tuple([root[x] if x >= 0 else x for x in step.operands])
+                needed.update(operands)
+                self.steps.append((n, Instruction(step.what, operands, step.params)))
+        self.steps.reverse()
+        read = {x for _, step in self.steps for x in step.operands}
+        self.taken = [n for n in range(count) if n in read]
+
+    def laid_out(self) -> Geometry:
+        """See Note [Where a chain is computed]."""
+        chain, walk = self.chain, self.chain.walk
+        inputs = [chain.inputs[n] for n in sorted({*self.taken, *self._moved()})]
+        stores = [chain.geometry(x) for x in chain.stores]
+        found: dict[tuple[int, ...], Geometry] = {}
+        for x in (walk, *stores, *inputs):
+            if x.sizes == walk.sizes and x.is_non_overlapping_and_dense:
+                found.setdefault(x.strides, geometry(x.sizes, x.strides, bool_))
+
+        def moved(to: Geometry) -> int:
+            return sum([x.nbytes for x in (*inputs, *stores) if _crosses(x, to)])
+
+        return min(found.values(), key=moved)
+
+    def _moved(self) -> list[int]:
+        return [x for x in self.roots if x < len(self.chain.inputs)]
+
+    def inner(self, walk: Geometry) -> Chain:
+        """What is computed, with the operands where `walk` has them."""
+        chain, count = self.chain, len(self.chain.inputs)
+        wanted = [x for x in dict.fromkeys(self.roots) if x >= count]
+        numbers = {n: at for at, n in enumerate([*self.taken, *[n for n, _ in self.steps]])}
+        steps = [
+            Instruction(step.what, tuple([numbers.get(x, x) for x in step.operands]), step.params)
+            for _, step in self.steps
+        ]
+        inputs = [
+            geometry(walk.sizes, walk.strides, x.dtype) if _crosses(x, walk) else x
+            for x in [chain.inputs[n] for n in self.taken]
+        ]
+        return Chain(
+            chain.device, tuple(inputs), chain.scalars, tuple(steps),
+            tuple([numbers[n] for n in wanted]),
+        )  # fmt: skip
+
+
+class _Slabs:
+    """A chain, bound. axis: the dimension that slabs are cut from; step: of so many.
+
+    inward: the inputs that are moved before. made: what is computed and kept, and direct: the
+    output that each is computed in, of those that have one. is_cut: slabs cut what another layout
+    runs along.
+    """
+
+    def __init__(self, chain: Chain, split: _Split, copy: Callable[[Array, Array], None]) -> None:
+        self.chain, self.copy, self.taken, self.roots = chain, copy, split.taken, split.roots
+        walk = self.walk = split.laid_out()
+        count = len(chain.inputs)
+        stores = [chain.geometry(x) for x in chain.stores]
+        self.inward = [n for n in split.taken if _crosses(chain.inputs[n], walk)]
+        self.made = [*dict.fromkeys(x for x in split.roots if x >= count)]
+        fits = {
+            x: n for n, (x, at) in reversed([*enumerate(zip(split.roots, stores))])
+            if not _crosses(at, walk)
+        }  # fmt: skip
+        self.direct = {x: n for x, n in fits.items() if x in (*self.inward, *self.made)}
+        self.elements = {n: chain.geometry(n).dtype.np for n in (*self.inward, *self.made)}
+        ends = [*[chain.inputs[n] for n in self.taken], *stores]
+        widest = max([x.dtype.itemsize for x in ends])
+        parts = -(-walk.numel * widest // _SLAB_NBYTES)
+        wide = [d for d, size in enumerate(walk.sizes) if size >= parts]
+        if wide:
+            axis = max(wide, key=lambda d: walk.strides[d] * (walk.sizes[d] > 1))
+        else:
+            axis = max(range(walk.ndim), key=lambda d: walk.sizes[d])
+        self.axis, self.rows = axis - walk.ndim, walk.sizes[axis]
+        self.step = -(-self.rows // parts)
+        self.is_cut = axis in [blocks.along(x) for x in ends if _crosses(x, walk)]
+        self.body: blocks.Body | None = None
+        if split.steps:
+            inner = split.inner(walk)
+            body = self.body = programs.body(inner, inner.stores, walk)
+            slowest = max(walk.strides) == walk.strides[axis] and self.rows > 1
+            body.is_flat = body.is_flat and slowest and all([
+                _lies(stores[n], walk) for x, n in fits.items() if x >= count
+            ])  # fmt: skip
+
+    def run(self, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+        begins = {cpu.address_of(x) for x in arrays}
+        # An operand that is written to: nothing may read it any more.
+        last = [n for n, x in enumerate(results) if cpu.address_of(x) in begins]
+        count, walk = len(arrays), self.walk
+        row = walk.numel // self.rows
+        full = {x: results[n] for x, n in self.direct.items() if n not in last}
+        apart = {
+            x: of for x, of in self.elements.items()
+            if x not in full and (x < count or x not in self.direct)
+        }  # fmt: skip
+        if self.is_cut:
+            for x, of in apart.items():
+                memory = cpu.allocate(walk.numel * of.itemsize)
+                full[x] = self._beside(walk.sizes, memory, of)
+            apart = {}
+        for x in self.inward:
+            if x in full:
+                self.copy(full[x], arrays[x])
+        moved = [
+            n for n, x in enumerate(self.roots) if x < count and x not in full and n not in last
+        ]
+        if self.is_cut:
+            for n in moved:
+                self.copy(results[n], arrays[self.roots[n]])
+
+        def make() -> Callable[[int], None]:
+            numel = self.step * row
+            beside = {x: cpu.allocate(numel * of.itemsize) for x, of in apart.items()}
+            body = self.body
+            pool = None if body is None else body.pool(max(row, min(numel, body.block)))
+
+            def slab(number: int) -> None:
+                first = number * self.step
+                end = min(first + self.step, self.rows)
+                given = [parallel.part(x, self.axis, first, end) for x in arrays]
+                into = [parallel.part(x, self.axis, first, end) for x in results]
+                sizes = [*walk.sizes]
+                sizes[self.axis] = end - first
+                found = dict(enumerate(given))
+                for x in (*self.inward, *self.made):
+                    if x in full:
+                        found[x] = parallel.part(full[x], self.axis, first, end)
+                    elif x in beside:
+                        found[x] = self._beside(tuple(sizes), beside[x], self.elements[x])
+                    else:
+                        found[x] = into[self.direct[x]]
+                for x in self.inward:
+                    if x not in full:
+                        self.copy(found[x], given[x])
+                if not self.is_cut:
+                    for n in moved:
+                        self.copy(into[n], found[self.roots[n]])
+                if body is not None:
+                    values = [found[x] for x in self.taken]
+                    made = [found[x] for x in self.made]
+                    quiet.run(body.serial, values, made, scalars, pool, self.axis)
+                for n, x in enumerate(self.roots):
+                    if x not in full and (x >= count or n in last) and found[x] is not into[n]:
+                        self.copy(into[n], found[x])
+
+            return slab
+
+        cpu.share(-(-self.rows // self.step), cpu.get_num_threads(), make)
+        for n, x in enumerate(self.roots):
+            if x in full and results[n] is not full[x]:
+                self.copy(results[n], full[x])
+
+    def _beside(self, sizes: tuple[int, ...], memory: Array, element: Any) -> Array:
+        order = sorted(range(len(sizes)), key=lambda d: -self.walk.strides[d])
+        numel = 1
+        for size in sizes:
+            numel *= size
+        inner = memory[: numel * element.itemsize].view(element)
+        inner = inner.reshape([sizes[d] for d in order])
+        return inner.transpose([order.index(d) for d in range(len(order))])
+
+
+def _crosses(x: Geometry, walk: Geometry) -> bool:
+    """Whether what lies so is moved to be where `walk` has it."""
+    if x.sizes != walk.sizes or x.numel <= 1 or _lies(x, walk) or 0 in x.strides:
+        return False
+    if not x.is_non_overlapping_and_dense:
+        return blocks.along(x) != blocks.along(walk)
+    run = 1
+    for stride, n, other in sorted(zip(walk.strides, walk.sizes, x.strides)):
+        if n > 1 and other == stride == run:
+            run *= n
+        elif n > 1:
+            break
+    return run < _ALIKE
+
+
+def _lies(x: Geometry, walk: Geometry) -> bool:
+    return all([s == t or n == 1 for n, s, t in zip(x.sizes, x.strides, walk.strides)])

@@ -1,0 +1,207 @@
+"""Runs a chain that is reduced on the CPU: each block is computed in the cache and reduced there.
+
+Note [The order of a fused sum]
+The bits are those of the operators one by one, for any number of threads: the loops that the
+operators run alone take whole operands, or parts of them that have whole rows where a row's result
+does not depend on the rows beside it. Blocks are parts of the walk's slowest dimension. Where that
+stays, each block has results of its own; where it is reduced, integers and truth values are
+reduced block by block, and what is none of these is computed as a whole first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import INTEGER, float16
+from ...iterator import parallel
+from ...kernels import stub
+from ...kernels.cpu import quiet
+from ...kernels.cpu.reduce import LOOPS, bind
+from ...runtime import cpu
+from ...tensor.tensor import Tensor
+from . import blocks
+from . import programs
+from ..chain import Chain
+from ..members.reductions import lies_alike
+
+Array = Any
+Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
+
+
+class _Reduction:
+    """One of a chain.
+
+    source, place: the value that it takes, and its output. loop: what the operator runs alone.
+    stays: it keeps the walk's slowest dimension, which is `axis`. is_exact: any order gives the
+    same bits; then `combine` ends what parts, of dtype `part`, have left. is_by_rows: a row's
+    result does not depend on how many there are beside it.
+    """
+
+    __slots__ = (
+        "source", "place", "loop", "axes", "keepdim", "axis", "stays", "is_exact", "is_by_rows",
+        "part", "combine",
+    )  # fmt: skip
+
+    def __init__(self, chain: Chain, step: Any, value: int, axis: int) -> None:
+        what, entry, walk = step.what, step.what.entry, chain.walk
+        given, compute, result = what.kinds[0], what.compute, what.result
+        self.source, self.place = step.operands[0], chain.stores.index(value)
+        self.loop, self.axes, self.keepdim = entry.run, entry.axes, entry.keepdim
+        self.axis, self.stays = axis, axis not in what.reduces
+        has_places = what.family == "argreduce"
+        self.is_exact: bool = not has_places and (
+            what.loop in ("any", "all") or max(given.category, compute.category) <= INTEGER
+        )
+        # Where NumPy casts, it does so through a buffer that does not end where rows do.
+        is_alone = given is compute and (given.itemsize > 2 or given is float16)
+        self.is_by_rows: bool = (
+            self.is_exact or has_places or stub.is_compiled(entry.run)
+            or is_alone and lies_alike(what, walk, self.keepdim)
+        )  # fmt: skip
+        if what.loop in LOOPS or has_places:
+            self.part, self.combine = result.np, LOOPS.get(what.loop)
+        else:
+            ends = {"nansum": "sum"}.get(what.loop, what.loop)
+            self.part, self.combine = compute.np, bind(ends, compute, compute, result)
+
+    def into(self, out: Array, first: int, last: int) -> Array:
+        """The part of the result that rows of the operand give."""
+        at = self.axis
+        if not self.keepdim and self.axes is not None:
+            at -= sum([d < self.axis for d in self.axes])
+        return out[(*(slice(None),) * at, slice(first, last))]
+
+
+def _cut(
+    body: blocks.Body, reductions: list[_Reduction], axis: int
+) -> tuple[list[tuple[int, int]], bool, list[_Reduction]]:
+    """Pieces of the walk, [first, last) of its slowest dimension or, if the second is True, of its
+    memory; and the reductions that take a piece at a time."""
+    walk = body.walk
+    numel, rows = walk.numel, walk.sizes[axis] if walk.ndim else 1
+    if numel <= blocks.BLOCK:
+        return [(0, rows)], False, []
+    is_full = not body.has_inline and all([r.axes is None and r.is_exact for r in reductions])
+    is_flat = body.is_flat and is_full
+    if is_flat:
+        rows, step = numel, body.block
+    else:
+        step = max(1, body.block * rows // numel)
+    of = [r for r in reductions if r.is_exact or (r.stays and r.is_by_rows)]
+    pieces = [(first, min(first + step, rows)) for first in range(0, rows, step)]
+    return pieces, is_flat, of
+
+
+def prepare(chain: Chain) -> Run:
+    """See Note [An executor]."""
+    count, walk = len(chain.inputs), chain.walk
+    axis = max(
+        range(walk.ndim), key=lambda d: walk.strides[d] if walk.sizes[d] > 1 else -1, default=0
+    )
+    reductions: list[_Reduction] = []
+    stored: list[int] = []
+    read = {x for step in chain.instructions for x in step.operands}
+    for value in dict.fromkeys(chain.stores):
+        step = chain.instructions[value - count]
+        what = step.what
+        if what.reduces is None or value in read or what.part or what.whole is not None:
+            stored.append(value)
+        else:
+            reductions.append(_Reduction(chain, step, value, axis))
+    made = list(dict.fromkeys([
+        r.source for r in reductions if r.source >= count and r.source not in stored
+    ]))  # fmt: skip
+    elements = [chain.geometry(value).dtype.np for value in made]
+    places = [chain.stores.index(value) for value in stored]
+    body = programs.body(chain, (*stored, *made))
+    cuts, is_flat, cut = _cut(body, reductions, axis)
+    whole = [r for r in reductions if r not in cut]
+    whole_sources = {r.source for r in whole}
+    longest = max([last - first for first, last in cuts])
+    row = 1 if is_flat or not walk.ndim else walk.numel // walk.sizes[axis]
+
+    def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+        given, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+        kept = [
+            body.temporary(walk.sizes, None, element) if value in whole_sources else None
+            for value, element in zip(made, elements)
+        ]
+        pieces = [results[n] for n in places] + kept
+        shapes = [() if is_flat else results[r.place].shape for r in cut]
+        parts = [
+            None if r.stays else np.empty((len(cuts), *shape), r.part)
+            for r, shape in zip(cut, shapes)
+        ]
+        if len(cuts) > 1 or cut:
+            _run_pieces(given, pieces, results, parts, scalars)
+        elif pieces:
+            quiet.run(body.go, [*given], pieces, scalars, body.whole_pool(), walk.sizes)
+        for r, found in zip(cut, parts):
+            if found is not None:
+                out = results[r.place]
+                out = out.reshape(()) if is_flat else out
+                assert r.combine is not None, r.loop
+                quiet.run(r.combine, found, (0,), None, out, False)
+        sources = {**dict(enumerate(given)), **dict(zip((*stored, *made), pieces))}
+        for r in whole:
+            quiet.run(r.loop, sources[r.source], r.axes, None, results[r.place], r.keepdim)
+        for n, value in enumerate(chain.stores):
+            if (first := chain.stores.index(value)) != n:
+                results[n][...] = results[first]
+
+    def _run_pieces(
+        given: list[Array], pieces: list[Any], results: list[Array], parts: list[Any],
+        scalars: list[Any],
+    ) -> None:  # fmt: skip
+        if is_flat:
+            given, at = body.flat(given), -1
+            pieces = [None if x is None else body.flat([x])[0] for x in pieces]
+        else:
+            at = axis - walk.ndim
+
+        def make() -> Callable[[int], None]:
+            numel = longest * row
+            pool = body.pool(numel if body.has_inline else max(row, min(numel, body.block)))
+            memory = [
+                None if x is not None else cpu.allocate(longest * row * element.itemsize)
+                for x, element in zip(pieces[len(stored) :], elements)
+            ]
+
+            def work(number: int) -> None:
+                first, last = cuts[number]
+                values = [parallel.part(x, at, first, last) for x in given]
+                outs = [None if x is None else parallel.part(x, at, first, last) for x in pieces]
+                if is_flat:
+                    sizes: tuple[int, ...] = (last - first,)
+                else:
+                    sizes = (*walk.sizes[:axis], last - first, *walk.sizes[axis + 1 :])
+                for n, buffer in enumerate(memory, len(stored)):
+                    if buffer is not None:
+                        outs[n] = body.temporary(sizes, buffer, elements[n - len(stored)])
+                quiet.run(_one, values, outs, sizes, number)
+
+            def _one(values: Any, outs: Any, sizes: Any, number: int) -> None:
+                first, last = cuts[number]
+                if body.has_inline:
+                    body.go(values, outs, scalars, pool, sizes)
+                    values = values[: len(given)]
+                else:
+                    body.serial(values, outs, scalars, pool, at)
+                found = {**dict(enumerate(values)), **dict(zip((*stored, *made), outs))}
+                for r, into in zip(cut, parts):
+                    array = found[r.source]
+                    if r.stays:
+                        out = r.into(results[r.place], first, last)
+                        r.loop(array, r.axes, None, out, r.keepdim)
+                    else:
+                        keepdim = r.keepdim and not is_flat
+                        r.loop(array, r.axes, None, into[number, ...], keepdim)
+
+            return work
+
+        cpu.share(len(cuts), cpu.get_num_threads(), make)
+
+    return run

@@ -1,0 +1,126 @@
+"""A chain on CUDA as one kernel writes it: its functors, and the walk of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.geometry import Geometry, contiguous_geometry
+from ...dispatch import defaults
+from ...iterator.config import Config
+from ...iterator.plan import Plan, build
+from ...kernels import stub
+from ...kernels.cuda import chain_launch, variants
+from ...kernels.cuda.chain_source import FAMILIES, Body, Drawn, Step
+from ...structured.pointwise import NUMBERS
+from ..chain import Chain, Instruction
+
+Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
+
+# Dtypes are each operator's; what overlaps was looked at as the operators were recorded.
+_CONFIG = Config(
+    check_mem_overlap=False, check_all_same_dtype=False, check_all_same_device=False,
+    resize_outputs=False, cast_common_dtype_to_outputs=True,
+)  # fmt: skip
+
+
+def launched(chain: Chain) -> Run | None:
+    """What launches a chain without reductions: see `cuda.prepare`."""
+    made = Written(chain)
+    if made.body is None:
+        return None
+    launch = chain_launch.bind(made.body, _plan(chain), made.packing)
+    if launch is None:
+        return None
+    index, places = chain.device.index, (0,) * len(chain.drawn)
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        addresses = [x._address() for x in (*outputs, *inputs)]
+        launch(index, (*addresses, *places), tuple(scalars))
+
+    return run
+
+
+def body_of(chain: Chain, packing: list[chain_launch.Packer]) -> Body | None:
+    """A chain's body, None where an operator has no functor. packing: of the numbers of bodies
+    before it, which gets its own."""
+    return Written(chain, packing).body
+
+
+def written(chain: Chain) -> tuple[Body | None, list[chain_launch.Packer]]:
+    """A chain's body, None where an operator has no functor; and the packing of its numbers."""
+    made = Written(chain)
+    return made.body, made.packing
+
+
+class Written:
+    """A chain as chain_source.py takes it: body, None where it cannot; packing, of its numbers."""
+
+    __slots__ = ("chain", "body", "packing", "place")
+    chain: Chain
+    place: dict[int, int]
+
+    def __init__(self, chain: Chain, packing: list[chain_launch.Packer] | None = None) -> None:
+        self.chain = chain
+        self.packing: list[chain_launch.Packer] = [] if packing is None else packing
+        self.body: Body | None = None
+        count, drawn = len(chain.inputs), chain.drawn
+        others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
+        steps = [chain.instructions[n - count] for n in others]
+        # As a body counts them: inputs, what is drawn in the place of one, and results.
+        self.place = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
+        if (chain.inputs or drawn) and all(map(self._has_functor, steps)):
+            made = tuple([self._drawn(chain.instructions[n - count]) for n in drawn])
+            inputs = (*[x.dtype for x in chain.inputs], *[x.of for x in made])
+            self.body = Body(
+                inputs, tuple([self._step(step) for step in steps]),
+                tuple([self.place[n] for n in chain.stores]), made,
+            )  # fmt: skip
+
+    def _has_functor(self, step: Instruction) -> bool:
+        what, loop = step.what, step.what.loop
+        if what.family == "softmax":  # cuda/rows.py's alone
+            return True
+        if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
+            return False
+        if what.entry.plan.scalar_operands:  # the CPU's, which have no address here
+            return False
+        if what.family != "copy" and what.family != "where":
+            name = "add_alpha" if loop == "sub_alpha" else loop
+            if not variants.has(what.family, name, what.compute):
+                return False
+        scalars = [self.chain.scalars[~n] for n in (*step.operands, *step.params) if n < 0]
+        return all(kind in NUMBERS for kind in scalars)
+
+    def _drawn(self, step: Instruction) -> Drawn:
+        what, slot = step.what, len(self.packing)
+        self.packing += chain_launch.packers_of_stream(slot, ~step.params[0], what.loop)
+        return Drawn(what.loop, what.result, slot, what.operator.qualified_name)
+
+    def _step(self, step: Instruction) -> Step:
+        """A step whose numbers have slots of their own."""
+        what, first = step.what, len(self.packing)
+        numbers = [n for n in step.operands if n < 0]
+        slots = iter(range(first, first + len(numbers)))
+        inputs = tuple([self.place[n] if n >= 0 else ~next(slots) for n in step.operands])
+        params = tuple(range(first + len(numbers), first + len(numbers) + len(step.params)))
+        made = Step(
+            what.family, what.loop, what.compute, what.result, inputs, params,
+            what.operator.qualified_name,
+        )  # fmt: skip
+        self.packing += chain_launch.packers(made, [~n for n in (*numbers, *step.params)])
+        return made
+
+
+def _plan(chain: Chain) -> Plan:
+    """One walk of all operands."""
+    outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
+    # Places in a stream are counted as the elements of a tensor in row-major order.
+    places = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
+    return plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *places)])
+
+
+def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:
+    """The plan of operands that are all there."""
+    default = defaults.get_default_dtype()
+    return build("fuse", _CONFIG, tuple(outputs), tuple(inputs), default_dtype=default)

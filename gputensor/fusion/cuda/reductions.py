@@ -1,0 +1,272 @@
+"""Chains that are reduced on CUDA: one launch for what is stored, and one for each reduction, which
+computes what it reduces if nobody else needs that.
+
+What reads results of reductions is cuda/rows.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.dtype import int64
+from ...core.geometry import Geometry, contiguous_geometry
+from ...iterator.coalesce import coalesce
+from ...iterator.order import dimension_order
+from ...kernels.cuda import argreduce_chain_launch, reduce_chain_launch
+from ...kernels.cuda.chain_source import Body, epilogue, functor
+from ...kernels.cuda.reduce_chain_launch import Epilogue
+from ...tensor.make import allocate
+from ..chain import Chain, Instruction
+from .body import Run, Written, launched
+from ..epilogue import Tail
+from ..running import further_results
+
+
+class _Fused:
+    """A reduction in one kernel with what it reduces, and with what follows on its result. inputs:
+    those of the chain that it takes; after: what follows, as it is written."""
+
+    __slots__ = ("body", "inputs", "launch", "after")
+    launch: Callable[..., None] | None
+    after: Epilogue | None
+
+    def __init__(
+        self, chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
+    ) -> None:
+        """is_stored: whether the result is wanted beside what follows on it."""
+        part, self.inputs = chain.part((step.operands[0],))
+        written = Written(part)
+        self.body, self.launch, self.after = written.body, None, None
+        what = step.what
+        if written.body is None or what.family not in ("reduce", "argreduce"):
+            return
+        if what.family == "argreduce":
+            self._search(part, step, written)
+            return
+        shapes: list[Geometry] = []
+        follows: Body | None = None
+        if tail is not None:
+            follows = Written(tail.chain, written.packing).body
+            if follows is None:
+                return
+            outputs = [what.geometry] * is_stored + [tail.chain.made(n) for n in tail.chain.stores]
+            follows = follows._replace(stores=(0,) * is_stored + follows.stores)
+            shapes = [*tail.chain.inputs[1:], *outputs]
+        walks = self._walks(part, step, shapes)
+        if walks is None:
+            return
+        plan = what.entry.plan
+        count = len(walks) - len(shapes)
+        if follows is not None:
+            more = [x[plan.n_reduced :] for x in walks[count:]]
+            self.after = Epilogue(follows, more)
+        self.launch = reduce_chain_launch.bind(
+            what.entry.run, written.body, written.packing, what.result, plan.shape, plan.n_reduced,
+            walks[:count], plan.common_dtype.code, self.after,
+        )  # fmt: skip
+
+    def _search(self, part: Chain, step: Instruction, written: Written) -> None:
+        """The launch of argmax and argmin, max and min: addresses are values, indices, inputs."""
+        what, assumed = step.what, step.what.entry.plan.walk
+        assert written.body is not None and what.reduces is not None
+        sizes, source = part.walk.sizes, part.geometry(part.stores[0])
+        kept = tuple([1 if d in what.reduces else n for d, n in enumerate(sizes)])
+        walks = []
+        for of in (int64, source.dtype):
+            strides = contiguous_geometry(kept, of).stride_bytes
+            walks.append(tuple([0 if n == 1 else s for n, s in zip(kept, strides)]))
+        found = coalesced(part, [walks[0], source.stride_bytes, walks[1]])
+        if found[0] != assumed.shape:
+            return
+        of_indices, _, of_values, *inputs = found[1]
+        bound = argreduce_chain_launch.bind(
+            what.entry.run, written.body, written.packing, assumed.shape, assumed.n_reduced,
+            [of_indices, of_values, *inputs],
+        )  # fmt: skip
+        if bound is None or what.whole is not None:
+            self.launch = bound
+            return
+        self.launch = lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
+
+    @staticmethod
+    def _walks(part: Chain, step: Instruction, more: Sequence[Geometry]) -> list[Any] | None:
+        """Strides in bytes of the result, the inputs, and `more`, which broadcast to the result,
+        over the dimensions of the reduction's own plan; None where one cannot be seen so."""
+        what, entry = step.what, step.what.entry
+        seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *more)]
+        source = part.geometry(part.stores[0])
+        shape, found = coalesced(part, [seen[0], source.stride_bytes], seen[1:])
+        return [found[0], *found[2:]] if shape == entry.plan.shape else None
+
+
+def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple[int, ...]:
+    """Strides in bytes, over the walk's dimensions, of what broadcasts to a result of so many."""
+    reduces, keeps = step.what.reduces, step.what.entry.keepdim
+    assert reduces is not None
+    lacks = ndim - x.ndim
+    strides = iter([
+        0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
+        for d in range(ndim)
+    ])  # fmt: skip
+    found = []
+    for d in range(walk.ndim):
+        at = next(strides) if keeps or d not in reduces else 0
+        found.append(0 if d in reduces else at)
+    return tuple(found)
+
+
+def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    """The sizes that a reduction walks, and strides in bytes: `walks`, of results and, second, of
+    what is reduced, those of the inputs, and `more`."""
+    walks, sizes = [*walks], part.walk.sizes
+    order = dimension_order(sizes, walks[:2], n_reduced=1)
+    for x in part.inputs:
+        lacks = len(sizes) - x.ndim
+        walks.append(tuple([
+            0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
+            for d in range(len(sizes))
+        ]))  # fmt: skip
+    return coalesce(sizes, [*walks, *more], order)
+
+
+class Reduced:
+    """A chain with reductions: one launch for what is stored, and one for each reduction, which
+    computes its operand itself where nobody else needs that."""
+
+    __slots__ = ("chain", "fused", "wanted", "ends", "tails", "stored")
+    chain: Chain
+    wanted: list[int]
+    ends: list[tuple[int, Instruction]]
+    tails: dict[int, Tail]
+
+    def __init__(
+        self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
+    ) -> None:
+        """tails: of these, `tails` has those that are in a reduction's kernel, by its result.
+        stored: what is wanted of all."""
+        self.chain, count, self.tails = chain, len(chain.inputs), {}
+        # What a second tail takes is stored, too.
+        self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
+        steps = dict(enumerate(chain.instructions, count))
+        self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
+        self.wanted = [
+            n for n in dict.fromkeys(chain.stores) if not is_end(steps[n])
+            and not steps[n].what.part
+        ]  # fmt: skip
+        self.fused: dict[int, tuple[_Fused, Callable[..., None]]] = {}
+        in_memory = list(self.wanted)
+        ends = [n for n, _ in self.ends]
+        for n, step in self.ends:
+            after = [x for x in tails if x.takes[:1] == [n]]
+            # The kernel has the operand in registers, and what else the tail reads is there before.
+            if len(after) == 1 and not [
+                x for x in (*step.operands, *after[0].takes[1:])
+                if x in in_memory or x >= count and x in ends[ends.index(n) :]
+            ]:  # fmt: skip
+                made = _Fused(chain, step, after[0], n in self.stored)
+                if made.launch is not None:
+                    self.fused[n], self.tails[n] = (made, made.launch), after[0]
+                    continue
+            sources = [x for x in step.operands if x >= count and x not in in_memory]
+            if not sources:
+                continue
+            made = _Fused(chain, step)
+            if made.launch is not None:
+                self.fused[n] = made, made.launch
+            else:
+                self.wanted += [x for x in dict.fromkeys(sources) if x not in self.wanted]
+
+    def prepared(self) -> Run | None:
+        chain, fused, wanted = self.chain, self.fused, self.wanted
+        launches: list[tuple[Run, list[int], list[int]]] = []
+        for some in self._of_like_sizes():
+            part, taken = chain.part(some)
+            launch = launched(part)
+            if launch is None:
+                return None
+            launches.append((launch, taken, some))
+        stores, index = chain.stores, chain.device.index or 0
+
+        def run(
+            inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any], more: Any = None
+        ) -> None:
+            """more: by their values, where tails find what they take, and store what they give."""
+            values = dict(enumerate(inputs)) | {n: memory_of(chain, n, outputs) for n in wanted}
+            for launch, taken, some in launches:
+                launch([inputs[n] for n in taken], [values[n] for n in some], scalars)
+            for n, step in self.ends:
+                one = fused.get(n)
+                if n in self.tails and one is not None:
+                    of = [inputs[x] for x in one[0].inputs] + self._of_tail(n, more)
+                    one[1](index, [0, *[x._address() for x in of]], scalars)
+                    continue
+                outs = _results(chain, n, outputs)
+                if one is None:
+                    _run_alone(step, outs, values, scalars)
+                else:
+                    of = [*outs, *[inputs[x] for x in one[0].inputs]]
+                    one[1](index, [x._address() for x in of], scalars)
+            for place, n in enumerate(stores):
+                if stores.index(n) != place:
+                    outputs[place].copy_(outputs[stores.index(n)])
+
+        return run
+
+    def _of_like_sizes(self) -> list[list[int]]:
+        """What is stored, apart where it has what a row has once and no row's result is read."""
+        found: dict[Any, list[int]] = {}
+        for n in self.wanted:
+            found.setdefault(self.chain.geometry(n).sizes, []).append(n)
+        return [*found.values()]
+
+    def _of_tail(self, n: int, values: Any) -> list[Any]:
+        """The operands of a tail, as `_Fused` has them: inputs, and outputs."""
+        tail = self.tails[n]
+        outputs = [n] * (n in self.stored) + tail.stores
+        return [values[x] for x in (*tail.takes[1:], *outputs)]
+
+    def sources(self) -> list[str]:
+        """What is compiled."""
+        bodies = [one.body for one, _ in self.fused.values()]
+        bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
+        after = [one.after.body for one, _ in self.fused.values() if one.after is not None]
+        found = [functor(body) for body in dict.fromkeys(bodies) if body is not None]
+        return found + [epilogue(body) for body in dict.fromkeys(after)]
+
+
+def is_end(step: Instruction) -> bool:
+    """Whether it takes rows."""
+    return not step.what.part and (step.what.reduces is not None or step.what.whole is not None)
+
+
+def memory_of(chain: Chain, value: int, outputs: Sequence[Any]) -> Any:
+    """Where a value is stored: an output, or new memory."""
+    if value in chain.stores:
+        return outputs[chain.stores.index(value)]
+    return allocate(chain.geometry(value), chain.device)
+
+
+def _results(chain: Chain, value: int, outputs: Sequence[Any]) -> list[Any]:
+    """The same of all results of what takes rows."""
+    step = chain.instructions[value - len(chain.inputs)]
+    further = [] if step.what.whole is None else further_results(chain, value, outputs)
+    return [memory_of(chain, value, outputs), *further]
+
+
+def _run_alone(step: Instruction, outs: list[Any], values: Any, scalars: Sequence[Any]) -> None:
+    """What takes rows, as the operator alone."""
+    given = [values[x] for x in step.operands]
+    if step.what.whole is None:
+        step.what.entry.write(outs[0], given[0])
+    else:
+        step.what.entry.write(outs, given, [scalars[~x] for x in step.params])
+
+
+def run_alone(
+    chain: Chain, ends: Sequence[tuple[int, Instruction]], values: Any, outputs: Sequence[Any],
+    scalars: Sequence[Any],
+) -> None:  # fmt: skip
+    """Each of what takes rows, as the operator alone."""
+    for n, step in ends:
+        _run_alone(step, _results(chain, n, outputs), values, scalars)

@@ -1,0 +1,232 @@
+"""Chains on CUDA that read the results of their own reductions over rows: one kernel.
+
+A pass over the rows for each reduction, and one for what is stored; kernels/cuda/rows_source.py
+writes them. What else takes rows, in another order or along other dimensions, runs behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.dtype import dtype, float32, float64
+from ...core.geometry import Geometry, contiguous_geometry
+from ...kernels.cuda import rows_chain_launch, rows_source, variants
+from ...kernels.cuda.rows_source import Program, Reduction
+from ..chain import Chain, Instruction, Recorded
+from .body import body_of
+from .reductions import coalesced, is_end, memory_of, run_alone
+from ..members.reductions import SHORT
+
+# What a pass has found of a row: the value that it is of, -1 where it is that value, else which of
+# a softmax's two results, and the dtype.
+Found = tuple[int, int, dtype]
+
+
+def is_softmax(what: Recorded) -> bool:
+    """Whether it is a softmax, and no derivative of it, over short rows that lie densely."""
+    if what.family != "softmax" or len(what.kinds) > 1 or what.whole is None:
+        return False
+    (axis,), walk = what.whole, what.walk
+    return walk.strides[axis] == 1 and 1 < walk.sizes[axis] <= SHORT
+
+
+def computes_its_softmax(chain: Chain) -> bool:
+    """Whether what a softmax takes is computed in the chain."""
+    count = len(chain.inputs)
+    return any([is_softmax(x.what) and x.operands[0] >= count for x in chain.instructions])
+
+
+def reads_its_rows(chain: Chain) -> bool:
+    """Whether results of reductions are read in the chain."""
+    count, read = len(chain.inputs), _read(chain)
+    return any([
+        n in read and (step.what.reduces is not None or step.what.whole is not None)
+        for n, step in enumerate(chain.instructions, count)
+    ])  # fmt: skip
+
+
+def _read(chain: Chain) -> set[int]:
+    """The values that are operands of others."""
+    return {x for step in chain.instructions if not step.what.part for x in step.operands}
+
+
+class Rows:
+    """Such a chain as a program. full, once: the values that it stores, with the elements of the
+    rows and with one for each. launch: None where it has none."""
+
+    __slots__ = ("chain", "full", "once", "late", "launch", "program")
+    chain: Chain
+    full: list[int]
+    once: list[int]
+    late: list[tuple[int, Any]]
+    launch: rows_chain_launch.ChainRows | None
+    program: Program | None
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain, self.launch, self.program = chain, None, None
+        count = len(chain.inputs)
+        steps = dict(enumerate(chain.instructions, count))
+        read = _read(chain)
+        within = [(n, x) for n, x in steps.items() if self._is_within(x)]
+        self.late = [(n, x) for n, x in steps.items() if is_end(x) and (n, x) not in within]
+        if not within or any([n in read for n, _ in self.late]):
+            return
+        kinds = {(_key(x), _dims(x)) for _, x in within}
+        if len(kinds) > 1:
+            return
+        wanted = [
+            n for n in dict.fromkeys(chain.stores)
+            if not steps[n].what.part and not any([n == late for late, _ in self.late])
+        ]  # fmt: skip
+        wanted += [
+            x for _, step in self.late for x in step.operands if x >= count and x not in wanted
+        ]
+        reduces = _dims(within[0][1])
+        sizes = tuple([1 if d in reduces else n for d, n in enumerate(chain.walk.sizes)])
+        self.full = [n for n in wanted if chain.geometry(n).sizes == chain.walk.sizes]
+        self.once = [n for n in wanted if n not in self.full]
+        if any([chain.geometry(n).numel != _numel(sizes) for n in self.once]):
+            return
+        packing: list[Any] = []
+        self.program = self._written(within, packing)
+        found = self._walks(within[0][1], sizes)
+        if self.program is None or found is None:
+            return
+        lanes, itemsize = _key(within[0][1])
+        self.launch = rows_chain_launch.bind(self.program, packing, lanes, itemsize, *found)
+
+    @staticmethod
+    def _is_within(step: Instruction) -> bool:
+        what = step.what
+        return is_softmax(what) or (
+            what.family == "reduce"
+            and rows_chain_launch.stage_of(what.entry.run) is not None
+            and len(what.entry.plan.shape) > 0 and what.entry.plan.n_reduced == 1
+        )  # fmt: skip
+
+    def _written(self, within: list[Any], packing: list[Any]) -> Program | None:
+        chain = self.chain
+        found: list[Found] = []
+        reductions = []
+        for n, step in within:
+            body = body_of(_part(chain, (step.operands[0],), found), packing)
+            what = step.what
+            if body is None:
+                return None
+            if is_softmax(what):
+                acc = float64 if what.result is float64 else float32
+                scalar, out = variants.storage(what.result), acc
+                found += [(n, 0, acc), (n, 1, acc)]
+            else:
+                stage = rows_chain_launch.stage_of(what.entry.run)
+                assert stage is not None
+                scalar, out = stage.defines["SCALAR"], what.result
+                found.append((n, -1, out))
+            name = what.operator.qualified_name
+            reductions.append(Reduction(body, what.loop, scalar, out, name, is_softmax(what)))
+        stored = None
+        if self.full:
+            stored = body_of(_part(chain, tuple(self.full), found), packing)
+        once = [body_of(_part(chain, (n,), found), packing) for n in self.once]
+        if self.full and stored is None or None in once:
+            return None
+        return Program(tuple(reductions), stored, tuple([x for x in once if x is not None]))
+
+    def _walks(self, step: Instruction, sizes: Any) -> Any:
+        """The row's elements and the kept dimensions; strides in bytes of outputs, inputs, and
+        outputs of which a row has one."""
+        chain, what = self.chain, step.what
+        row = _row_strides(chain, sizes, 1)
+        full = [chain.geometry(n).stride_bytes for n in self.full]
+        once = [_row_strides(chain, sizes, chain.geometry(n).dtype.itemsize) for n in self.once]
+        source = chain.geometry(step.operands[0])
+        shape, found = coalesced(chain, [row, source.stride_bytes], [*full, *once])
+        seen, _, *rest = found
+        count = chain.walk.sizes[what.whole[0]] if what.whole else what.entry.plan.shape[0]
+        if shape[0] != count or seen[0] or 0 in seen[1:]:
+            return None
+        inputs, outputs = rest[: len(chain.inputs)], rest[len(chain.inputs) :]
+        return shape, [*outputs[: len(full)], *inputs, *outputs[len(full) :]]
+
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        chain, stores = self.chain, self.chain.stores
+        values = dict(enumerate(inputs))
+        for n in (*self.full, *self.once):
+            values[n] = memory_of(chain, n, outputs)
+        of = [values[n] for n in self.full], inputs, [values[n] for n in self.once]
+        addresses = [x._address() for part in of for x in part]
+        assert self.launch is not None
+        self.launch(chain.device.index or 0, addresses, scalars)
+        run_alone(chain, self.late, values, outputs, scalars)
+        for place, n in enumerate(stores):
+            if stores.index(n) != place:
+                outputs[place].copy_(outputs[stores.index(n)])
+
+    def source(self) -> str | None:
+        return None if self.program is None else rows_source.functors(self.program)
+
+
+def _key(step: Instruction) -> Any:
+    """What passes of one program have in common: lanes, and the size of what is taken."""
+    what = step.what
+    itemsize = what.kinds[0].itemsize
+    if is_softmax(what):
+        return rows_chain_launch.lanes_of_softmax(
+            what.walk.sizes[_dims(step)[0]], itemsize
+        ), itemsize
+    stage = rows_chain_launch.stage_of(what.entry.run)
+    assert stage is not None
+    return (stage.lane_bits, stage.slot_bits), itemsize
+
+
+def _dims(step: Instruction) -> tuple[int, ...]:
+    """Along which rows lie."""
+    return step.what.whole or step.what.reduces or ()
+
+
+def _numel(sizes: Any) -> int:
+    made = 1
+    for n in sizes:
+        made *= n
+    return made
+
+
+def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
+    """Of what a row has once, in row-major order; 0 where it has one element."""
+    strides, step = [], itemsize
+    for n in reversed(sizes):
+        strides.append(step if n > 1 else 0)
+        step *= n
+    return tuple(strides[::-1])
+
+
+def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
+    """The chain that gives these values of it, with what was found of rows as further inputs."""
+    count = len(chain.inputs)
+    reduced = {n for n, part, _ in found if part < 0}
+    needed = set(wanted) - reduced
+    for n in range(count + len(chain.instructions) - 1, count - 1, -1):
+        if n in needed:
+            needed.update([x for x in chain.instructions[n - count].operands if x not in reduced])
+    kept = [n for n in range(count, count + len(chain.instructions)) if n in needed]
+    numbers = {n: n for n in range(count)}
+    of_softmax: dict[int, list[int]] = {}
+    shapes: list[Geometry] = []
+    for place, (n, part, of) in enumerate(found, count):
+        shapes.append(contiguous_geometry((), of) if part >= 0 else chain.geometry(n))
+        if part < 0:
+            numbers[n] = place
+        else:
+            of_softmax.setdefault(n, []).append(place)
+    first = count + len(found)
+    numbers |= {n: place for place, n in enumerate(kept, first)}
+    made = []
+    for n in kept:
+        step = chain.instructions[n - count]
+        operands = [numbers.get(y, y) for y in step.operands] + of_softmax.get(n, [])
+        made.append(Instruction(step.what, tuple(operands), step.params))
+    return Chain(
+        chain.device, (*chain.inputs, *shapes), chain.scalars, tuple(made),
+        tuple([numbers[n] for n in wanted]), walk=chain.walk,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What joins a chain beside pointwise operators: copies, random numbers, reductions, rows."""

@@ -1,0 +1,220 @@
+"""Copies as members of a chain: casts, copies to another layout, and to memory that is there, all
+on one device.
+
+Note [A chain of several layouts]
+What a layout copy gives has the sizes of the walk and strides of its own: its elements are those of
+its operand, so later steps read these, and only what is stored is laid out. Results of both layouts
+go into the recording from then on. A copy of a recorded tensor whose dimensions are in another
+order (`x.permute(2, 0, 1).contiguous()`) is the same seen in the walk's order, which is `turned`;
+what reads it is another chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated import operators
+from ...core.dtype import dtype
+from ...core.geometry import Geometry, geometry
+from ...core.memory_format import contiguous_format, preserve_format, strides_for
+from ...dispatch.keys import LAZY
+from ...dispatch.operator import Operator, Table
+from ...iterator.config import COPY
+from ...iterator.order import dense_strides_like
+from ...iterator.plan import build
+from ...kernels import stub
+from ...structured.pointwise import Rule
+from ...tensor.make import from_storage
+from ...tensor.tensor import Tensor
+from ..chain import Recorded
+from ..record.pending import Pending
+from ..record.recorder import Recorder, current
+
+# The operators that every copy to a new tensor ends in, and that of all others.
+NAMES = ("aten::_to_copy", "aten::clone", "aten::copy_")
+_RULE = Rule("copy", "copy", COPY)
+_BOUND = 1 << 11
+_Kernel = Callable[..., Any]
+
+
+class _Copy:
+    """What `Recorded` asks an entry for."""
+
+    __slots__ = ("rule", "name", "plan", "kinds", "bound", "loop")
+
+    def __init__(self, source: Geometry, to: Geometry, place: Any) -> None:
+        self.rule, self.name, self.kinds = _RULE, "copy", (source.dtype,)
+        self.plan = build("copy_", COPY, ((to, place),), ((source, place),), default_dtype=None)
+        copy = stub.cpu("copy").copy
+        self.bound = self.loop = lambda x, out: copy(out, x)
+
+
+def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
+    """The kernel of one of `NAMES` at Fuse. is_own: whether calls of an operator for a
+    device come to our kernel."""
+    copies = _Copies(operator, is_own)
+    if operator.qualified_name == NAMES[1]:
+
+        def clone(key_set: int, self: Any, memory_format: Any = None) -> Any:
+            made = copies.made(self, self._geometry.dtype, memory_format)
+            return below(key_set, self, memory_format) if made is None else made
+
+        return clone
+    if operator.qualified_name == NAMES[2]:
+
+        def copy_(key_set: int, self: Any, src: Any, non_blocking: bool = False) -> Any:
+            if copies.written(self, src):
+                return self
+            return below(key_set, self, src, non_blocking)
+
+        return copy_
+
+    def to_copy(
+        key_set: int, self: Any, element: dtype | None = None, layout: Any = None,
+        device: Any = None, pin_memory: Any = None, non_blocking: bool = False,
+        memory_format: Any = None,
+    ) -> Any:  # fmt: skip
+        made = None
+        if layout is None and not pin_memory and (device is None or device is self._device):
+            made = copies.made(self, element or self._geometry.dtype, memory_format)
+        if made is not None:
+            return made
+        return below(
+            key_set, self, element, layout, device, pin_memory, non_blocking, memory_format
+        )
+
+    return to_copy
+
+
+class _Copies:
+    """Copies by an operator. known: what was recorded, by layouts, dtype and device."""
+
+    __slots__ = ("operator", "known", "is_own", "_table", "_ours")
+
+    def __init__(self, operator: Operator, is_own: Callable[[Table, Any], bool]) -> None:
+        self.operator, self.is_own = operator, is_own
+        self.known: dict[Any, Recorded] = {}
+        self._table: Any = None
+        self._ours: dict[Any, bool] = {}
+
+    def made(self, x: Any, element: Any, form: Any) -> Tensor | None:
+        """The copy, recorded; None where it has to run now."""
+        recorder, shape, place = current.get(), x._geometry, x._device
+        if (
+            recorder is None or type(x) is not Tensor or x._keys & LAZY or shape.numel == 0
+            or place.type == "meta" or type(element) is not dtype or not self._is_ours(place)
+            or element is not shape.dtype and (shape.dtype.is_complex or element.is_complex)
+        ):  # fmt: skip
+            return None
+        strides = _strides(shape, form)
+        if strides is None:
+            return None
+        if element is not shape.dtype and shape.is_non_overlapping_and_dense:
+            # where its operand lies, as later steps do then; the layout is another step
+            cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
+            if cast is None or strides == shape.strides:
+                return cast
+            x, shape = cast, cast._geometry
+        return self._recorded(recorder, x, geometry(shape.sizes, strides, element))
+
+    def written(self, out: Any, x: Any) -> bool:
+        """Whether a copy to `out` is recorded, or was the last that its chain does; if not, it has
+        to run now."""
+        recorder, place = current.get(), out._device
+        if (
+            recorder is None or out is x or type(out) is not Tensor or type(x) is not Tensor
+            or (out._keys | x._keys) & LAZY or place is not x._device or place.type == "meta"
+            or out._geometry.numel == 0 or not self._is_ours(place)
+        ):  # fmt: skip
+            return False
+        shape, to, storage = x._geometry, out._geometry, x._get_storage()
+        if shape.dtype is not to.dtype and (shape.dtype.is_complex or to.dtype.is_complex):
+            return False
+        is_pending = type(storage) is Pending
+        if storage is out._get_storage() or is_pending and shape.sizes != to.sizes:
+            return False
+        walk, turned = self._step(recorder, out), None
+        if walk is None:  # memory that is there
+            walk = self._step(recorder, x)
+            if walk is None:
+                return False
+            turned = None if shape is walk else _order(shape, walk)
+            # A block that has written elsewhere must not be read by the next one.
+            if shape is not walk and (turned is None or storage._array[0].reads(out._storage)):
+                return False
+        elif walk is not to:
+            return False
+        what = self._known(shape, to, walk, turned, place)
+        if turned is not None:
+            x = from_storage(x._storage, 0, walk, x._keys)
+        return recorder.record_into(what, out, (x,), ())
+
+    def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
+        """What the step of a recording that is open gives, with the walk's dimensions; None of
+        what is there, or is a part of one."""
+        storage = x._storage
+        if type(storage) is not Pending or x._offset:
+            return None
+        held, number = storage._array
+        step = held.steps[number][0]
+        is_one = step.reduces is None and held.is_open and held.recorder is recorder
+        return step.seen if is_one else None
+
+    def _known(
+        self, shape: Geometry, to: Geometry, walk: Any, turned: Any, place: Any
+    ) -> Recorded:  # fmt: skip
+        key = (shape, to, walk, turned, place)
+        what = self.known.get(key)
+        if what is None:
+            if len(self.known) >= _BOUND:
+                self.known.clear()
+            entry = _Copy(shape, to, place)
+            what = self.known[key] = Recorded(
+                self.operator, entry.kinds, entry, walk=walk, turned=turned
+            )
+        return what
+
+    def _is_ours(self, place: Any) -> bool:
+        table = operators.copy_.table
+        if table is not self._table:
+            self._table, self._ours = table, {}
+        found = self._ours.get(place)
+        if found is None:
+            found = self._ours[place] = self.is_own(table, place)
+        return found
+
+    def _recorded(self, recorder: Recorder, x: Tensor, to: Geometry) -> Tensor | None:
+        shape, walk, turned = x._geometry, to, None
+        seen = self._step(recorder, x)
+        if seen is not None:
+            turned = None if shape is seen else _order(shape, seen)
+            if turned is not None or shape is seen:
+                walk = seen
+        what = self._known(shape, to, walk, turned, x._device)
+        if turned is not None:
+            x = from_storage(x._storage, 0, walk, x._keys)
+        return recorder.record(what, (x,), ())
+
+
+def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
+    """Of the copy; None where the operator refuses the format."""
+    if form is None or form is preserve_format:
+        return dense_strides_like(shape)
+    if form is contiguous_format or getattr(form, "rank", -1) == shape.ndim:
+        return strides_for("clone", shape.sizes, form)
+    return None
+
+
+def _order(shape: Geometry, base: Geometry) -> tuple[int, ...] | None:
+    """Which dimension of `shape` each of `base` is; None where it is no permutation of it."""
+    if shape.ndim != base.ndim or shape.dtype is not base.dtype:
+        return None
+    left = list(zip(shape.sizes, shape.strides))
+    order = []
+    for dim in zip(base.sizes, base.strides):
+        if dim not in left:
+            return None
+        order.append(left.index(dim))
+        left[order[-1]] = (-1, -1)
+    return tuple(order)

@@ -1,0 +1,139 @@
+"""Random numbers as members of a chain: what fills a tensor anew follows from places in a stream.
+
+Note [Numbers that wait]
+A call takes its part of the generator's stream when it is recorded, whether anybody reads the
+numbers or not, so the generator stands where it stands without fusion. The numbers are then a
+function of an element's place, and the tensor's memory, of which all is overwritten, is let go of
+until they are computed. A replay takes from the same generators, in the same order, first of all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated import operators
+from ...dispatch import tls
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.keys import LAZY, functionality_bit
+from ...dispatch.operator import Operator
+from ...iterator.config import NULLARY
+from ...iterator.plan import build
+from ...kernels import stub
+from ...native import random
+from ...runtime import capture
+from ...structured.generator import Generator
+from ...structured.pointwise import Rule
+from ...tensor.storage import Storage
+from ...tensor.tensor import Tensor
+from ..chain import Recorded, Stream
+from ..record.pending import Pending
+from ..record.recorder import Recorder, current
+from ..record.recording import lock
+
+# Those that end in `random._fill`.
+NAMES = frozenset([f"aten::{name}" for name in (
+    "bernoulli_.float", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
+    "random_", "random_.from", "random_.to", "uniform_",
+)])  # fmt: skip
+_OF = {
+    "bernoulli": operators.bernoulli__float, "cauchy": operators.cauchy_,
+    "exponential": operators.exponential_, "geometric": operators.geometric_,
+    "integers": operators.random__from, "log_normal": operators.log_normal_,
+    "normal": operators.normal_, "uniform": operators.uniform_,
+}  # fmt: skip
+_PLACES = ("cpu", "cuda")
+_FUSE = functionality_bit("Fuse")
+_BOUND = 1 << 11
+
+
+class _Fill:
+    """What `Recorded` asks an entry for."""
+
+    __slots__ = ("rule", "name", "plan", "kinds", "loop")
+
+    def __init__(self, name: str, shape: Any, place: Any) -> None:
+        self.rule, self.name, self.kinds = Rule("random", name, NULLARY), name, ()
+        self.plan = build(name, NULLARY, ((shape, place),), (), default_dtype=None)
+        draw = getattr(stub.cpu("random"), name)
+        self.loop = lambda stream, out: draw(out, *stream)
+
+    def write(self, out: Tensor, stream: Stream) -> None:
+        """Run alone."""
+        random.draw(self.name, out, *stream)
+
+
+_known: dict[Any, Recorded] = {}
+_state = tls.state
+
+
+def recording(
+    operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
+) -> Callable[..., Any]:
+    """The kernel of one that fills, at Fuse. is_own: whether calls for a device come to ours."""
+
+    def record(key_set: int, self: Any, *args: Any) -> Any:
+        recorder = current.get()
+        if (
+            recorder is None or type(self) is not Tensor or self._keys & LAZY
+            or self._device.type not in _PLACES or not is_own(self._device)
+        ):  # fmt: skip
+            return below(key_set, self, *args)
+        key_set &= ~_FUSE
+        return operator.redispatch_table[key_set](key_set, self, *args)
+
+    return record
+
+
+def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
+    """Whether `out` will have the numbers when somebody needs them: asked by `random._fill`. If
+    not, whoever reads it, and what it waits for, has run."""
+    recorder = current.get()
+    if recorder is None:
+        return False
+    stream = Stream(*numbers)
+    waits = _waits(recorder, loop, out, stream)
+    if recorder.trace is not None:
+        recorder.trace.drew(_OF[loop], stream, source, waits)
+    return waits
+
+
+def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
+    if not _state.get()[0] & _FUSE or out._device.type not in _PLACES:
+        return False
+    key = (loop, out._geometry, out._device)
+    what = _known.get(key)
+    if what is None:
+        if len(_known) >= _BOUND:
+            _known.clear()
+        entry = _Fill(loop, out._geometry, out._device)
+        what = _known[key] = Recorded(_OF[loop], (), entry)
+    return _recorded(recorder, what, out, stream)
+
+
+def install() -> None:
+    """Let filled tensors wait, once."""
+    random.later = later
+
+
+def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -> bool:
+    shape, place = out._geometry, out._device
+    with lock:
+        storage = out._get_storage()
+        # Held by this variable, by the tensor, and for the count.
+        is_alone = type(storage) is Storage and sys.getrefcount(storage) <= 3
+        is_whole = not out._offset and storage.nbytes == shape.nbytes and (
+            out._keys == TENSOR_KEYS[place.type]
+        )  # fmt: skip
+        can_wait = is_whole and not shape.dtype.is_complex and not capture.capturing
+        if type(storage) is Pending and can_wait:
+            return recorder.record_into(what, out, (), (stream,))
+        made = recorder.record(what, (), (stream,)) if is_alone and can_wait else None
+        if made is None:
+            storage.data  # noqa: B018 - runs what is pending
+            recorder.before_write(storage, f"{what.operator.short_name} writes to an operand of it")
+            return False
+        version, storage = storage.version, made._get_storage()
+        storage.version, out._storage, out._array = version, storage, None
+    return True

@@ -1,0 +1,333 @@
+"""Operators that take rows as members of a chain: argmax and argmin, max and min with their places,
+softmax, log_softmax and their derivatives, layer norm.
+
+Note [What takes rows]
+argmax and argmin are reductions like others (reductions.py). The others give as many elements as
+they take, or several results: `whole` says which dimensions a block must have whole. Of several
+results the operator's instruction gives the first, and one more instruction, whose operand that is
+and whose `part` is not 0, stands for each of the further ones. On the CPU they are the kernels that
+the operators run alone, over a block's rows; where rows are short, a following chain goes on there,
+as do operators on what each row has one of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from ...core.arguments import exact
+from ...core.device import CPU
+from ...core.dtype import FLOATING, bfloat16, float16, float32
+from ...core.geometry import Geometry, contiguous_geometry
+from ...dispatch.keys import LAZY
+from ...dispatch.operator import Operator
+from ...kernels import stub
+from ...kernels.cpu import quiet
+from ...makers.rows import bound
+from ...native import argreduce, softmax
+from ...structured.pointwise import Rule
+from ...tensor.tensor import Tensor
+from ..cpu import blocks
+from ..chain import Recorded
+from ..record.pending import Pending
+from ..record.recorder import current
+from .reductions import LARGE, SHORT, Layout, Output, slowest_dim
+
+_BOUND = 1 << 11
+_HALVES = (float16, bfloat16)
+Arrays = list[Any]
+
+
+class Entry:
+    """An operator over rows. block: what runs on the CPU, (inputs, results, numbers), over arrays
+    of any part that has whole rows; real: what the operator does alone on another device, with
+    tensors; run: what is launched there."""
+
+    __slots__ = ("rule", "name", "plan", "kinds", "block", "real", "run")
+
+    def __init__(
+        self, rule: Rule, plan: Layout, kinds: tuple[Any, ...],
+        block: Callable[[Arrays, Arrays, Arrays], None], real: Any, run: Any = None,
+    ) -> None:  # fmt: skip
+        self.rule, self.name, self.plan, self.kinds = rule, rule.loop, plan, kinds
+        self.block, self.real, self.run = block, real, run
+
+    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
+        """What the operator does alone."""
+        if self.plan.device is not CPU:
+            self.real(outs, inputs)
+            return
+        arrays = [x._get_array() for x in inputs]
+        quiet.run(self.block, arrays, [x._get_array() for x in outs], list(params))
+
+
+class Made(NamedTuple):
+    """How a call is recorded: its results, which of the arguments are operands, and numbers."""
+
+    whats: list[Recorded]
+    operands: tuple[int, ...]
+    params: tuple[float, ...] = ()
+
+
+Maker = Callable[..., Made | None]
+
+
+def recording(
+    operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool],
+    in_parts: Callable[..., Any],
+) -> Callable[..., Any]:  # fmt: skip
+    """The kernel of such an operator at Fuse. is_own: whether calls for a device come to our
+    kernel. What is not recorded, or is no good call, goes below; in_parts: as the operators that it
+    is made of."""
+    make = MAKERS[operator.qualified_name]
+    is_made_of_others = make is _layer_norm  # on devices
+
+    def below(key_set: int, *args: Any) -> Any:
+        if is_made_of_others and getattr(args[0], "_device", CPU).type == "cuda":
+            return in_parts(key_set, *args)
+        return run_first(key_set, *args)
+
+    known: dict[Any, Made | None] = {}
+    ours: dict[Any, bool] = {}
+
+    def record(key_set: int, *args: Any) -> Any:
+        recorder, first = current.get(), args[0]
+        place, tensors = first._device, [x for x in args if type(x) is Tensor]
+        if (
+            recorder is None or type(first) is not Tensor or place.type == "meta"
+            or recorder.trace is None and first._geometry.numel < LARGE
+            and not any([type(x._storage) is Pending for x in tensors])
+        ):  # fmt: skip
+            return below(key_set, *args)
+        for x in tensors:
+            if x._keys & LAZY or x._device is not place:
+                return below(key_set, *args)
+        if place not in ours:
+            ours[place] = is_own(place)
+        if not ours[place] or not first._geometry.numel:
+            return below(key_set, *args)
+        key = (place, *[x._geometry if type(x) is Tensor else (type(x), exact(x)) for x in args])
+        try:
+            made = known[key]
+        except KeyError:
+            if len(known) >= _BOUND:
+                known.clear()
+            made = known[key] = make(operator, *args)
+        except TypeError:  # of what has no hash
+            return below(key_set, *args)
+        results = None
+        if made is not None:
+            operands = tuple([args[n] for n in made.operands])
+            results = recorder.record_results(made.whats, operands, made.params)
+        if results is None:
+            return below(key_set, *args)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return record
+
+
+def _fits(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
+    """Whether blocks of the CPU have whole rows."""
+    if not shape.is_non_overlapping_and_dense:
+        return False
+    return place is not CPU or shape.numel <= blocks.BLOCK or slowest_dim(shape) not in whole
+
+
+def _is_read_on(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
+    """Whether what reads the results goes on in the same block."""
+    at = slowest_dim(shape)
+    return place is CPU and at not in whole and shape.numel // shape.sizes[at] <= SHORT
+
+
+# --- extremes and their places --------------------------------------------------------------------
+
+
+def _select(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
+    shape, place, loop = x._geometry, x._device, bound[operator][1]
+    if (
+        type(dim) is not int or type(keepdim) is not bool or not -shape.ndim <= dim < shape.ndim
+        or shape.dtype.is_complex
+    ):  # fmt: skip
+        return None
+    axis = dim % shape.ndim
+    if not _fits(shape, (axis,), place):
+        return None
+    sizes = tuple([1 if d == axis else n for d, n in enumerate(shape.sizes)])
+    kept = sizes if keepdim else (*sizes[:axis], *sizes[axis + 1 :])
+    entry = argreduce._Entry(loop, x, None, axis, True)
+    run = entry.run
+
+    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
+        run(inputs[0], axis, *outs, True)
+
+    def real(outs: list[Tensor], inputs: Any) -> None:
+        run(place.index, (outs[1]._address(), outs[0]._address(), inputs[0]._address()))
+
+    indices, values = entry.geometry, contiguous_geometry(sizes, shape.dtype)
+    layout = Layout(place, shape.dtype, (Output(values), Output(indices)), entry.plan)
+    rule, feeds = Rule("argreduce", loop, None), keepdim and _is_read_on(shape, (axis,), place)
+    both = Entry(rule, layout, (shape.dtype,), block, real, run)
+
+    def result(part: int, seen: Geometry) -> Recorded:
+        return _recorded(operator, both, shape, part, (axis,), feeds, seen, kept)
+
+    return Made([result(0, values), result(1, indices)], (0,))
+
+
+def _recorded(
+    operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
+    feeds: bool, seen: Geometry, sizes: tuple[int, ...],
+) -> Recorded:  # fmt: skip
+    """A result that has one element, or a few, for each row. seen: with the walk's dimensions."""
+    made = contiguous_geometry(sizes, seen.dtype)
+    layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
+    one = Entry(entry.rule, layout, entry.kinds, entry.block, entry.real, entry.run)
+    whole = None if part else dims
+    return Recorded(
+        operator, entry.kinds, one, dims, walk, feeds, whole=whole, part=part, seen=seen
+    )
+
+
+# --- logsumexp ------------------------------------------------------------------------------------
+
+
+def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
+    """On the CPU; on devices it is made of others."""
+    shape, place = x._geometry, x._device
+    dims = (dim,) if type(dim) is int else dim
+    if (
+        place is not CPU or shape.dtype.category != FLOATING or not shape.ndim or not dims
+        or type(dims) not in (tuple, list) or type(keepdim) is not bool
+        or any([type(d) is not int or not -shape.ndim <= d < shape.ndim for d in dims])
+        or len({d % shape.ndim for d in dims}) < len(dims)
+    ):  # fmt: skip
+        return None
+    axes = tuple(sorted([d % shape.ndim for d in dims]))
+    if not _fits(shape, axes, place):
+        return None
+    loop = stub.cpu("moments").bind("logsumexp", shape.dtype, shape.dtype)
+
+    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
+        loop(inputs[0], axes, None, outs[0], True)
+
+    sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
+    kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in axes])
+    found = contiguous_geometry(sizes, shape.dtype)
+    layout = Layout(place, shape.dtype, (Output(found),))
+    entry = Entry(Rule("moments", "logsumexp", None), layout, (shape.dtype,), block, None)
+    feeds = keepdim and _is_read_on(shape, axes, place)
+    return Made([_recorded(operator, entry, shape, 0, axes, feeds, found, kept)], (0,))
+
+
+# --- softmax --------------------------------------------------------------------------------------
+
+
+def _softmax(operator: Operator, x: Tensor, dim: Any, half_to_float: Any) -> Made | None:
+    return None if half_to_float is not False else _of_rows(operator, (x,), dim)
+
+
+def _softmax_backward(
+    operator: Operator, grad: Tensor, output: Any, dim: Any, input_dtype: Any
+) -> Made | None:
+    if type(output) is not Tensor or input_dtype is not grad._geometry.dtype:
+        return None
+    return _of_rows(operator, (grad, output), dim)
+
+
+def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made | None:
+    shape, place, loop = inputs[0]._geometry, inputs[0]._device, bound[operator][1]
+    result = contiguous_geometry(shape.sizes, shape.dtype)
+    if (
+        type(dim) is not int or not -shape.ndim <= dim < shape.ndim
+        or shape.dtype.category != FLOATING or any([x._geometry is not result for x in inputs])
+    ):  # fmt: skip
+        return None
+    axis = dim % shape.ndim
+    if not _fits(shape, (axis,), place):
+        return None
+    entry = softmax._Entry(loop, result, inputs, axis)
+    run = entry.run
+
+    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
+        run(*inputs, axis, outs[0])
+
+    def real(outs: list[Tensor], inputs: Any) -> None:
+        entry.write(outs[0], tuple(inputs))
+
+    kinds = tuple([shape.dtype for _ in inputs])
+    layout = Layout(place, shape.dtype, (Output(result),))
+    made = Entry(Rule("softmax", loop, None), layout, kinds, block, real, run)
+    feeds = _is_read_on(shape, (axis,), place)
+    if place.type == "cuda":  # a kernel reads such rows again: see cuda/rows.py
+        feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
+    what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
+    return Made([what], tuple(range(len(inputs))))
+
+
+# --- layer norm -----------------------------------------------------------------------------------
+
+
+def _layer_norm(
+    operator: Operator, x: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: Any
+) -> Made | None:
+    shape, place = x._geometry, x._device
+    of = contiguous_geometry(shape.sizes, shape.dtype)
+    if place is not CPU or shape is not of or shape.dtype.category != FLOATING:
+        return None
+    if type(normalized_shape) not in (tuple, list) or type(eps) is not float:
+        return None
+    wanted, given = tuple(normalized_shape), [y for y in (weight, bias) if y is not None]
+    n_outer = shape.ndim - len(wanted)
+    if not wanted or n_outer < 0 or shape.sizes[n_outer:] != wanted:
+        return None
+    kind = shape.dtype
+    for y in given:
+        if type(y) is not Tensor or y._geometry.sizes != wanted:
+            return None
+        if y._geometry.dtype is float32 and shape.dtype in _HALVES:
+            kind = float32
+        elif y._geometry.dtype is not shape.dtype:
+            return None
+    dims = tuple(range(n_outer, shape.ndim))
+    if not _fits(shape, dims, place):
+        return None
+    has, row = (weight is not None, bias is not None), prod(wanted)
+    normalized = stub.cpu("norm").normalized
+
+    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
+        array, *rest = inputs
+        beside = [y.reshape(1, row) for y in rest]
+        scale = beside.pop(0) if has[0] else None
+        shift = beside.pop(0) if has[1] else None
+        rows = array.size // row
+        found = [y.reshape(rows) for y in outs[1:]]
+        given = array.reshape(rows, row)
+        normalized(given, scale, shift, params[0], outs[0].reshape(rows, row), *found)
+
+    statistic = contiguous_geometry((*shape.sizes[:n_outer], *[1] * len(wanted)), kind)
+    outputs = (Output(shape), Output(statistic), Output(statistic))
+    entry = Entry(
+        Rule("norm", "layer_norm", None), Layout(place, shape.dtype, outputs), (shape.dtype,),
+        block, None,
+    )  # fmt: skip
+    feeds = _is_read_on(shape, dims, place)
+    whats = [Recorded(operator, entry.kinds, entry, feeds=feeds, whole=dims)]
+    whats += [
+        _recorded(operator, entry, shape, part, dims, feeds, statistic, statistic.sizes)
+        for part in (1, 2)
+    ]
+    operands = (0, *[n for n, is_there in zip((2, 3), has) if is_there])
+    return Made(whats, operands, (eps,))
+
+
+MAKERS: dict[str, Maker] = {
+    "aten::max.dim": _select,
+    "aten::min.dim": _select,
+    "aten::_softmax": _softmax,
+    "aten::_log_softmax": _softmax,
+    "aten::_softmax_backward_data": _softmax_backward,
+    "aten::_log_softmax_backward_data": _softmax_backward,
+    "aten::logsumexp": _logsumexp,
+    "aten::native_layer_norm": _layer_norm,
+}

@@ -1,0 +1,254 @@
+"""The kernel of each operator at the key Fuse: it records, or first runs what it needs.
+
+What records is what has a factory's row in `_generated/kernels/` and the tag pointwise. It is the
+operator's own kernel of the CPU, made again by that factory for an operator whose plans record: so
+arguments are checked, dtypes promoted and results laid out by the very code that does it eagerly,
+and errors come where they come then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...core.device import device
+from ...core.geometry import Sizes
+from ...dispatch import backend_select, dispatcher, keys, shortcuts, tls
+from ...dispatch.operator import Operator, Table, passing
+from ...makers.rows import bound
+from ...structured import pointwise
+from ...tensor.tensor import Tensor
+from ..members import copies
+from ..members import drawing
+from . import quick
+from ..members import reductions
+from ..members import rows
+from . import standing
+from ..chain import Recorded
+from .pending import Pending
+from .recorder import current
+
+FUSE = keys.functionality_bit("Fuse")
+BELOW = keys.below("Fuse")
+_state = tls.state
+
+
+def install() -> None:
+    """Register the fallback of the key Fuse, once."""
+    if keys.key("Fuse") not in dispatcher.fallbacks():
+        for key_set, place in ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")):
+            for plain in (key_set, key_set & keys.BELOW_ADINPLACEORVIEW):
+                passing[plain | FUSE] = partial(quick.before, plain, place)
+        drawing.install()
+        dispatcher.register_fallback(keys.key("Fuse"), _make, "maker")
+
+
+def _make(table: Table, key_set: int) -> Callable[..., Any]:
+    operator = table.operator
+    below = _below(table)
+    if operator.qualified_name in copies.NAMES:
+        return copies.recording(operator, below, _is_own)
+    if operator.qualified_name in drawing.NAMES:
+        return drawing.recording(operator, below, partial(_is_own, table))
+    if operator.qualified_name in rows.MAKERS:
+        return rows.recording(operator, below, partial(_is_own, table), partial(_parts, operator))
+    if reductions.is_one(operator):
+        return reductions.recording(operator, below, lambda place: _is_own(table, place))
+    if operator not in bound or "pointwise" not in operator.tags:
+        return below
+    places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
+    kernels: dict[device, Callable[..., Any]] = {}
+
+    def record(key_set: int, *args: Any) -> Any:
+        place = None
+        for n in places:
+            x = args[n]
+            if hasattr(x, "_device"):
+                if place is None:
+                    place = x._device
+                elif x._device is not place:
+                    return below(key_set, *args)
+        if place is None or place.type == "meta":
+            return below(key_set, *args)
+        kernel = kernels.get(place)
+        if kernel is None:
+            kernel = kernels[place] = _recording(operator) if _is_own(table, place) else below
+        return kernel(key_set & BELOW, *args)
+
+    return record
+
+
+def _is_own(table: Table, place: device) -> bool:
+    """Whether the call would come to our kernel, and not to one that somebody else registered."""
+    backend = keys.highest(backend_select.DENSE_KEYS[place.type])
+    kernel, _ = table.slot(backend)
+    return kernel is not None and kernel.convention == "native"
+
+
+_OURS = frozenset(("native", "maker", "fallthrough"))  # conventions; those of others have more
+# Memory that nobody has written to: until it is, a result depends on no element.
+_EMPTY = frozenset(
+    ("aten::empty_like", "aten::new_empty", "aten::empty.memory_format", "aten::empty_strided")
+)
+# Made of what is recorded, whether the call may come again or not.
+_IN_PARTS = frozenset(
+    ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
+)
+
+
+# --- what does not record -------------------------------------------------------------------------
+
+
+def _below(table: Table) -> Callable[..., Any]:
+    operator, schema = table.operator, table.signature.schema
+    written = [n for n, a in enumerate(schema.arguments) if a.is_write]
+    is_view = not written and any(r.aliases for r in (x.type for x in schema.returns))
+    is_composite = (
+        keys.CompositeImplicitAutograd in operator.kernels or operator.qualified_name in _IN_PARTS
+    )  # fmt: skip
+    is_explicit = not written and keys.CompositeExplicitAutograd in operator.kernels
+
+    is_ours = _OURS.issuperset([x.convention for found in operator.kernels.values() for x in found])
+    is_random = "nondeterministic_seeded" in operator.tags
+    # Whether what it draws is drawn by operators that fill.
+    is_drawn = is_ours and not operator.qualified_name.startswith("aten::randperm")
+    is_empty = operator.qualified_name in _EMPTY
+    is_seen = not is_composite and not (is_empty and is_ours)
+
+    # Bits above that fell through are kept: clone goes on to copy_ with them.
+    def pass_on(key_set: int, *args: Any) -> Any:
+        key_set &= ~FUSE
+        recorder = current.get()
+        if not is_ours and recorder is not None:
+            recorder.leave(f"{operator.short_name} is about to run")
+        trace = recorder.trace if is_seen and recorder is not None else None
+        if trace is None:
+            return operator.redispatch_table[key_set](key_set, *args)
+        trace.begin(operator)
+        made = operator.redispatch_table[key_set](key_set, *args)
+        trace.end(operator, args, made)
+        return made
+
+    def run_first(key_set: int, *args: Any) -> Any:
+        recorder = current.get()
+        trace = None if recorder is None else recorder.trace
+        if trace is not None:
+            trace.begin(operator)
+        for x in args:
+            for part in x if isinstance(x, (list, tuple)) else (x,):
+                storage = getattr(part, "_storage", None)
+                if type(storage) is Pending:
+                    storage._array[0].run(f"{operator.short_name} reads it")
+        if recorder is not None:
+            if not is_ours:
+                recorder.leave(f"{operator.short_name} is about to run")
+            for n in written:
+                for x in args[n] if isinstance(args[n], (list, tuple)) else (args[n],):
+                    if x is not None:
+                        recorder.before_write(
+                            x._get_storage(), f"{operator.short_name} writes to an operand of it"
+                        )
+        key_set &= ~FUSE
+        include, keep = before = _state.get()
+        try:
+            _state.set(tls.same((include & ~FUSE, keep)))
+            made = operator.redispatch_table[key_set](key_set, *args)
+        finally:
+            _state.set(before)
+        if trace is not None:
+            trace.end(operator, args, made)
+        return made
+
+    # Made of operators, as a rule; called as a whole where the call may come again.
+    def pass_on_parts(key_set: int, *args: Any) -> Any:
+        recorder = current.get()
+        if not is_ours and recorder is not None:
+            recorder.leave(f"{operator.short_name} is about to run")
+        trace = None if recorder is None else recorder.trace
+        if trace is not None and is_random and not is_drawn:
+            trace.refuse(f"runs {operator.short_name}")
+        if recorder is None or trace is not None and trace.why is None and not is_random:
+            return run_first(key_set, *args)
+        return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
+
+    if is_view or is_composite or is_empty:
+        return pass_on
+    return pass_on_parts if is_explicit else run_first
+
+
+def _parts(operator: Operator, key_set: int, *args: Any) -> Any:
+    """What it is made of, as that is recorded."""
+    return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
+
+
+def _refuse(recorder: Any, operator: Operator) -> None:
+    """Say that an operator was not recorded, to who watches for a replay."""
+    if recorder is not None and recorder.trace is not None:
+        recorder.trace.refuse(f"runs {operator.short_name} at once")
+
+
+# --- what records ---------------------------------------------------------------------------------
+
+
+def _recording(operator: Operator) -> Callable[..., Any]:
+    factory, loop = bound[operator]
+    made = factory(standing.Standing(operator, _Entry), loop)
+    kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
+    return kernel
+
+
+class _Entry:
+    """Stands for an entry of structured/pointwise.py: what would run is recorded."""
+
+    __slots__ = (
+        "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
+    )  # fmt: skip
+    # So that kernels leave no short cut, and all the rest to `fresh` and `write`.
+    is_fresh, numpy_allocates, block = False, False, 1
+
+    def __init__(self, operator: Operator, real: Any) -> None:
+        self.operator, self.real, self.plan = operator, real, real.plan
+        self.geometry, self.has_numbers = real.geometry, real.has_numbers
+        self.last_beside: Any = ((), ())
+        self.what: Recorded | None = None
+
+    @property
+    def seen(self) -> Any:
+        return self.last_beside
+
+    def over_sizes(self, sizes: Sizes) -> _Entry:
+        return _Entry(self.operator, self.real.over_sizes(sizes))
+
+    def _recorded(self, inputs: tuple[Any, ...]) -> Recorded:
+        real = self.real
+        kinds = getattr(real, "kinds", None) or pointwise.kinds_of(real.rule, real.plan, inputs)
+        what = self.what = Recorded(self.operator, kinds, real)
+        return what
+
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        recorder = current.get()
+        if recorder is not None:
+            what = self.what or self._recorded(inputs)
+            made = recorder.record(what, inputs, params)
+            if made is not None:
+                if recorder.told is not None:
+                    recorder.told.append((what, inputs, params, made, self.last_beside[0]))
+                return made
+            _refuse(recorder, self.operator)
+        now: Tensor = self._now(inputs).fresh(inputs, params)
+        return now
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        recorder = current.get()
+        what = self.what or self._recorded(inputs)
+        if recorder is None or not recorder.record_into(what, out, inputs, params):
+            _refuse(recorder, self.operator)
+            self._now(inputs, out).write(out, inputs, params)
+
+    def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
+        """What runs at once, found as eager calls find it: by addresses, on devices."""
+        real = self.real
+        if real.plan.device.type == "cpu":
+            return real
+        return pointwise.find_entry(self.operator.table, real.rule, real.name, out, inputs)

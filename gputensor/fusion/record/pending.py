@@ -1,0 +1,68 @@
+"""A storage whose bytes are still to be computed, by a chain that was recorded.
+
+Every way to a tensor's bytes passes `Storage.data`, once `_data` is found to be None; so this
+property is the one place that runs what is pending, and ordinary storages pay nothing for it.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from typing import Any
+
+from ...tensor.pickling import reduce_storage
+from ...tensor.storage import Storage
+
+
+class Pending(Storage):
+    """`_array` is (recording, number of the step whose result it is); it becomes a Storage with the
+    bytes. What follows from the step fills no slot before: one is made for each operator."""
+
+    __slots__ = ()
+    _array: Any
+    _data = None
+
+    # Another thread may settle it meanwhile: then these are the slots.
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
+        found = self._array
+        return found[0].place if type(found) is tuple else self.device
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        found = self._array
+        if type(found) is not tuple:
+            return self.nbytes
+        nbytes: int = found[0].steps[found[1]][0].nbytes
+        return nbytes
+
+    @property
+    def data(self) -> Any:
+        self._array[0].run("its elements are looked at")
+        return self.data  # by now of another class
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        _settle(self, data, None)
+
+
+copyreg.pickle(Pending, reduce_storage)
+
+
+def fill(storage: Pending, made: Any) -> None:
+    """Give the storage the memory of a tensor that nobody else holds."""
+    if made._storage is None:
+        _settle(storage, None, made._array)
+    else:
+        _settle(storage, made._storage._data, made._storage._array)
+
+
+_slots = [Storage.__dict__[name].__set__ for name in ("_data", "device", "nbytes")]
+
+
+def _settle(storage: Pending, data: Any, array: Any) -> None:
+    """Make it a Storage. No other thread comes between the last two."""
+    for fill_slot, value in zip(_slots, (data, storage.device, storage.nbytes)):
+        fill_slot(storage, value)
+    storage.__class__ = Storage  # type: ignore[assignment]
+    storage._array = array

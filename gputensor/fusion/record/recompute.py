@@ -1,0 +1,243 @@
+"""`gt.fuse(recompute=True)`: what only backward needs is computed again, where a store moves more.
+
+Note [Computed again]
+A tensor that is saved for backward while it waits is kept by its storage, and this is no reason to
+store it: when its recording runs, what nobody else holds moves on to another one, with the steps
+that lead to it from operands that are in memory. There it waits like any other value. A look at it,
+a write to what it is computed from, and the end of the block store it; and where backward records
+an operator that reads it, its steps are recorded again beside that operator, so that the chain of
+backward computes it. It is `LONGEST` operators at most that are computed again, arithmetic, which
+costs less than memory does, and they read no more than a store and a load move.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from sys import getrefcount
+from typing import Any
+from weakref import ref
+
+from ...autograd.history import gradient_edge
+from ...autograd.node import Node
+from ...autograd.saved import SavedResult, SavedTensor, seen_from
+from ...tensor.make import from_storage
+from ...tensor.storage import Storage
+from ...tensor.tensor import Tensor
+from . import recorder
+from .pending import Pending
+from .recording import Recording, lock
+
+LONGEST = 8
+# Arithmetic, by families: what costs less than memory does.
+_CHEAP: dict[str, frozenset[str]] = {
+    "unary": frozenset(
+        (
+            "abs", "bitwise_not", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
+            "logical_not", "neg", "reciprocal", "relu", "sqrt",
+        )
+    ),
+    "binary": frozenset(
+        ("add", "add_alpha", "sub_alpha", "bitwise_and", "bitwise_or", "bitwise_xor", "div", "mul",
+         "sub")
+    ),
+    "comparison": frozenset(
+        ("eq", "ge", "gt", "le", "logical_and", "logical_or", "logical_xor", "lt", "ne")
+    ),
+    "ternary": frozenset(("addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "lerp")),
+    "where": frozenset(("where",)),
+    "copy": frozenset(("copy",)),
+}  # fmt: skip
+
+
+class _Operand(SavedTensor):
+    """An operand that is saved, and may wait."""
+
+    __slots__ = ("__weakref__",)
+
+    def unpack(self, node: Node) -> Any:
+        """It, or what is recorded in its place. Raises: AutogradError if it was written to."""
+        x = super().unpack(node)
+        again = _recorded_again(x)
+        return x if again is None else seen_from(again, gradient_edge(x))
+
+
+class _Result(SavedResult):
+    """The same of an output."""
+
+    __slots__ = ("__weakref__",)
+
+    def unpack(self, node: Node) -> Any:
+        """As that of an operand."""
+        x = super().unpack(node)
+        again = _recorded_again(self.tensor)
+        return x if again is None else seen_from(again, (node.whole or node, self.number))
+
+
+def keep(x: Tensor, number: int | None) -> SavedTensor | None:
+    """A keeper of saved.py: None of what does not wait here, or where Python may not run again."""
+    now, storage = recorder.current.get(), x._storage
+    if now is None or now.trace is not None or type(x) is not Tensor:
+        return None
+    with lock:
+        if type(storage) is not Pending or storage._array[0].recorder is not now:
+            return None
+        kept: Any = _Operand() if number is None else _Result()
+        kept.tensor, kept.version = x, storage.version
+        if number is not None:
+            kept.number = number
+        storage._array[0].saved.append(ref(kept))
+        found: SavedTensor = kept
+        return found
+
+
+# --- a recording that runs ------------------------------------------------------------------------
+
+
+def split(
+    held: Recording, wanted: list[tuple[int, Pending]]
+) -> tuple[list[tuple[int, Pending]], list[tuple[int, Pending]]]:
+    """What a recording stores of what is wanted, and what it leaves to be computed again."""
+    of, counts = _saved_tensors(held)
+    held_elsewhere = set()  # steps, of which several storages may wait for the result
+    for number, storage in wanted:
+        theirs = of.get(id(storage), [])
+        if getrefcount(storage) != _HELD + len(theirs) or any([
+            getrefcount(x) != _LISTED + counts[id(x)] for x in theirs
+        ]):  # fmt: skip
+            held_elsewhere.add(number)
+    stored: dict[int, Any] = {}
+    for number in sorted({number for number, _ in wanted}):
+        if number in held_elsewhere or _steps(held, number, stored) is None:
+            stored[number] = None
+    stores = [one for one in wanted if one[0] in stored]
+    return stores, [one for one in wanted if one[0] not in stored]
+
+
+def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
+    """By what tensors nodes hold each storage, and how many nodes hold each of these."""
+    nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
+    of: dict[int, list[Tensor]] = {}
+    for x in {id(x): x for x in nodes}.values():
+        of.setdefault(id(x._storage), []).append(x)
+    return of, Counter(map(id, nodes))
+
+
+def move_on(
+    held: Recording, stores: list[tuple[int, Pending]], leaves: list[tuple[int, Pending]]
+) -> None:
+    """Let what a recording left wait in another one; what it stored has its bytes."""
+    stored: dict[int, Any] = dict(stores)
+    following = Recording(held.recorder, held.steps[leaves[0][0]][0])
+    following.is_open = False
+    for number, storage in leaves:
+        steps = _steps(held, number, stored)
+        assert steps is not None
+        storage._array = following, _copied(held, steps, stored, following)
+        following.results.append(storage)
+    following.saved = held.saved
+    held.recorder.pending[following] = None
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+def _recorded_again(x: Tensor) -> Tensor | None:
+    """The tensor, as a result of what is being recorded; None where it is not computed again."""
+    now, storage = recorder.current.get(), x._storage
+    with lock:
+        if now is None or type(storage) is not Pending or x._offset:
+            return None
+        held, number = storage._array
+        what = held.steps[number][0]
+        if held.is_open or held.recorder is not now or what.geometry is not x._geometry:
+            return None
+        steps = _steps(held, number, {})
+        if steps is None:
+            return None
+        target = now.open.get(what.at)
+        if target is not None and len(target.steps) + len(steps) >= recorder.LONGEST:
+            target.run(f"it has {recorder.LONGEST} operators")
+            return _recorded_again(x)  # it may have run what this is computed by
+        if target is None:
+            target = now.opened(what)
+        made: Tensor = now.made(what, (target, _copied(held, steps, {}, target)))
+        return made
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int] | None:
+    """The steps from memory to a value; None where to compute it again is not the cheaper way."""
+    at = held.steps[number][0].at
+    found: set[int] = set()
+    read: dict[Any, int] = {}
+    waiting = [number]
+    while waiting:
+        step = waiting.pop()
+        if step in found:
+            continue
+        what, operands, _ = held.steps[step]
+        if step in stored:
+            if what.at is not at or what.also is not None or what.reduces is not None:
+                return None
+            read[step] = what.nbytes
+            continue
+        if what.at is not at or not _is_cheap(what):
+            return None
+        found.add(step)
+        if len(found) > LONGEST:
+            return None
+        for code in operands:
+            if code % 3 == 1:
+                waiting.append(code // 3)
+            elif code % 3 == 0:
+                storage, offset, shape, _ = held.inputs[code // 3]
+                read[(id(storage), offset, shape)] = shape.extent * shape.dtype.itemsize
+    if sum(read.values()) > 2 * held.steps[number][0].nbytes:
+        return None
+    return sorted(found)
+
+
+def _is_cheap(what: Any) -> bool:
+    if what.whole is not None or what.part or what.reduces is not None or what.also is not None:
+        return False
+    return what.loop in _CHEAP.get(what.family, ())
+
+
+def _copied(
+    held: Recording, steps: list[int], stored: Mapping[int, Storage], target: Recording
+) -> int:
+    """Record steps in another recording; the number of the last one there."""
+    codes: dict[int, int] = {}
+    for number in steps:
+        what, operands, params = held.steps[number]
+        given = []
+        for code in operands:
+            kind, place = code % 3, code // 3
+            if kind == 2:
+                given.append(target.scalar(held.scalars[place]))
+            elif kind == 1 and place in codes:
+                given.append(codes[place])
+            elif kind == 1:
+                shape = held.steps[place][0].geometry
+                given.append(_input(target, from_storage(stored[place], 0, shape, 0)))
+            else:
+                given.append(_input(target, held.tensor(place)))
+        beside = tuple([target.scalar(held.scalars[code // 3]) for code in params])
+        codes[number] = 3 * target.add(what, tuple(given), beside) + 1
+    return codes[steps[-1]] // 3
+
+
+def _input(target: Recording, x: Tensor) -> int:
+    storage = x._get_storage()
+    key = (id(storage), x._offset, x._geometry)
+    code = target.found.get(key)
+    return target.input(key, storage, x) if code is None else code
+
+
+# What `getrefcount` says in `split` of what a list holds; of a storage there is one in the tuple of
+# `wanted`, and the recording's own.
+_LISTED = [getrefcount(x) for x in [object()]][0]
+_HELD = _LISTED + 1

@@ -1,0 +1,278 @@
+"""Who records the operators of a block: which recording takes each, or whether it has to run now.
+
+See Note [When a recording ends].
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+from ...core.arguments import NUMBERS
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...tensor.make import from_storage
+from ...tensor.storage import Storage, on_exposure
+from ...tensor.tensor import Tensor
+from .. import epilogue
+from ..chain import Recorded
+from .pending import Pending
+from .recording import Recording, lock
+from ..replay.trace import Trace
+
+LONGEST = 64
+
+# Of the innermost block of this thread or task.
+current: ContextVar[Recorder | None] = ContextVar("gputensor_fusion", default=None)
+_new = object.__new__
+
+
+class Recorder:
+    """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
+    who watches a call that may be replayed. told: gets what entries record, for quick.py. latest:
+    the open one that quick.py met last. is_alone: see Note [Memory that others share]."""
+
+    __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone")
+    trace: Trace | None
+    told: list[Any] | None
+    latest: Recording | None
+
+    def __init__(self) -> None:
+        self.open: dict[Any, Recording] = {}
+        self.pending: dict[Recording, None] = {}
+        self.trace = self.told = self.latest = None
+        self.is_alone: bool = False
+
+    def record(
+        self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> Tensor | None:
+        """A tensor whose elements come later; None where the operator has to run now."""
+        if not what.can_wait:
+            return None
+        with lock:
+            placed = self._placed(what, inputs, params)
+            if placed is None:
+                return None
+            made = self.made(what, placed)
+            recording = placed[0]
+            if len(recording.steps) >= LONGEST:
+                recording.run(f"it has {LONGEST} operators")
+            return made
+
+    def record_results(
+        self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> list[Tensor] | None:
+        """`record` of an operator with several results: of the first, and of its further ones."""
+        if not whats[0].can_wait:
+            return None
+        with lock:
+            placed = self._placed(whats[0], inputs, params)
+            if placed is None:
+                return None
+            recording, number = placed
+            made = [self.made(whats[0], placed)]
+            for what in whats[1:]:
+                of = recording, recording.add(what, (3 * number + 1,), ())
+                made.append(self.made(what, of))
+            if len(recording.steps) >= LONGEST:
+                recording.run(f"it has {LONGEST} operators")
+            return made
+
+    def made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
+        """The tensor that a step gives."""
+        recording = placed[0]
+        if what.also is not None:
+            self._goes_on_at(what, recording)
+        storage = _new(Pending)
+        storage._array, storage.version = placed, 0
+        recording.of[3 * placed[1] + 1] = storage
+        recording.results.append(storage)
+        return from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
+
+    def record_into(
+        self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> bool:
+        """The same of one that writes to `out`: a new value of what is pending, or the last
+        instruction. False where it has to run now; whoever reads `out` has run then."""
+        with lock:
+            storage = out._get_storage()
+            can_wait = what.can_wait and out._geometry is what.geometry
+            if type(storage) is Pending:
+                held, number = storage._array
+                if (
+                    can_wait and held.is_open and held.recorder is self and not out._offset
+                    and held.steps[number][0].geometry is out._geometry
+                ):  # fmt: skip
+                    placed = self._placed(what, inputs, params)
+                    if placed is not None and placed[0] is held and held.is_open:
+                        held.of.pop(3 * number + 1, None)
+                        held.of[3 * placed[1] + 1] = storage
+                        storage._array = placed
+                        return True
+            storage.data  # noqa: B018 - runs what is pending
+            last = self._last(what, out, inputs, params) if can_wait else None
+            self.before_write(storage, "an operand of it is written to", last and last[0])
+            if last is None:
+                return False
+            last[0].run(f"{what.operator.short_name} writes to memory", (last[1], out))
+            return True
+
+    def _last(
+        self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> tuple[Recording, int] | None:
+        """The recording whose last step may write to memory that is there, and that step."""
+        recording = self.open.get(what.at)
+        storage = out._storage
+        if recording is None or storage.is_exposed or not any([
+            type(x) is Tensor and type(x._storage) is Pending and x._storage._array[0] is recording
+            for x in inputs
+        ]):  # fmt: skip
+            return None
+        # Who takes rows reads its operand again behind what is stored.
+        if any([x[0].reduces is not None or x[0].whole is not None for x in recording.steps]):
+            return None
+        # A block that has written must not be read by the next one.
+        others = [(x[0], x[1], x[2]) for x in recording.inputs]
+        others += [
+            (x._get_storage(), x._offset, x._geometry) for x in inputs if type(x) not in NUMBERS
+        ]
+        for theirs, offset, shape in others:
+            if theirs is storage and (offset != out._offset or shape is not out._geometry):
+                return None
+        if recording.reads(storage) and any([
+            step.reduces is not None or step.whole is not None for step, _, _ in recording.steps
+        ]):  # fmt: skip
+            return None  # what takes rows reads them when it comes to it
+        # A step that was there already may be wanted by others, and has its own place.
+        count = len(recording.steps)
+        placed = self._placed(what, inputs, params)
+        if placed is None or placed[0] is not recording or placed[1] != count:
+            return None
+        return placed
+
+    def _placed(
+        self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
+    ) -> tuple[Recording, int] | None:
+        """The recording that takes a step, and the step's number."""
+        recording = self.open.get(what.at)
+        if (
+            recording is not None and (what.reduces is not None or what.whole is not None)
+            and (recording.has_copies or what.at is not recording.at)
+        ):  # fmt: skip
+            recording.close()  # a sum depends on the layout of what it adds up
+            recording = None
+        if recording is None:
+            recording = self.opened(what)
+        found = recording.found
+        codes = []
+        for x in inputs:
+            kind = type(x)
+            if kind in NUMBERS:
+                if kind is int and not -SMALL < x < SMALL:
+                    return None  # its loop may refuse it
+                code = found.get((kind, x)) if x else None
+                codes.append(recording.scalar(x) if code is None else code)
+                continue
+            storage = x._storage
+            if storage is None:
+                storage = x._get_storage()
+            if type(storage) is Pending:
+                held: Recording
+                held, number = storage._array
+                if (
+                    held is recording and not x._offset
+                    and held.steps[number][0].feeds is x._geometry
+                ):  # fmt: skip
+                    codes.append(3 * number + 1)
+                    continue
+                held.close()
+                if held is recording:
+                    return self._placed(what, inputs, params)
+            elif storage.is_exposed and not self.is_alone:
+                return None
+            key = (id(storage), x._offset, x._geometry)
+            code = found.get(key)
+            codes.append(recording.input(key, storage, x) if code is None else code)
+        beside = tuple([recording.scalar(x) for x in params]) if params else ()
+        return recording, recording.add(what, tuple(codes), beside)
+
+    def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
+        """Results of another layout, or of those that rows have, go into a recording, too."""
+        at = what.also
+        if what.reduces is None:
+            recording.has_copies = True
+        else:
+            recording.has_rows = True
+        other = self.open.get(at)
+        if other is not recording and recording.is_open:
+            if other is not None:
+                other.close()
+            self.open[at] = recording
+            recording.others.append(at)
+
+    def opened(self, what: Recorded) -> Recording:
+        """A recording for such results."""
+        with lock:
+            recording = self.open[what.at] = Recording(self, what)
+            if len(self.pending) > 8:
+                self._forget_the_dead()
+            self.pending[recording] = None
+            return recording
+
+    def _forget_the_dead(self) -> None:
+        """Let go of the operands of recordings that nobody can ask any more."""
+        for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
+            del self.pending[recording]
+            recording.results = []
+
+    def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
+        """Run what reads a storage, but for who is about to write to it. What it is computed by,
+        if it is pending, is not run here."""
+        with lock:
+            for recording in [*self.pending]:
+                if recording is writer:
+                    continue
+                is_read = storage.is_shared or recording.reads(storage)
+                if is_read or storage.is_exposed and recording.reads_exposed():
+                    recording.run(reason, is_last=True)
+
+    def leave(self, reason: str) -> None:
+        """Run what reads memory that others share, before code of somebody else's runs."""
+        if self.is_alone:
+            with lock:
+                for recording in [*self.pending]:
+                    if recording.reads_exposed():
+                        recording.run(reason, is_last=True)
+
+    def run(self, reason: str) -> None:
+        """Run everything, as the block is left. Raises what the first that fails does, again
+        whenever its results are looked at; the others have run."""
+        failed = None
+        for recording in [*self.pending]:
+            if recording.place.type == "cuda":
+                with lock:
+                    epilogue.join(recording)
+        while self.pending:
+            recording = next(iter(self.pending))
+            try:
+                recording.run(reason, is_last=True)
+            except Exception as error:
+                self.pending.pop(recording, None)
+                recording.error = error
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+
+# Integers within this are what any dtype's loop takes.
+SMALL = 1 << 24
+
+
+def _exposed(storage: Storage) -> None:
+    if type(storage) is Pending:
+        storage.data  # noqa: B018 - it is marked as handed out once it has its bytes
+    recorder = current.get()
+    if recorder is not None:
+        recorder.before_write(storage, "an operand of it is handed out")
+
+
+on_exposure.append(_exposed)

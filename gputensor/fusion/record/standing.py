@@ -1,0 +1,48 @@
+"""What a kernel of native code is made with, so that its plans record instead of running."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.operator import Operator
+
+_BOUND = 1 << 11
+
+
+class Standing:
+    """An operator whose plans are entries that record.
+
+    entry: their class; entry(operator, real) is asked in the place of `real`, the plan's own.
+    """
+
+    __slots__ = ("operator", "table", "short_name")
+
+    operator: Operator
+    table: Any
+    short_name: str
+
+    def __init__(self, operator: Operator, entry: type) -> None:
+        self.operator, self.short_name = operator, operator.short_name
+        self.table = _Plans(operator, entry)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+
+class _Plans:
+    """The part of a table that kernels ask for plans; no short cuts are left here."""
+
+    __slots__ = ("operator", "entry", "plans")
+    learners: dict[str, Any] = {}
+    short: dict[Any, Any] = {}
+
+    def __init__(self, operator: Operator, entry: type) -> None:
+        self.operator, self.entry = operator, entry
+        self.plans: dict[Any, Any] = {}
+
+    def remember(self, key: Any, real: Any) -> Any:
+        if len(self.plans) >= _BOUND:
+            self.plans.clear()
+        made = real if type(real) is self.entry else self.entry(self.operator, real)
+        self.plans[key] = made
+        return made

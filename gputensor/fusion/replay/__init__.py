@@ -1,0 +1,1 @@
+"""Calls of a fused function that run without its Python: see replays.py."""

@@ -1,0 +1,161 @@
+"""What stands around a call of few elements, written out for it as one Python function.
+
+It asks whether a call is like the one that was traced, by `is` alone, hands the arrays on, and
+makes tensors of what comes back. Asked in a loop, and found in dictionaries, that took a third as
+long as eight of NumPy's loops take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...autograd.modes import DEFAULT, grad_mode
+from ...core.device import CPU
+from ...dispatch import dispatcher, tls
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...kernels.cpu import quiet
+from ...tensor.make import CPU_KEYS, is_plain
+from ...tensor.tensor import Tensor, blank
+from .. import running
+from . import small
+from .purity import MISSING, Outside, attribute
+from .trace import Trace
+
+Replay = Callable[[Any], Any]
+
+
+def is_unrecorded(x: Tensor) -> bool:
+    """Whether autograd records nothing for an operand."""
+    return is_plain(x) or grad_mode.get() != DEFAULT
+
+
+class Call:
+    """A traced call, as functions that return what it returned, or None where it has to run.
+
+    run(values): of all that a plan is found by, which has been found to be the same. quick(args):
+    of what a call is given, which asks all of that itself.
+    """
+
+    __slots__ = ("run", "quick")
+    run: Replay
+    quick: Replay
+
+    def __init__(
+        self, trace: Trace, made: Any, wanted: list[int], call: small.Arrays, values: list[Any],
+        outside: Outside, generation: int,
+    ) -> None:  # fmt: skip
+        names: dict[str, Any] = {
+            "Tensor": Tensor, "blank": blank, "keys": CPU_KEYS, "CPU": CPU, "call": call,
+            "enter": quiet.enter, "again": quiet.again, "is_unrecorded": is_unrecorded,
+            "state": tls.state.get, "PLAIN": tls.PLAIN, "generation": dispatcher.generation,
+            "watchers": running.watchers, "MISSING": MISSING, "attribute": attribute,
+        }  # fmt: skip
+        is_tensor = [type(x) is Tensor for x in values]
+        places = [n for n, found in enumerate(is_tensor) if found]
+        taken = small.taken(trace)
+        asked = [_of_tensor(n, values[n], names) for n in places]
+        lines = [f"if {' or '.join(asked)}:", "    return None"] if asked else []
+        for number in taken:
+            x, v = f"x{places[number]}", f"v{number}"
+            lines += [f"{v} = {x}._array", f"if {v} is None:", f"    {v} = {x}._get_array()"]
+        streams = small.streams(trace)
+        for name, (stream, generator, numel) in zip(streams, trace.draws):
+            names[f"of_{name}"] = partial(stream.taken, generator, numel)
+            lines.append(f"{name} = of_{name}()")
+        if wanted:
+            given = ", ".join(["call", *[f"v{n}" for n in taken], *streams])
+            results = ", ".join([f"v{n}" for n in wanted])
+            lines += [
+                "try:", f"    {results} = enter({given})", "except RuntimeError as error:",
+                f"    {results} = again(error, {given})",
+            ]  # fmt: skip
+        for n in wanted:
+            lines += _tensor(n, trace, names)
+        lines.append(f"return {_expression(made, places, names)}")
+        count = len(values) - len(outside.tensors)
+        all_given = "".join([f"x{n}, " for n in range(len(values))])
+        self.run = _function([f"{all_given}= values"] if values else [], lines, names)
+        before = _outside(outside, count, generation, names)
+        if count:
+            before.append("".join([f"x{n}, " for n in range(count)]) + "= values")
+        for n, (where, name) in enumerate(outside.tensors, count):
+            names[f"w{n}"] = where
+            get = f"w{n}.get({name!r})" if type(where) is dict else f"attribute(w{n}, {name!r})"
+            before.append(f"x{n} = {get}")
+        for n in range(count):
+            if not is_tensor[n]:
+                names[f"c{n}"] = values[n]
+                before += [f"if x{n} is not c{n}:", "    return None"]
+        geometries = [f"type(x{n}) is not Tensor or x{n}._geometry is not g{n}" for n in places]
+        names.update({f"g{n}": values[n]._geometry for n in places})
+        if geometries:
+            before += [f"if {' or '.join(geometries)}:", "    return None"]
+        self.quick = _function(before, lines, names)
+
+
+def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
+    """Whether the thread, the dispatcher and what a function reads from outside are as they
+    were."""
+    names["then"] = generation
+    asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
+    for n, (found, name, value) in enumerate(outside.attributes):
+        names.update({f"a{n}": found, f"b{n}": value})
+        read = f"a{n}.{name}" if name != "cell_contents" else f"attribute(a{n}, {name!r})"
+        asked.append(f"{read} is not b{n}")
+    for n, (where, name, value) in enumerate(outside.items):
+        names.update({f"i{n}": where.get, f"j{n}": value})
+        asked.append(f"i{n}({name!r}, MISSING) is not j{n}")
+    return [f"if {' or '.join(asked)}:", "    return None"]
+
+
+def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
+    """Whether it is of another kind than it was, or autograd knows more of it."""
+    names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
+    return (
+        f"x{n}._keys is not k{n} and x{n}._keys != k{n} or x{n}._device is not p{n}"
+        f" or x{n}._autograd is not None and not is_unrecorded(x{n})"
+    )
+
+
+def _tensor(n: int, trace: Trace, names: dict[str, Any]) -> list[str]:
+    """`from_array`, of a thread that is in no block."""
+    names[f"r{n}"] = trace.geometries[n]
+    lines = [
+        f"t{n} = blank()", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",
+        f"t{n}._device = CPU", f"t{n}._storage = None", f"t{n}._offset = 0",
+        f"t{n}._array = v{n}", f"t{n}._autograd = None",
+    ]  # fmt: skip
+    if trace.versions[n]:
+        lines.append(f"t{n}._get_storage().version = {trace.versions[n]}")
+    return lines
+
+
+def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:
+    """What the call returns. See `Trace.result`."""
+    kind = type(made)
+    if kind is int:
+        return f"x{places[made]}" if made < len(places) else f"t{made}"
+    if kind is dict:
+        parts = [f"{_constant(k, names)}: {_expression(x, places, names)}" for k, x in made.items()]
+        return "{" + ", ".join(parts) + "}"
+    if kind is tuple:
+        inner = "".join([f"{_expression(x, places, names)}, " for x in made[1:]])
+        if made[0] is list:
+            return f"[{inner}]"
+        return f"({inner})" if made[0] is tuple else f"{_constant(made[0], names)}(({inner}))"
+    return _constant(made[0], names)
+
+
+def _constant(value: Any, names: dict[str, Any]) -> str:
+    name = f"o{len(names)}"
+    names[name] = value
+    return name
+
+
+def _function(before: list[str], lines: list[str], names: dict[str, Any]) -> Replay:
+    names = {**names}
+    exec("\n    ".join(["def replay(values):", *before, *lines]), names)
+    found: Replay = names["replay"]
+    return found

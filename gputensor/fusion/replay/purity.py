@@ -1,0 +1,274 @@
+"""What a function may do so that its Python need not run again, read from its code.
+
+Note [What is replayed]
+A call is replayed where running the function's Python could tell nobody anything new. Two things
+say so. This module reads the code: within it there are only tensors, numbers, strings, tuples and
+lists of these, and nothing is done with them but Python's operators, methods named like operators
+of ours or like a property of layout, and calls of such functions, of a few of Python's own, and of
+functions whose code is like that as well. Nothing is stored but in local variables. What is read
+from outside, globals, cells, attributes of modules and defaults, is either a tensor, then it is one
+more input, or compared by identity in every call. Every instruction that is not known to be
+harmless refuses, so a Python with others replays less and nothing wrong. `is` and `in` are not
+known: which operands are one object is no part of what a replay is found by. Neither is `%` beside
+a text, which may print a tensor.
+
+And trace.py watches the operators of one call: they were recorded, or gave tensors that follow from
+what they took; nobody looked at a value, every operand is an input or was made here, and no memory
+was written to that was there. Whether a branch was taken then follows from what replays are found
+by: geometries, dtypes, devices, and the values of all that is no tensor.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import inspect
+import math
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from ...core.device import device
+from ...core.dtype import dtype
+from ...core.geometry import Size
+from ...core.memory_format import memory_format
+from ...dispatch import dispatcher
+from ...structured.generator import Generator
+from ...tensor.tensor import Conversions, Tensor, patched
+
+# Of Python 3.11 to 3.14. What begins or ends a call, moves values, or jumps.
+_HARMLESS = frozenset(
+    """BINARY_OP BINARY_SLICE BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_SLICE BUILD_TUPLE
+    CACHE CALL CALL_KW COMPARE_OP COPY COPY_FREE_VARS END_FOR EXTENDED_ARG FOR_ITER GET_ITER
+    JUMP_BACKWARD JUMP_FORWARD JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP KW_NAMES LIST_APPEND
+    LIST_EXTEND LOAD_CONST LOAD_FAST LOAD_FAST_AND_CLEAR LOAD_FAST_BORROW
+    LOAD_FAST_BORROW_LOAD_FAST_BORROW LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST LOAD_SMALL_INT NOP
+    NOT_TAKEN POP_ITER POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE
+    POP_JUMP_BACKWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE
+    POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_FORWARD_IF_TRUE
+    POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_IF_TRUE POP_TOP PRECALL
+    PUSH_NULL RESUME RETURN_CONST RETURN_VALUE STORE_FAST STORE_FAST_LOAD_FAST
+    STORE_FAST_STORE_FAST SWAP TO_BOOL UNARY_INVERT UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE
+    UNPACK_SEQUENCE""".split()
+)
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+# Of a tensor: what follows from its geometry, dtype and device.
+_LAYOUT = frozenset(
+    """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
+    itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
+    + ["values", "indices"]  # of an operator's results
+) | {name for name in vars(Conversions) if not name.startswith("_")}
+_CALLED: tuple[Any, ...] = (
+    abs, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, sum, tuple,
+    zip, Tensor,
+)  # fmt: skip
+CONSTANTS = (
+    bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
+    Generator,  # only operators draw from it, and they are seen
+)  # fmt: skip
+# Functions whose code runs after the call.
+LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+MISSING = object()
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Impure(Exception):
+    """Why a function is not replayed: a clause whose subject is the function."""
+
+
+class Outside:
+    """What a function reads from outside. code, defaults, named: its own; is_closed: that is all.
+    tensors: (where, name) of each; where is a dict, or a cell. items, attributes: (where, name,
+    what was found there), of dicts and of objects."""
+
+    __slots__ = (
+        "code", "defaults", "named", "is_closed", "tensors", "items", "attributes", "formats",
+        "_codes",
+    )  # fmt: skip
+
+    def __init__(self, function: FunctionType) -> None:
+        self.formats = False  # whether it would print what stands behind a text
+        self.tensors: list[tuple[Any, str]] = []
+        self.items: list[tuple[dict[str, Any], str, Any]] = []
+        self.attributes: list[tuple[Any, str, Any]] = []
+        self._codes: set[FunctionType] = set()
+        self.code, self.defaults = function.__code__, function.__defaults__
+        self.named = function.__kwdefaults__
+        self._read(function)
+        for name in patched:
+            if _is_replaced(name) and (patched[name] is not None or _inherited(name) is not None):
+                raise Impure(f"may use Tensor.{name}, which was replaced")
+        self.is_closed = not self.items and len(self.attributes) == 3
+        read = [value for _, _, value in (*self.items, *self.attributes)]
+        texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
+        if self.formats and any([_has_text(x) for x in (*read, *texts)]):
+            raise Impure("may format a text")
+
+    def is_as_it_was(self) -> bool:
+        for found, name, value in self.attributes:
+            if attribute(found, name) is not value:
+                return False
+        for where, name, value in self.items:
+            if where.get(name, MISSING) is not value:
+                return False
+        return True
+
+    def given(self) -> list[Any]:
+        """The tensors that it reads now; whatever has taken the place of one."""
+        return [x.get(name) if type(x) is dict else attribute(x, name) for x, name in self.tensors]
+
+    # --- reading code -----------------------------------------------------------------------------
+
+    def _read(self, function: FunctionType) -> None:
+        if function in self._codes:
+            return
+        self._codes.add(function)
+        code = function.__code__
+        if code.co_flags & LATER:
+            raise Impure(f"{_at(code, None)} is a generator or a coroutine")
+        defaults, named = function.__defaults__, function.__kwdefaults__
+        self.attributes += [
+            (function, "__code__", code), (function, "__defaults__", defaults),
+            (function, "__kwdefaults__", named),
+        ]  # fmt: skip
+        for value in defaults or ():
+            if not is_constant(value):
+                raise Impure(f"{_at(code, None)} has a default that may change")
+        for name, value in (named or {}).items():
+            self._take(code, None, named, name, value, name)
+        self._walk(function, code)
+
+    def _walk(self, function: FunctionType, code: CodeType) -> None:
+        line: int | None = None
+        module: ModuleType | None = None  # that the last instruction left on the stack
+        called = ""
+        cells = dict(zip(code.co_freevars, function.__closure__ or ()))
+        for step in dis.get_instructions(code):
+            line = step.starts_line if type(step.starts_line) is int else line
+            line = getattr(step, "line_number", line)
+            name = step.opname
+            if name in ("CACHE", "EXTENDED_ARG"):
+                continue
+            if module is not None:
+                if name == "PUSH_NULL":
+                    continue
+                if name in _ATTRIBUTES:
+                    getattr(module, step.argval, None)  # some are loaded then
+                if name not in _ATTRIBUTES or step.argval not in vars(module):
+                    raise Impure(f"{_at(code, line)} reads {called}")
+                called = f"{called}.{step.argval}"
+                found = vars(module)[step.argval]
+                module = self._take(code, line, vars(module), step.argval, found, called)
+            elif name == "LOAD_GLOBAL":
+                called = step.argval
+                module = self._global(function, code, line, called)
+            elif name == "LOAD_DEREF":
+                called = step.argval
+                cell = cells.get(called)
+                found = attribute(cell, "cell_contents")
+                module = self._take(code, line, cell, "cell_contents", found, called)
+            elif name in _ATTRIBUTES:
+                known = step.argval in _LAYOUT or _is_operator(step.argval)
+                if not known or _is_replaced(step.argval):
+                    raise Impure(f"{_at(code, line)} uses .{step.argval}")
+            elif name == "BINARY_OP" and "%" in step.argrepr:
+                self.formats = True
+            elif name not in _HARMLESS:
+                raise Impure(f"{_at(code, line)} has {_SAID.get(name, name)}")
+
+    def _global(
+        self, function: FunctionType, code: CodeType, line: int | None, name: str
+    ) -> ModuleType | None:
+        where = function.__globals__
+        if name in where:
+            return self._take(code, line, where, name, where[name], name)
+        self.items.append((where, name, MISSING))
+        where = vars(builtins)
+        return self._take(code, line, where, name, where.get(name, MISSING), name)
+
+    def _take(
+        self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
+    ) -> ModuleType | None:
+        """Note what is read, and where. Returns it if it is a module, whose attribute is meant."""
+        if type(found) is Tensor:
+            if not any([x is where and said == name for x, said in self.tensors]):
+                self.tensors.append((where, name))
+            return None
+        if type(where) is dict:
+            self.items.append((where, name, found))
+        else:
+            self.attributes.append((where, name, found))
+        if isinstance(found, ModuleType):
+            return found
+        if isinstance(found, FunctionType):
+            if (found.__module__ or "").partition(".")[0] != _PACKAGE:
+                self._read(found)
+                return None
+            # Losses warn of sizes, and a warning would be left out.
+            if _is_operator(found.__name__) and not found.__module__.endswith(".loss"):
+                return None
+        elif is_constant(found) or isinstance(found, BuiltinFunctionType) and (
+            found.__module__ == math.__name__
+        ) or any([found is x for x in _CALLED]):  # fmt: skip
+            return None
+        raise Impure(f"{_at(code, line)} reads {called}")
+
+
+def attribute(found: Any, name: str) -> Any:
+    """MISSING where there is none."""
+    try:
+        return getattr(found, name, MISSING)
+    except ValueError:  # of a variable that a function shares, and that was deleted
+        return MISSING
+
+
+def _is_replaced(name: str) -> bool:
+    """Whether Tensor has another attribute of this name than ours."""
+    if name not in patched:
+        return False
+    now = vars(Tensor).get(name)
+    return now is not patched[name] and now is not _inherited(name)
+
+
+def _inherited(name: str) -> Any:
+    return next((vars(base)[name] for base in Tensor.__mro__[1:] if name in vars(base)), None)
+
+
+# What users may not know by Python's name for it.
+_SAID = {
+    "STORE_ATTR": "a write to an attribute", "STORE_SUBSCR": "a write to an item",
+    "STORE_GLOBAL": "a write to a global", "STORE_DEREF": "a variable that a function shares",
+    "LOAD_CLOSURE": "a variable that a function shares", "MAKE_CELL": "a variable that a function "
+    "shares", "MAKE_FUNCTION": "a function", "BEFORE_WITH": "a with block", "IS_OP": "`is`",
+    "CONTAINS_OP": "`in`", "RAISE_VARARGS": "a raise", "IMPORT_NAME": "an import",
+    "FORMAT_VALUE": "a formatted string", "FORMAT_SIMPLE": "a formatted string",
+    "CALL_FUNCTION_EX": "a call with * or **",
+}  # fmt: skip
+
+
+def _at(code: CodeType, line: int | None) -> str:
+    return f"line {code.co_firstlineno if line is None else line}"
+
+
+def is_constant(value: Any) -> bool:
+    """Whether nothing can change a value that stays the same object."""
+    return type(value) in CONSTANTS or type(value) is tuple and all([is_constant(x) for x in value])
+
+
+def _has_text(value: Any) -> bool:
+    return type(value) is str or type(value) is tuple and any([_has_text(x) for x in value])
+
+
+_known: dict[str, bool] = {}
+# Of operators that write elements, and change nothing else of their operand.
+_WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
+
+
+def _is_operator(name: str) -> bool:
+    """Whether all that a function of ours of this name does goes through operators."""
+    found = _known.get(name)
+    if found is None:
+        named = dispatcher.overloads(f"aten::{name}")
+        found = _known[name] = bool(named) and (
+            not name.endswith("_") or any([not _WRITES.isdisjoint(x.tags) for x in named])
+        )
+    return found

@@ -1,0 +1,343 @@
+"""Calls of a fused function that run none of its Python. See Note [What is replayed].
+
+What a replay is found by: the geometry of each tensor, given or read from outside, and the type and
+the value of everything else. It asks that the tensors lie where they lay, that their keys are the
+plain ones, that autograd has nothing to record, that the thread's state is that outside of every
+block, and that nothing was registered since: so a kernel, a trace, a profile, a mode or another
+default dtype between two calls leads back to the Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ...core.device import CPU
+from ...dispatch import dispatcher, tls
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...runtime import capture
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from . import guards
+from .. import running
+from . import small
+from ..block import Fusing
+from ..chain import Stream
+from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
+from ..record.recorder import current
+from .trace import Step, Taken, Trace, Unlike
+
+# Plans of a function, for as many numbers and geometries; all are dropped then.
+_BOUND = 1 << 7
+# Calls in a row that could not be replayed, until a function is left alone.
+_TRIES = 1 << 5
+_state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
+_watchers = running.watchers
+_NEVER = object()
+
+
+class Plan:
+    """A call without its Python. run(values): what it returns, or None where it has to run; quick:
+    see guards.py. outside: what the function read; generation: of the dispatcher's then."""
+
+    __slots__ = ("run", "quick", "_trace", "_made", "_places", "_found")
+
+    def __init__(
+        self, trace: Trace, made: Any, values: list[Any], outside: Outside, generation: int
+    ) -> None:
+        self._trace, self._made, self._found = trace, made, (outside, generation)
+        # (place among the values, device, keys) of each tensor.
+        self._places = [
+            (n, x._device, TENSOR_KEYS[x._device.type])
+            for n, x in enumerate(values) if type(x) is Tensor
+        ]  # fmt: skip
+        self.run: Callable[[Any], Any] = self._first
+        self.quick: Callable[[Any], Any] = _never
+
+    def _first(self, values: Any) -> Any:
+        """Most calls come once: what runs the plan is made when it comes again."""
+        wanted = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
+        call = small.compiled(self._trace, wanted)
+        if call is None:
+            self.run = self._by_steps()
+        else:
+            outside, generation = self._found
+            made = guards.Call(
+                self._trace, self._made, wanted, call, values, outside, generation
+            )  # fmt: skip
+            self.run, self.quick = made.run, made.quick
+        return self.run(values)
+
+    def _by_steps(self) -> Callable[[Any], Any]:
+        places, made, trace, draws = self._places, self._made, self._trace, self._trace.draws
+        # A kernel of a graph gets a place in a stream from the capture.
+        on_devices = any([generator.device.type != CPU.type for _, generator, _ in draws])
+        steps, needed = [], set(_all_numbers(made))
+        for step in reversed(trace.steps):  # what nobody takes any more is let go of
+            last = [n for n in {*step.takes, *step.makes} if n not in needed]
+            needed.update(step.takes)
+            run = _of_chain(step, trace) if step.operator is None else _of_operator(step)
+            steps.append((run, step.makes, last))
+        steps.reverse()
+
+        def replay(values: Any) -> Any:
+            tensors = {}
+            for number, (n, place, keys) in enumerate(places):
+                x = values[n]
+                if x._keys != keys or x._device is not place:
+                    return None
+                if x._autograd is not None and not guards.is_unrecorded(x):
+                    return None
+                tensors[number] = x
+            if on_devices and capture.capturing:
+                return None
+            before = [(generator, generator.get_state()) for _, generator, _ in draws]
+            streams = [stream.taken(generator, count) for stream, generator, count in draws]
+            for run, makes, last in steps:
+                results = run(tensors, streams)
+                if results is None:
+                    for generator, state in reversed(before):
+                        generator.set_state(state)
+                    return None
+                tensors.update(zip(makes, results))
+                for n in last:
+                    del tensors[n]
+            return _built(made, tensors)
+
+        return replay
+
+
+def _of_chain(step: Step, trace: Trace) -> Callable[..., list[Tensor]]:
+    chain = step.chain
+    assert chain is not None
+    run, place, takes = running.prepared(chain), chain.device, step.takes
+    drawn = trace.drawn(step)
+    shapes = [chain.made(value) for value in chain.stores]
+    versions = [trace.versions[n] for n in step.makes]
+
+    def call(tensors: dict[int, Tensor], streams: list[Stream]) -> list[Tensor]:
+        outputs = [allocate(shape, place) for shape in shapes]
+        scalars = step.scalars
+        if drawn:
+            scalars = [*scalars]
+            for n, number in drawn.items():
+                scalars[n] = streams[number]
+        run([tensors[n] for n in takes], outputs, scalars)
+        for x, version in zip(outputs, versions):
+            if version or x._storage is not None:  # what ran may have counted writes
+                x._get_storage().version = version
+        return outputs
+
+    return call
+
+
+def _of_operator(step: Step) -> Callable[..., Any]:
+    """A call of an operator as the public function calls it; None where it gives something else
+    than it gave, as what follows was made for that."""
+    operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
+    include, keep = _PLAIN
+    assert operator is not None
+
+    def call(tensors: dict[int, Tensor], streams: list[Stream]) -> Any:
+        key_set = include
+        for n in takes:
+            key_set |= tensors[n]._keys
+        key_set &= keep
+        found = operator.table[key_set](key_set, *_filled(arguments, tensors))
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        if [x._geometry for x in results] != [*shapes]:
+            return None
+        return results
+
+    return call
+
+
+def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
+    kind = type(arguments)
+    if kind is Taken:
+        return tensors[arguments.number]
+    if kind is tuple or kind is list:
+        return kind([_filled(x, tensors) for x in arguments])
+    return arguments
+
+
+def _all_numbers(made: Any) -> set[int]:
+    """Of the tensors that a result has."""
+    if type(made) is int:
+        return {made}
+    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
+    return set().union(*[_all_numbers(x) for x in parts])
+
+
+def _never(args: Any) -> None:
+    """Of a plan that is found by more than `is` tells."""
+
+
+def _built(made: Any, tensors: Any) -> Any:
+    """What the call returns. See `Trace.result`."""
+    kind = type(made)
+    if kind is int:
+        return tensors[made]
+    if kind is tuple:
+        return made[0]([_built(x, tensors) for x in made[1:]])
+    if kind is dict:
+        return {name: _built(x, tensors) for name, x in made.items()}
+    return made[0]
+
+
+class Replays:
+    """A function within `gt.fuse`, and its plans. why: what keeps the last call that ran the Python
+    from being replayed when it comes again: a clause after "it"; None where nothing does."""
+
+    __slots__ = (
+        "function", "outside", "plans", "generation", "why", "last", "_code", "_tries",
+    )  # fmt: skip
+    outside: Outside | None
+    why: str | None
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self.outside, self.why, self._code, self._tries = None, None, None, 0
+        self.plans: dict[Any, Plan] = {}
+        self.generation = -1
+        # Of the plan that was last found: most functions are called alike again.
+        self.last: list[Callable[[Any], Any]] = [_never]
+
+    def fused(self) -> Callable[..., Any]:
+        """The function within a block of `gt.fuse` around each call that is not replayed."""
+        last, found = self.last, self.found
+
+        @functools.wraps(self.function)
+        def fused(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or (made := last[0](args)) is None:
+                return found(args, kwargs)
+            return made
+
+        fused._replays = self  # type: ignore[attr-defined]
+        return fused
+
+    def found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call by the plan that is found for it, or by the Python."""
+        if self.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
+            outside, function = self.outside, self.function
+            if (
+                outside is not None and function.__code__ is outside.code
+                and function.__defaults__ is outside.defaults
+                and function.__kwdefaults__ is outside.named
+                and (outside.is_closed or outside.is_as_it_was())
+            ):  # fmt: skip
+                values: Any = args
+                if kwargs or outside.tensors:
+                    values = [*args, *kwargs.values(), *outside.given()]
+                key = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
+                plan = self.plans.get((key, *kwargs) if kwargs else key)
+                if plan is not None and (made := plan.run(values)) is not None:
+                    if not kwargs:
+                        self.last[0] = plan.quick
+                    return made
+        return self.run(args, kwargs)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the Python, and keep a plan where the next call like this one needs none of it."""
+        found = self._watch(args, kwargs)
+        if found is None:
+            with Fusing():
+                return self.function(*args, **kwargs)
+        key, trace, values, outside = found
+        generation = _generation[0]
+        with Fusing():
+            recorder = current.get()
+            if recorder is not None:
+                recorder.trace, recorder.is_alone = trace, True
+            else:
+                trace.refuse("runs eagerly")
+            result = self.function(*args, **kwargs)
+        self.why = trace.why
+        if self.why is None:
+            try:
+                made = trace.result(result)
+            except Unlike as error:
+                self.why = str(error)
+        if self.why is not None:
+            self._tries += 1
+        elif generation == self.generation == _generation[0]:
+            if len(self.plans) >= _BOUND:
+                self.plans.clear()
+            self._tries, self.plans[key] = 0, Plan(
+                trace, made, values, outside, generation
+            )  # fmt: skip
+        return result
+
+    def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """(what a plan is found by, a trace, all that is given, what is read); None where none is
+        kept."""
+        if _state.get() is not _PLAIN:
+            self.why = "is called within a block that changes what operators do"
+            return None
+        if self.generation != _generation[0]:
+            # Its code is read anew: a method of Tensor may have been replaced.
+            self.generation, self._tries, self.outside = _generation[0], 0, None
+            self.plans.clear()
+        if dispatcher.is_wrapped():
+            self.why = "is called while a trace or a profile is on"
+            return None
+        if self._tries >= _TRIES:
+            return None
+        outside = self._look_outside()
+        if outside is None:
+            return None
+        values = [*args, *kwargs.values(), *outside.given()]
+        for x in values:
+            if type(x) is Tensor:
+                self.why = _unlike(x)
+            elif not is_constant(x) or outside.formats and type(x) in (str, tuple):
+                self.why = f"is given a {type(x).__name__}"
+            if self.why is not None:
+                self._tries += 1
+                return None
+        key: Any = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
+        trace = Trace([x for x in values if type(x) is Tensor])
+        return (key, *kwargs) if kwargs else key, trace, values, outside
+
+    def _look_outside(self) -> Outside | None:
+        """What the function reads from outside; None, and `why`, where that may be anything."""
+        self.why = None
+        if self.outside is not None and self.outside.is_as_it_was():
+            return self.outside
+        self.plans.clear()
+        self._tries += 1
+        try:
+            self.outside = Outside(self.function)
+        except Impure as error:
+            self.outside, self.why = None, str(error)
+        return self.outside
+
+
+def _unlike(x: Tensor) -> str | None:
+    if x._keys != TENSOR_KEYS.get(x._device.type):
+        return "is given a tensor of another kind"
+    if x._autograd is not None and not guards.is_unrecorded(x):
+        return "is given a tensor that autograd knows"
+    return None
+
+
+def _key(value: Any) -> Any:
+    """What stands for a value that is no tensor: equal for those that are the same. Nothing is
+    found by what may change."""
+    kind = type(value)
+    if kind is float and not value:
+        return str(value)  # of either sign
+    if kind is tuple:
+        return (kind, *[_key(x) for x in value])
+    return (kind, value) if kind in CONSTANTS else _NEVER
+
+
+def replays_of(function: Callable[..., Any]) -> Replays | None:
+    """Those that a fused function has, new ones of a plain one; None of what is called in parts,
+    or is no function of Python."""
+    found: Replays | None = getattr(function, "_replays", None)
+    if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
+        found = Replays(function)
+    return found

@@ -1,0 +1,304 @@
+"""What the operators of one call were, noted so that a like call runs them without its Python.
+
+A call is made of chains, and of operators that are no part of one: reductions, views, products.
+Nothing of them writes to memory that is there, so any order will do in which each has what it
+takes. Tensors have numbers: those that a call is given come first, then what is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.dtype import uint8
+from ...core.geometry import Geometry
+from ...core.returns import Results
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.keys import LAZY
+from ...dispatch.operator import Operator
+from ...structured.generator import Generator
+from ...tensor.storage import Storage
+from ...tensor.tensor import Tensor
+from ..chain import Chain, Stream
+from .purity import is_constant
+
+# Of operators that would do something else the next time, or something beside.
+_TAGS = frozenset(
+    """nondeterministic_seeded data_dependent_output dynamic_output_shape inplace_view
+    maybe_aliasing_or_mutating""".split()
+)
+
+
+class Unlike(Exception):
+    """A call cannot be replayed: a clause whose subject is the call."""
+
+
+class Taken:
+    """Stands for a tensor among the arguments of an operator."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Step:
+    """A chain that ran, or an operator that was called. takes: the numbers of its operands; makes:
+    of its results. arguments: of the operator, with a Taken for each tensor. geometries: of its
+    results."""
+
+    __slots__ = ("chain", "operator", "takes", "makes", "scalars", "arguments", "geometries")
+    takes: tuple[int, ...]
+    makes: tuple[int, ...]
+    chain: Chain | None
+    operator: Operator | None
+
+    def __init__(
+        self, chain: Chain | None, operator: Operator | None, takes: tuple[Any, ...],
+        makes: tuple[int, ...], scalars: list[Any], arguments: Any = (),
+        geometries: tuple[Geometry, ...] = (),
+    ) -> None:  # fmt: skip
+        self.chain, self.operator, self.takes, self.makes = chain, operator, takes, makes
+        self.scalars, self.arguments, self.geometries = scalars, arguments, geometries
+
+
+class Trace:
+    """Watches one call. why: what keeps it from being replayed, None as long as nothing does.
+    draws: in their order, the stream that a call got, the generator, and how many numbers."""
+
+    __slots__ = (
+        "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
+        "_called", "_read", "_within", "_views", "_again",
+    )  # fmt: skip
+    why: str | None
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors, self.n_given = tensors, len(tensors)
+        self.steps: list[Step] = []
+        self.why = None
+        self.draws: list[tuple[Stream, Generator, int]] = []
+        self._found: dict[Any, int] = {}
+        self._held: list[Any] = []  # storages, so that nothing takes the place of one
+        self._called: list[Tensor] = []
+        self._views: dict[int, Tensor] = {}  # what each operator made first
+        self._again: list[Tensor] = []  # views that are like what is there: another x.t() of an x
+        self._read: list[Any] = []  # storages of operands that may have no number
+        self._within = 0  # how many operators that are no part of a chain are running
+        for number, x in enumerate(tensors):
+            self._held.append(x._get_storage())
+            self._found[_place(x)] = number
+        # Of each tensor that a chain makes.
+        self.geometries: dict[int, Geometry] = {}
+        self.versions: dict[int, int] = {}
+        if len(self._found) < len(tensors):
+            self.why = "was given one tensor twice"
+
+    def refuse(self, why: str) -> None:
+        if not self._within:
+            self.why = self.why or why
+            self._let_go()  # so that nothing is computed for this alone
+
+    def _let_go(self) -> None:
+        self._found, self._held, self._called, self._read = {}, [], [], []
+        self._views, self._again = {}, []
+
+    def ran(
+        self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],
+        scalars: list[Any], reason: str, recorded: list[Any],
+    ) -> None:  # fmt: skip
+        """Told of each chain that has run. recorded: all of its recording, also what nobody
+        needed."""
+        if self.why is not None:
+            return
+        if not reason.startswith(("the block is left", "it has", "another chain")) and (
+            not reason.endswith(" reads it")
+        ):
+            self.why = f"ran a chain early: {reason}"
+        elif any([x[0].loop == "where" for x in recorded]) and any(
+            [uint8 in x[0].kinds for x in recorded]
+        ):
+            self.why = "has `where` beside uint8, which warns in each call"
+        else:
+            makes = []
+            for value, storage in wanted:
+                shape = recorded[value][0].geometry
+                place = (id(storage), 0, shape)
+                again = self._found.get(place)
+                if again is not None:  # a view of it that is like it was noted before it ran
+                    self._forget(again)
+                makes.append(self._new(storage, place))
+                self.geometries[makes[-1]] = shape
+            takes = tuple([(id(x[0]), x[1], x[2]) for x in inputs])
+            self._read += [x[0] for x in inputs]
+            self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
+
+    def _forget(self, number: int) -> None:
+        """Leave out the view that has a number, which is like what it is a view of."""
+        for step in self.steps:
+            if step.operator is not None and step.makes == (number,):
+                self.steps.remove(step)
+                self._again += [x for x in self._called if x is self._views[number]]
+                del self._found[_place(self._views[number])]
+                return
+
+    def _new(self, storage: Any, place: Any) -> int:
+        self._held.append(storage)
+        if self._found.setdefault(place, len(self._held) - 1) != len(self._held) - 1:
+            self.why = "makes a view that is like what it is a view of"
+        return len(self._held) - 1
+
+    def drew(
+        self, operator: Operator, stream: Stream, source: tuple[Generator, int], waits: bool
+    ) -> None:
+        """Told of each part of a generator's stream that is taken. waits: a chain draws it."""
+        if waits and not self._within:
+            self.draws.append((stream, *source))
+        else:
+            self.why = self.why or f"runs {operator.short_name} at once"
+
+    def begin(self, operator: Operator) -> None:
+        """Told of each operator that is called and not recorded, before it runs; `end` after it."""
+        if not self._within and self.why is None:
+            self.why = _why_not(operator)
+        self._within += 1
+
+    def end(self, operator: Operator, args: tuple[Any, ...], made: Any) -> None:
+        self._within -= 1
+        if self._within or self.why is not None:
+            return
+        results = made if isinstance(made, (tuple, list)) else (made,)
+        if not all([type(x) is Tensor for x in results]) or not results:
+            self.why = f"runs {operator.short_name}, which gives no tensor"
+            return
+        takes: list[Any] = []
+        try:
+            arguments = _arguments(args, takes)
+        except Unlike as error:
+            self.why = f"runs {operator.short_name}, {error}"
+            return
+        given = [_place(x) for x in takes]
+        if not given and operator.short_name != "scalar_tensor":
+            self.why = f"runs {operator.short_name}"
+        elif all([_place(x) in self._found for x in results]):
+            self._again += [x for x in results if not any([x is y for y in takes])]
+        else:
+            makes = tuple([self._new(x._get_storage(), _place(x)) for x in results])
+            self._called += [*results, *takes]
+            self._views[makes[0]] = results[0]
+            self._read += [x._get_storage() for x in takes]
+            shapes = tuple([x._geometry for x in results])
+            self.steps.append(Step(None, operator, tuple(given), makes, [], arguments, shapes))
+
+    def drawn(self, step: Step) -> dict[int, int]:
+        """Which of a chain's scalars are streams, and the number of each among the draws."""
+        found = {id(stream): n for n, (stream, _, _) in enumerate(self.draws)}
+        return {n: found[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
+
+    # --- when the call is over --------------------------------------------------------------------
+
+    def result(self, found: Any) -> Any:
+        """What tells how to make what the call returned, once its chains have run. Raises Unlike.
+
+        A number, for a tensor; (what makes it, of each part); a dict; anything else in a list of
+        one.
+        """
+        if found is None:
+            raise Unlike("returns nothing")
+        self._order()
+        tensors: dict[int, Tensor] = {}
+        made = self._result(found, tensors)
+        self.versions = {n: self._held[n].version for n in self.geometries}
+        self._let_go()
+        self.tensors.clear()
+        return made
+
+    def _order(self) -> None:
+        """Put each step behind what it takes: views are noted before their base is computed."""
+        there = set(range(self.n_given))
+        waiting, self.steps = self.steps, []
+        for step in waiting:
+            takes = [self._found.get(place) for place in step.takes]
+            if None in takes:
+                raise Unlike("reads a tensor that neither was given nor made by it")
+            step.takes = tuple([x or 0 for x in takes])
+        while waiting:
+            ready = [x for x in waiting if there.issuperset(x.takes)]
+            if not ready:
+                raise Unlike("reads what it overwrites")
+            for step in ready:
+                there.update(step.makes)
+            self.steps += ready
+            waiting = [x for x in waiting if x not in ready]
+        for step in self.steps:
+            if step.operator is not None:
+                _number(step.arguments, iter(step.takes))
+
+    def _result(self, found: Any, tensors: dict[int, Tensor]) -> Any:
+        kind = type(found)
+        if kind is Tensor:
+            for number, x in enumerate(self.tensors):
+                if x is found:
+                    return number
+            if any([x is found for x in self._again]):
+                raise Unlike("returns a view that is like what it is a view of")
+            number = self._made(found)
+            if tensors.setdefault(number, found) is not found:
+                raise Unlike("returns two tensors over one memory")
+            return number
+        if kind in (tuple, list) or kind.__base__ is Results:
+            return (kind, *[self._result(x, tensors) for x in found])
+        if kind is dict:
+            return {name: self._result(x, tensors) for name, x in found.items()}
+        if is_constant(found):
+            return [found]
+        raise Unlike(f"returns a {kind.__name__}")
+
+    def _made(self, x: Tensor) -> int:
+        storage = x._storage
+        number = self._found.get((id(storage), x._offset, x._geometry), -1)
+        if number < self.n_given:
+            raise Unlike("returns a tensor that it did not make")
+        if (
+            number in self.geometries
+            and x._autograd is not None
+            or (number not in self.geometries and not any([x is made for made in self._called]))
+        ):
+            raise Unlike("returns a view that it did not make")
+        if x._keys != TENSOR_KEYS[x._device.type] or type(storage) is not Storage:
+            raise Unlike("returns a tensor of another kind")
+        return number
+
+
+def _place(x: Tensor) -> Any:
+    place = id(x._get_storage()), x._offset, x._geometry
+    lazy = x._keys & LAZY
+    return (*place, lazy) if lazy else place
+
+
+def _why_not(operator: Operator) -> str | None:
+    name = operator.short_name
+    if (
+        operator.namespace != "aten" or not _TAGS.isdisjoint(operator.tags) or "batch_norm" in name
+        or any([a.is_write for a in operator.schema.arguments])
+    ):  # fmt: skip
+        return f"runs {name}"
+    return None
+
+
+def _arguments(given: Any, takes: list[Any]) -> Any:
+    """Arguments with a Taken for each tensor, which go to `takes`."""
+    if type(given) is Tensor:
+        takes.append(given)
+        return Taken(-1)
+    if type(given) in (tuple, list):
+        return type(given)([_arguments(x, takes) for x in given])
+    if not is_constant(given) and type(given) is not complex:
+        raise Unlike(f"which is given a {type(given).__name__}")
+    return given
+
+
+def _number(arguments: Any, takes: Any) -> None:
+    if type(arguments) is Taken:
+        arguments.number = next(takes)
+    elif type(arguments) in (tuple, list):
+        for x in arguments:
+            _number(x, takes)

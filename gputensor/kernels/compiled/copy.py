@@ -1,0 +1,32 @@
+"""dst[i] = src[i], any pair of dtypes, any strides, `src` broadcast.                  family: copy
+
+`loops/copy.cpp` moves and casts the elements. NumPy's loop takes what it hands back: sizes that do
+not fit, operands that overlap, and dtypes that are none of ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime import cpu
+from ..cpu import copy as numpys
+from . import library
+
+# Below this, in bytes, NumPy's copy of the same dtype costs less than a plan.
+_SMALL = 1 << 11
+
+_copy = library.function("copy", "copy")
+_copyto = np.copyto
+
+
+def copy(dst: np.ndarray, src: np.ndarray) -> None:
+    """Write `src` into `dst`."""
+    if not dst.flags.writeable or _copy(dst, src, cpu.cache_nbytes()):
+        numpys.copy(dst, src)
+
+
+def contiguous(src: np.ndarray) -> np.ndarray:
+    """A new row-major array with the elements of `src`."""
+    dst = np.empty(src.shape, src.dtype)
+    copy(dst, src)
+    return dst

@@ -1,0 +1,335 @@
+// Chains of operators as one program: what gputensor/fusion runs on the CPU.
+//
+// Built from steps in SSA form. Values are numbered: the inputs, then what each step gives; an
+// operand below 0 is a number, -1 the first. Each value is rounded to its dtype, as the operator
+// alone would store it, so a program has the bits of its operators one by one.
+#include <string.h>
+
+#include "operands.h"
+
+namespace engine {
+namespace {
+
+using abi::Scalar;
+
+constexpr int MOST_NUMBERS = 64, MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
+
+// A number of a call, as some step takes it.
+struct Entered {
+  int index, common;
+  bool rounds;
+};
+
+struct Chain {
+  Program program;
+  int dtype[MOST_ARRAYS];  // of the operands
+  int n_scalars;
+  Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
+  // Of each output a bit for each input that is read after the output was written.
+  unsigned read_later[MOST_ARRAYS];
+};
+
+// A step as Python says it. entry: null for a cast.
+struct Said {
+  const abi::LoopEntry* entry;
+  int out, n_operands, n_params;
+  int operand[MOST_INPUTS], param[abi::MOST_SCALARS];
+  bool rounds;
+  int common;
+};
+
+bool read_ints(PyObject* given, int most, int* to, int* n) {
+  if (!PyTuple_Check(given) || PyTuple_Size(given) > most) return false;
+  *n = (int)PyTuple_Size(given);
+  for (int k = 0; k < *n; k++) to[k] = (int)PyLong_AsLong(PyTuple_GetItem(given, k));
+  return !PyErr_Occurred();
+}
+
+// (family, op, common, out, operands, params): False where there is no such loop.
+bool read_step(PyObject* given, Said* to) {
+  const char *family, *op;
+  PyObject *operands, *params;
+  if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "ssiiOO", &family, &op, &to->common,
+                                                 &to->out, &operands, &params))
+    return false;
+  if (!read_ints(operands, MOST_INPUTS, to->operand, &to->n_operands) ||
+      !read_ints(params, abi::MOST_SCALARS, to->param, &to->n_params))
+    return false;
+  to->entry = nullptr, to->rounds = false;
+  if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
+  const abi::Family* found = family_of(family);
+  to->entry = loop_of(found, op, to->common);
+  if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
+    return false;
+  to->rounds = found->rounds_numbers;
+  return true;
+}
+
+// Slots of temporaries: each is used again, for the same dtype, after the last step that reads what
+// is in it.
+struct Slots {
+  Program& program;
+  int free[MOST_SLOTS], n_free = 0;
+
+  int take(int dtype) {
+    for (int k = 0; k < n_free; k++) {
+      const int slot = free[k];
+      if (program.dtype[slot] != dtype) continue;
+      free[k] = free[--n_free];
+      return slot;
+    }
+    if (program.n_slots == MOST_SLOTS) return -1;
+    program.itemsize[program.n_slots] = (byte)ITEMSIZE[dtype];
+    program.dtype[program.n_slots] = (byte)dtype;
+    return program.n_slots++;
+  }
+  void give(int slot) { free[n_free++] = slot; }
+};
+
+// False where it is longer than a program may be.
+bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, int n_outputs,
+           const Said* said, int n_steps) {
+  Program& program = chain.program;
+  program.capability = capability;
+  program.n_outputs = n_outputs, program.n_operands = n_outputs + n_inputs;
+  int dtype[MOST_VALUES], last_read[MOST_VALUES] = {}, slot[MOST_VALUES], place[MOST_VALUES];
+  for (int v = 0; v < n_inputs + n_steps; v++) {
+    dtype[v] = v < n_inputs ? inputs[v] : said[v - n_inputs].out;
+    place[v] = -1;
+  }
+  for (int k = 0; k < n_outputs; k++) {
+    if (outputs[k] < n_inputs || outputs[k] >= n_inputs + n_steps) return false;
+    place[outputs[k]] = k;
+    program.itemsize[k] = (byte)ITEMSIZE[chain.dtype[k] = dtype[outputs[k]]];
+    program.dtype[k] = (byte)chain.dtype[k];
+  }
+  for (int v = 0; v < n_inputs; v++) {
+    const int k = slot[v] = n_outputs + v;
+    program.itemsize[k] = (byte)ITEMSIZE[chain.dtype[k] = inputs[v]];
+    program.dtype[k] = (byte)inputs[v];
+  }
+  for (int s = 0; s < n_steps; s++) {
+    for (int j = 0; j < said[s].n_operands; j++) {
+      const int v = said[s].operand[j];
+      if (v >= n_inputs + s) return false;
+      if (v >= 0) {
+        last_read[v] = s;
+      } else if (!said[s].entry || said[s].entry->input[j] != said[s].common ||
+                 program.n_numbers == MOST_NUMBERS) {
+        return false;
+      } else {
+        chain.number[program.n_numbers++] = {-1 - v, said[s].common, said[s].rounds};
+      }
+    }
+  }
+  program.n_slots = program.n_operands + program.n_numbers;
+  if (program.n_slots > MOST_SLOTS) return false;
+  for (int k = program.n_operands; k < program.n_slots; k++)
+    program.itemsize[k] = sizeof(Scalar), program.is_wide[k] = true;
+  Slots slots = {program};
+  int number = program.n_operands;
+  const auto begin = [&](int to) -> Step* {
+    if (to < 0 || program.n_steps == MOST_STEPS) return nullptr;
+    Step* step = &program.step[program.n_steps++];
+    *step = {};
+    step->slot[0] = (byte)to, step->n_slots = 1;
+    return step;
+  };
+  const auto cast = [&](int to, int from, int to_type, int from_type) {
+    Step* step = begin(to);
+    if (!step) return false;
+    step->cast = capability->casts[from_type][to_type];
+    step->slot[step->n_slots++] = (byte)from;
+    return true;
+  };
+  for (int s = 0; s < n_steps; s++) {
+    const Said& now = said[s];
+    const int value = n_inputs + s, out = now.out;
+    slot[value] = place[value] >= 0 ? place[value] : slots.take(out);
+    if (!now.entry) {
+      const int from = now.operand[0];
+      if (!cast(slot[value], slot[from], out, dtype[from])) return false;
+    } else {
+      int given[MOST_INPUTS], own[MOST_INPUTS + 1], n_own = 0, to = slot[value];
+      for (int j = 0; j < now.n_operands; j++) {
+        const int v = now.operand[j], wanted = now.entry->input[j];
+        if (v < 0) {
+          given[j] = number++;
+        } else if (dtype[v] == wanted) {
+          given[j] = slot[v];
+        } else {
+          given[j] = own[n_own++] = slots.take(wanted);
+          if (!cast(given[j], slot[v], wanted, dtype[v])) return false;
+        }
+      }
+      if (now.entry->result != out) to = own[n_own++] = slots.take(now.entry->result);
+      Step* step = begin(to);
+      if (!step) return false;
+      step->loop = now.entry->loop;
+      for (int j = 0; j < now.n_operands; j++) step->slot[step->n_slots++] = (byte)given[j];
+      step->first_scalar = (byte)chain.n_scalars;
+      for (int j = 0; j < now.n_params; j++) {
+        if (chain.n_scalars == MOST_NUMBERS) return false;
+        chain.scalar[chain.n_scalars++] = {-1 - now.param[j], now.common, false};
+      }
+      if (to != slot[value] && !cast(slot[value], to, out, now.entry->result)) return false;
+      while (n_own) slots.give(own[--n_own]);
+    }
+    for (int j = 0; j < now.n_operands; j++) {
+      const int v = now.operand[j];
+      bool is_given = v < n_inputs || place[v] >= 0 || last_read[v] != s;
+      for (int i = 0; i < j; i++) is_given = is_given || now.operand[i] == v;
+      if (!is_given) slots.give(slot[v]);
+    }
+    for (int k = 0; k < n_outputs; k++)
+      for (int j = 0; outputs[k] < value && j < now.n_operands; j++)
+        if (now.operand[j] >= 0 && now.operand[j] < n_inputs)
+          chain.read_later[k] |= 1u << now.operand[j];
+  }
+  return true;
+}
+
+// The layout of a call: the shape is the outputs'. False where something is not as expected.
+bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
+  const Program& program = chain.program;
+  PyArrayObject* const first = (PyArrayObject*)args[0];
+  for (int k = 0; k < program.n_operands; k++) {
+    PyArrayObject* x = (PyArrayObject*)args[k];
+    if (!PyArray_CheckExact(args[k]) || !is_of(x, chain.dtype[k]) || !PyArray_ISALIGNED(x))
+      return false;
+    if (k < program.n_outputs && !PyArray_ISWRITEABLE(x)) return false;
+  }
+  const int ndim = PyArray_NDIM(first);
+  const npy_intp* shape = PyArray_DIMS(first);
+  bool is_flat = true;  // all are runs of memory, or one element
+  for (int k = 0; k < program.n_operands; k++) {
+    PyArrayObject* x = (PyArrayObject*)args[k];
+    const int lead = ndim - PyArray_NDIM(x);
+    const bool is_output = k < program.n_outputs;
+    if (lead < 0 || (is_output && lead)) return false;
+    bool is_whole = !lead;
+    for (int d = lead; d < ndim; d++) {
+      const npy_intp size = PyArray_DIM(x, d - lead);
+      if (size == shape[d]) continue;
+      if (size != 1 || is_output) return false;
+      is_whole = false;
+    }
+    is_flat = is_flat &&
+              ((is_whole && PyArray_IS_C_CONTIGUOUS(x)) || (!is_output && PyArray_SIZE(x) == 1));
+    walk.data[k] = PyArray_BYTES(x);
+  }
+  for (int k = 0; k < program.n_outputs; k++) {
+    for (int j = program.n_outputs; j < program.n_operands; j++) {
+      PyArrayObject *out = (PyArrayObject*)args[k], *x = (PyArrayObject*)args[j];
+      if (!may_overlap(out, x)) continue;
+      if (!is_same_view(out, x) || chain.read_later[k] >> (j - program.n_outputs) & 1) return false;
+    }
+  }
+  walk.numel = PyArray_SIZE(first);
+  walk.ndim = is_flat ? 1 : ndim;
+  if (is_flat) {
+    walk.size[0] = walk.numel;
+    for (int k = 0; k < program.n_operands; k++) {
+      const bool is_one = k >= program.n_outputs && walk.numel != 1 &&
+                          PyArray_SIZE((PyArrayObject*)args[k]) == 1;
+      walk.stride[k][0] = is_one ? 0 : program.itemsize[k];
+    }
+    return true;
+  }
+  for (int d = 0; d < ndim; d++) {  // the last dimension first
+    const int from = ndim - 1 - d;
+    walk.size[d] = shape[from];
+    for (int k = 0; k < program.n_operands; k++) {
+      PyArrayObject* x = (PyArrayObject*)args[k];
+      const int at = from - (ndim - PyArray_NDIM(x));
+      const bool varies = at >= 0 && PyArray_DIM(x, at) != 1;
+      walk.stride[k][d] = varies ? PyArray_STRIDE(x, at) : 0;
+    }
+  }
+  coalesce(walk, program.n_operands);
+  return true;
+}
+
+// 1: done; 0: not numbers that are expected here; -1: an error is set.
+int enter_all(const Entered* what, int n, PyObject* given, Scalar* to) {
+  for (int k = 0; k < n; k++) {
+    PyObject* number = PySequence_GetItem(given, what[k].index);
+    if (!number) return -1;
+    const int done = enter(&to[k], number, what[k].common, what[k].rounds);
+    Py_DECREF(number);
+    if (done <= 0) return done;
+  }
+  return 1;
+}
+
+// (*outputs, *inputs, numbers, may_share) -> whether it is done; if not, nothing is written
+PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  const Chain& chain = *(const Chain*)PyCapsule_GetPointer(self, nullptr);
+  const Program& program = chain.program;
+  if (n != program.n_operands + 2) {
+    PyErr_Format(PyExc_TypeError, "a program takes %d arrays, numbers and a bool (got %zd)",
+                 program.n_operands, n);
+    return nullptr;
+  }
+  Walk walk;
+  Scalar numbers[MOST_NUMBERS], scalars[MOST_NUMBERS];
+  if (!read_arrays(chain, args, walk)) Py_RETURN_FALSE;
+  PyObject* given = args[program.n_operands];
+  int done = enter_all(chain.number, program.n_numbers, given, numbers);
+  if (done > 0) done = enter_all(chain.scalar, chain.n_scalars, given, scalars);
+  if (done < 0) return nullptr;
+  if (!done) Py_RETURN_FALSE;
+  const bool may_share = PyObject_IsTrue(args[program.n_operands + 1]) == 1;
+  if (!walk.numel) Py_RETURN_TRUE;
+  if (walk.numel < KEEP_LOCK) {
+    run(program, walk, scalars, numbers, may_share);
+  } else {
+    PyThreadState* state = PyEval_SaveThread();
+    run(program, walk, scalars, numbers, may_share);
+    PyEval_RestoreThread(state);
+  }
+  Py_RETURN_TRUE;
+}
+
+PyMethodDef call_method = {"program", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
+                           "(*outputs, *inputs, numbers, may_share) -> whether it is done."};
+
+void forget(PyObject* capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, nullptr)); }
+
+// (dtypes of the inputs, values that are stored, steps) -> a program; None where there is none
+PyObject* make(PyObject*, PyObject* args) {
+  PyObject *given, *stored, *steps;
+  int inputs[MOST_ARRAYS], outputs[MOST_ARRAYS], n_inputs, n_outputs;
+  if (!PyArg_ParseTuple(args, "OOO!", &given, &stored, &PyTuple_Type, &steps)) return nullptr;
+  Said said[MOST_STEPS];
+  const int n_steps = (int)PyTuple_Size(steps);
+  bool is_one = capability && n_steps <= MOST_STEPS &&
+                read_ints(given, MOST_ARRAYS, inputs, &n_inputs) &&
+                read_ints(stored, MOST_ARRAYS, outputs, &n_outputs) && n_outputs &&
+                n_inputs + n_outputs <= MOST_ARRAYS;
+  for (int s = 0; is_one && s < n_steps; s++)
+    is_one = read_step(PyTuple_GetItem(steps, s), &said[s]);
+  if (PyErr_Occurred()) return nullptr;
+  if (!is_one) Py_RETURN_NONE;
+  Chain* chain = (Chain*)PyMem_Calloc(1, sizeof(Chain));
+  if (!chain) return PyErr_NoMemory();
+  if (!build(*chain, inputs, n_inputs, outputs, n_outputs, said, n_steps)) {
+    PyMem_Free(chain);
+    Py_RETURN_NONE;
+  }
+  PyObject* capsule = PyCapsule_New(chain, nullptr, forget);
+  if (!capsule) {
+    PyMem_Free(chain);
+    return nullptr;
+  }
+  PyObject* made = PyCFunction_NewEx(&call_method, capsule, nullptr);
+  Py_DECREF(capsule);
+  return made;
+}
+
+}  // namespace
+
+PyMethodDef program_method = {
+    "program", make, METH_VARARGS, "(dtypes, stored values, steps) -> a program, or None."};
+
+}  // namespace engine

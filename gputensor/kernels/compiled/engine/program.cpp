@@ -1,0 +1,300 @@
+// Block programs. See program.h.
+#include "program.h"
+
+#include <cstring>
+
+#include "threads.h"
+
+namespace engine {
+namespace {
+
+using abi::MOST_OPERANDS;
+using abi::Scalar;
+
+// Bytes of the temporaries of one block: half of a first-level cache.
+constexpr i64 TEMPORARY_BYTES = 16 << 10;
+// Elements of a block without temporaries, and that a second thread is woken for.
+constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
+// Inner dimensions below this are walked two at a time.
+constexpr i64 SHORT = 256;
+constexpr i64 LINE = 64;
+
+// The bytes of the next block in operands that are runs of memory, asked for while this block is
+// computed: a part before each step. The CPU's own prefetcher begins anew in each block.
+struct Ahead {
+  int n = 0, steps;
+  const char* at[MOST_ARRAYS];
+  i64 lines[MOST_ARRAYS];
+
+  void part(int step) const {
+    for (int k = 0; k < n; k++) {
+      const i64 last = lines[k] * (step + 1) / steps;
+      for (i64 line = lines[k] * step / steps; line < last; line++)
+        __builtin_prefetch(at[k] + line * LINE, 0, 2);
+    }
+  }
+};
+
+i64 size_of(i64 x) { return x < 0 ? -x : x; }
+
+constexpr int log2_of(int size) {
+  return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
+}
+
+// How an operand lies in a block.
+enum Layout : byte { DENSE, ONE, PACKED };
+
+struct Plan {
+  const Program* program;
+  const Walk* walk;
+  const Scalar *scalars, *numbers;
+  i64 columns, rows;              // of a block at most; rows of the whole of dimension 0
+  i64 blocks, blocks_inner;       // in all, and along what a block is cut from
+  int outer;                      // the first dimension that no block spans
+  bool has_rows;
+  i64 capacity;                   // elements of a temporary
+  Layout layout[MOST_ARRAYS];
+  bool stays[MOST_ARRAYS];      // packed once: the same for every block
+};
+
+void lay_out(Plan& plan) {
+  const Program& program = *plan.program;
+  const Walk& walk = *plan.walk;
+  const int n = program.n_operands;
+  const i64 inner = walk.size[0];
+  plan.has_rows = walk.ndim > 1 && inner < SHORT;
+  i64 temporaries = 0;
+  for (int k = 0; k < n; k++) {
+    const i64 item = program.itemsize[k], step = walk.stride[k][0];
+    const bool may_be_one = k >= program.n_outputs;
+    if (plan.has_rows) {
+      const i64 next = walk.stride[k][1];
+      plan.layout[k] = step == item && next == item * inner ? DENSE
+                       : may_be_one && step == 0 && next == 0 ? ONE : PACKED;
+    } else {
+      plan.layout[k] = step == item ? DENSE : may_be_one && step == 0 ? ONE : PACKED;
+    }
+    plan.stays[k] = false;
+    if (plan.layout[k] == PACKED) {
+      temporaries += item;
+      if (plan.has_rows && may_be_one) {
+        plan.stays[k] = true;
+        for (int d = 1; d < walk.ndim; d++) plan.stays[k] = plan.stays[k] && walk.stride[k][d] == 0;
+      }
+    }
+  }
+  for (int k = n + program.n_numbers; k < program.n_slots; k++) temporaries += program.itemsize[k];
+  i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
+  if (capacity < 64) capacity = 64;
+  if (capacity > BLOCK) capacity = BLOCK;
+  if (plan.has_rows) {
+    plan.columns = inner;
+    plan.rows = capacity / inner < 1 ? 1 : capacity / inner;
+    if (plan.rows > walk.size[1]) plan.rows = walk.size[1];
+    plan.blocks_inner = (walk.size[1] + plan.rows - 1) / plan.rows;
+    plan.outer = 2;
+    if (capacity < inner) capacity = inner;
+  } else {
+    plan.columns = inner < capacity ? inner : capacity;
+    plan.rows = 1;
+    plan.blocks_inner = (inner + plan.columns - 1) / plan.columns;
+    plan.outer = 1;
+  }
+  plan.capacity = capacity;
+  plan.blocks = plan.blocks_inner;
+  for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
+}
+
+void blocks(void* context, i64 first, i64 last) {
+  const Plan& plan = *(const Plan*)context;
+  const Program& program = *plan.program;
+  const Walk& walk = *plan.walk;
+  const int n = program.n_operands;
+
+  char* slot[MOST_SLOTS];
+  i64 step[MOST_SLOTS];
+  i64 bytes = 0;
+  char* packed[MOST_ARRAYS];
+  for (int k = 0; k < n; k++)
+    if (plan.layout[k] == PACKED) bytes += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
+  const int first_temporary = n + program.n_numbers;
+  for (int k = first_temporary; k < program.n_slots; k++)
+    bytes += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
+  // On the stack, as it is at most some hundred KiB and nothing can fail.
+  char* free = (char*)(((abi::u64)__builtin_alloca(bytes + 64) + 63) & ~63ull);
+  for (int k = 0; k < n; k++) {
+    if (plan.layout[k] != PACKED) continue;
+    packed[k] = free;
+    free += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
+  }
+  for (int k = n; k < first_temporary; k++)
+    slot[k] = (char*)&plan.numbers[k - n], step[k] = 0;
+  for (int k = first_temporary; k < program.n_slots; k++) {
+    slot[k] = free;
+    free += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
+  }
+
+  // Where the first block is.
+  i64 index[abi::MOST_DIMS], rest = first / plan.blocks_inner, inner = first % plan.blocks_inner;
+  char* at[MOST_ARRAYS];
+  for (int k = 0; k < n; k++) at[k] = walk.data[k];
+  for (int d = plan.outer; d < walk.ndim; d++) {
+    index[d] = rest % walk.size[d];
+    rest /= walk.size[d];
+    for (int k = 0; k < n; k++) at[k] += index[d] * walk.stride[k][d];
+  }
+  bool is_packed[MOST_ARRAYS] = {};
+
+  for (i64 b = first; b < last; b++) {
+    i64 m, rows = 1, columns;
+    if (plan.has_rows) {
+      const i64 begin = inner * plan.rows, left = walk.size[1] - begin;
+      rows = left < plan.rows ? left : plan.rows, columns = plan.columns;
+      m = rows * columns;
+      for (int k = 0; k < n; k++) slot[k] = at[k] + begin * walk.stride[k][1];
+    } else {
+      const i64 begin = inner * plan.columns, left = walk.size[0] - begin;
+      m = columns = left < plan.columns ? left : plan.columns;
+      for (int k = 0; k < n; k++) slot[k] = at[k] + begin * walk.stride[k][0];
+    }
+    char* strided[MOST_ARRAYS];
+    for (int k = 0; k < n; k++) {
+      const int item = program.itemsize[k];
+      step[k] = plan.layout[k] == ONE ? 0 : item;
+      if (plan.layout[k] != PACKED) continue;
+      strided[k] = slot[k];
+      if (k >= program.n_outputs && !is_packed[k]) {
+        const i64 row_step = plan.has_rows ? walk.stride[k][1] : 0;
+        // what stays is packed for as many rows as any block has
+        const i64 count = plan.stays[k] ? plan.rows : rows;
+        program.capability->pack[log2_of(item)](packed[k], slot[k], columns, walk.stride[k][0],
+                                                count, row_step);
+        is_packed[k] = plan.stays[k];
+      }
+      slot[k] = packed[k];
+    }
+    Ahead ahead;
+    ahead.steps = program.n_steps;
+    if (program.n_steps > 1 && b + 1 < last && inner + 1 < plan.blocks_inner) {
+      for (int k = 0; k < n; k++) {
+        if (plan.layout[k] != DENSE) continue;
+        ahead.at[ahead.n] = slot[k] + m * program.itemsize[k];
+        ahead.lines[ahead.n++] = (m * program.itemsize[k] + LINE - 1) / LINE;
+      }
+    }
+    for (int s = 0; s < program.n_steps; s++) {
+      if (ahead.n) ahead.part(s);
+      const Step& now = program.step[s];
+      if (!now.loop) {
+        const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
+        if (step[from] || to >= n) {
+          step[to] = step[from] ? item : 0;
+          now.cast(slot[to], slot[from], step[from] ? m : 1);
+        } else {  // one value for all of an output
+          Scalar one;
+          now.cast((char*)&one, slot[from], 1);
+          program.capability->pack[log2_of(item)](slot[to], (char*)&one, m, 0, 1, 0);
+        }
+        continue;
+      }
+      char* data[MOST_OPERANDS];
+      i64 steps[MOST_OPERANDS];
+      Scalar wide[MOST_OPERANDS];
+      for (int j = 0; j < now.n_slots; j++) {
+        const int k = now.slot[j];
+        data[j] = slot[k], steps[j] = step[k];
+        if (j && !step[k] && !program.is_wide[k]) {
+          program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
+          data[j] = (char*)&wide[j];
+        }
+      }
+      steps[0] = step[now.slot[0]] = program.itemsize[now.slot[0]];
+      now.loop(data, steps, m, plan.scalars + now.first_scalar);
+    }
+    for (int k = 0; k < program.n_outputs; k++) {
+      if (plan.layout[k] != PACKED) continue;
+      program.capability->unpack[log2_of(program.itemsize[k])](
+          packed[k], strided[k], columns, walk.stride[k][0], rows,
+          plan.has_rows ? walk.stride[k][1] : 0);
+    }
+    if (++inner < plan.blocks_inner) continue;
+    inner = 0;
+    for (int d = plan.outer; d < walk.ndim; d++) {
+      if (++index[d] < walk.size[d]) {
+        for (int k = 0; k < n; k++) at[k] += walk.stride[k][d];
+        break;
+      }
+      for (int k = 0; k < n; k++) at[k] -= (walk.size[d] - 1) * walk.stride[k][d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void coalesce(Walk& walk, int n_operands) {
+  int kept = 0;
+  for (int d = 0; d < walk.ndim; d++) {
+    if (walk.size[d] == 1) continue;
+    walk.size[kept] = walk.size[d];
+    for (int k = 0; k < n_operands; k++) walk.stride[k][kept] = walk.stride[k][d];
+    kept++;
+  }
+  walk.ndim = kept;
+  // Insertion sort; of equal strides the order stays. Source: TensorIterator.cpp,
+  // reorder_dimensions.
+  for (int d = 1; d < walk.ndim; d++) {
+    for (int e = d; e > 0; e--) {
+      int order = 0;
+      for (int k = 0; k < n_operands && !order; k++) {
+        const i64 a = size_of(walk.stride[k][e - 1]), b = size_of(walk.stride[k][e]);
+        if (a && b) order = a > b ? 1 : a < b ? -1 : 0;
+      }
+      if (order <= 0) break;
+      i64 swap = walk.size[e];
+      walk.size[e] = walk.size[e - 1], walk.size[e - 1] = swap;
+      for (int k = 0; k < n_operands; k++) {
+        swap = walk.stride[k][e];
+        walk.stride[k][e] = walk.stride[k][e - 1], walk.stride[k][e - 1] = swap;
+      }
+    }
+  }
+  int last = 0;
+  for (int d = 1; d < walk.ndim; d++) {
+    bool joins = true;
+    for (int k = 0; k < n_operands; k++)
+      joins = joins && walk.stride[k][last] * walk.size[last] == walk.stride[k][d];
+    if (joins) {
+      walk.size[last] *= walk.size[d];
+    } else {
+      last++;
+      walk.size[last] = walk.size[d];
+      for (int k = 0; k < n_operands; k++) walk.stride[k][last] = walk.stride[k][d];
+    }
+  }
+  if (walk.ndim) walk.ndim = last + 1;
+}
+
+void run(const Program& program, const Walk& walk, const Scalar* scalars, const Scalar* numbers,
+         bool may_share) {
+  Walk one;
+  const Walk* walked = &walk;
+  if (!walk.ndim) {  // one element: dense in every operand
+    one.ndim = 1, one.size[0] = 1;
+    for (int k = 0; k < program.n_operands; k++) {
+      one.data[k] = walk.data[k];
+      one.stride[k][0] = program.is_wide[k] ? 0 : program.itemsize[k];
+    }
+    walked = &one;
+  }
+  Plan plan;
+  plan.program = &program, plan.walk = walked, plan.scalars = scalars;
+  plan.numbers = numbers;
+  lay_out(plan);
+  const i64 elements = plan.rows * plan.columns;
+  if (walk.numel < 2 * GRAIN || !may_share) return blocks(&plan, 0, plan.blocks);
+  i64 step = (GRAIN / 2 + elements - 1) / elements;
+  share(blocks, &plan, plan.blocks, step);
+}
+
+}  // namespace engine

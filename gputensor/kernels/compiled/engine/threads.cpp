@@ -1,0 +1,141 @@
+// Standing threads of the library. See threads.h.
+//
+// Order    a thread does the units of its own part first, then what others have left: a part is one
+//          run of memory, which the thread's cache may still hold from the call before.
+// Idle     a helper sleeps in a semaphore and holds nothing.
+// Fork     a forked child has no helpers until it starts its own.
+// Signals  helpers block them all: they are for the interpreter's threads.
+//
+// A helper is asked, and comes or is called off: nobody waits for one that has not begun, so a busy
+// machine loses nothing. One call at a time has helpers; calls that other threads make meanwhile,
+// and calls from inside a body, do all their units themselves.
+#include "threads.h"
+
+#include <atomic>
+#include <csignal>
+#include <pthread.h>
+#include <semaphore.h>
+
+namespace engine {
+namespace {
+
+using abi::i64;
+
+constexpr int MOST = 256, SPINS = 2000;  // threads; looks at a helper that is about to end
+
+struct alignas(64) Part {
+  std::atomic<i64> next;
+  i64 end;
+};
+
+struct Work {
+  abi::Body body;
+  void* context;
+  i64 units, step;
+  int threads;
+  Part parts[MOST];
+};
+
+enum State { ASLEEP, ASKED, CALLED_OFF, AT_WORK };
+
+struct alignas(64) Helper {
+  std::atomic<int> state;
+  sem_t asked, ended;
+};
+
+Work work;
+Helper helpers[MOST];
+int started;
+std::atomic<int> wanted{1};
+pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
+
+void wait(sem_t* semaphore) {
+  while (sem_wait(semaphore)) {}  // a signal's handler came between
+}
+
+void take(int own) {
+  for (int k = 0; k < work.threads; k++) {
+    Part& part = work.parts[(own + k) % work.threads];
+    for (i64 piece; (piece = part.next.fetch_add(1, std::memory_order_relaxed)) < part.end;) {
+      const i64 first = piece * work.step, last = first + work.step;
+      work.body(work.context, first, last < work.units ? last : work.units);
+    }
+  }
+}
+
+void* help(void* given) {
+  Helper& me = *(Helper*)given;
+  for (;;) {
+    wait(&me.asked);
+    for (int state = me.state; state != ASLEEP; state = me.state) {
+      if (state == CALLED_OFF) {
+        if (me.state.compare_exchange_strong(state, ASLEEP)) break;
+      } else if (me.state.compare_exchange_strong(state, AT_WORK)) {
+        take(1 + int(&me - helpers));
+        me.state = ASLEEP;
+        sem_post(&me.ended);
+        break;
+      }
+    }
+  }
+}
+
+void forget_helpers() {
+  started = 0;
+  pthread_mutex_init(&one_call, nullptr);
+}
+
+void start(int count) {
+  static bool knows_of_forks;
+  if (!knows_of_forks) knows_of_forks = !pthread_atfork(nullptr, nullptr, forget_helpers);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  for (; started < count; started++) {
+    Helper& next = helpers[started];
+    next.state = ASLEEP;
+    sem_init(&next.asked, 0, 0);
+    sem_init(&next.ended, 0, 0);
+    pthread_t thread;
+    if (pthread_create(&thread, &detached, help, &next)) break;  // fewer threads do the work
+  }
+  pthread_attr_destroy(&detached);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void end(Helper& helper) {
+  int state = ASKED;
+  if (helper.state.compare_exchange_strong(state, CALLED_OFF)) return;
+  for (int spins = 0; sem_trywait(&helper.ended); spins++)
+    if (spins == SPINS) return wait(&helper.ended);
+}
+
+}  // namespace
+
+void share(abi::Body body, void* context, i64 units, i64 step) {
+  const i64 pieces = (units + step - 1) / step;
+  i64 count = wanted.load(std::memory_order_relaxed);
+  if (count > pieces) count = pieces;
+  if (count <= 1 || pthread_mutex_trylock(&one_call)) return body(context, 0, units);
+  if (started < count - 1) start(int(count - 1));
+  if (count > started + 1) count = started + 1;
+  work.body = body, work.context = context;
+  work.units = units, work.step = step, work.threads = int(count);
+  for (i64 n = 0; n < count; n++) {
+    work.parts[n].next = pieces * n / count;
+    work.parts[n].end = pieces * (n + 1) / count;
+  }
+  for (i64 n = 0; n < count - 1; n++)  // one that was called off is about to look again
+    if (helpers[n].state.exchange(ASKED) == ASLEEP) sem_post(&helpers[n].asked);
+  take(0);
+  for (i64 n = 0; n < count - 1; n++) end(helpers[n]);
+  pthread_mutex_unlock(&one_call);
+}
+
+void set_threads(int count) { wanted = count < 1 ? 1 : count > MOST ? MOST : count; }
+int threads() { return wanted; }
+
+}  // namespace engine

@@ -1,0 +1,27 @@
+"""dst[i] = number, in any layout.                                                     family: fill
+
+Large arrays are filled on all threads, by the copy of one element; NumPy casts the number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...runtime import cpu
+from ..cpu import fill as numpys
+from . import library
+
+# Bytes below which NumPy's loop costs less than a copy from an array of one element.
+_SMALL = 1 << 18
+
+_copy = library.function("copy", "copy")
+
+
+def fill(dst: np.ndarray, number: complex) -> None:
+    """Set every element of `dst`. Silences itself: call it without `quiet`."""
+    if dst.nbytes >= _SMALL and dst.flags.writeable:
+        one = np.empty((), dst.dtype)
+        numpys.fill(one, number)
+        if not _copy(dst, one, cpu.cache_nbytes()):
+            return
+    numpys.fill(dst, number)

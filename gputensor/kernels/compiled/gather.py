@@ -1,0 +1,36 @@
+"""Elements that indices name, read by the compiled loops: see kernels/cpu/gather.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..cpu import gather as numpys
+from .library import function
+
+MOST_INDICES = 6  # of the loops
+
+
+def gather(
+    out: np.ndarray, x: np.ndarray, indices: Sequence[np.ndarray], led: Sequence[int],
+    begin: int | None, wraps: bool,
+) -> int:  # fmt: skip
+    loop = function("gather", _LOOPS[x.itemsize])
+    if loop is None or len(indices) > MOST_INDICES:
+        return numpys.gather(out, x, indices, led, begin, wraps)
+    place: int = loop(x, out, *indices, -1 if begin is None else begin, wraps, *led)
+    return place
+
+
+_LOOPS = {n: f"gather {n}" for n in (1, 2, 4, 8, 16)}
+
+
+def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
+    """np.take_along_axis, of an index in range that has the sizes of x but along the axis."""
+    if index.dtype != np.int64:
+        return numpys.taken(x, index, axis)
+    found = np.empty(index.shape, x.dtype)
+    bad = gather(found, x, (index,), (axis,), None, True)
+    assert not bad, (x.shape, axis)
+    return found

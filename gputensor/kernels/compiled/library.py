@@ -1,0 +1,142 @@
+"""Loads the compiled library, for the best capability that this CPU has.
+
+The capability is chosen when a loop is first asked for, and stays: bound loops are kept in plans.
+Where there is no library, or `GPUTENSOR_CPU_CAPABILITY=default` asks for none, NumPy's loops run.
+Source of the design: ATen/native/DispatchStub.cpp.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from ...core import errors
+from ...core.dtype import STORED, dtype
+from ...runtime import cpu
+
+VARIABLE = "GPUTENSOR_CPU_CAPABILITY"
+DEFAULT = "default"
+CAPABILITIES = (DEFAULT, "avx2", "avx512", "neon")
+
+Loop = Callable[..., Any]
+# What a number beside arrays is called where operands are told by their codes.
+_NUMBER = -1
+
+
+class Choice(NamedTuple):
+    """capability: whose loops run. reason: why no better ones do; "" where these are the best.
+    remedy: what to do about it; "" where nothing can be done."""
+
+    capability: str
+    reason: str
+    remedy: str
+    library: ModuleType | None
+
+
+@cache
+def choice() -> Choice:
+    """The capability that runs, chosen once. Raises: ArgumentError where the variable names one
+    that does not exist, or that this CPU or this build does not have."""
+    wanted = os.environ.get(VARIABLE, "").lower()
+    if wanted and wanted not in CAPABILITIES:
+        raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
+    if wanted == DEFAULT:
+        return Choice(DEFAULT, f"{VARIABLE}={DEFAULT}", f"unset {VARIABLE}", None)
+    try:
+        from . import _library
+    except ImportError as error:
+        if wanted:
+            raise errors.wrong_setting(VARIABLE, "name loops that are built", wanted) from error
+        reason = f"the compiled loops are not built ({error})"
+        return Choice(DEFAULT, reason, "install g++, then reinstall gputensor", None)
+    found = _library.capabilities()
+    if wanted and wanted not in found:
+        rule = f"be one of {', '.join((DEFAULT, *found))} on this CPU"
+        raise errors.wrong_setting(VARIABLE, rule, wanted)
+    if not found:
+        return Choice(DEFAULT, "the compiled loops need AVX2, FMA and F16C, or NEON", "", None)
+    best = wanted or found[-1]
+    _library.use(best, tuple([d.np for d in STORED]))
+    _library.set_threads(cpu.get_num_threads())
+    cpu.on_num_threads(_library.set_threads)
+    lowered = best != found[-1]
+    reason, remedy = (f"{VARIABLE}={wanted}", f"unset {VARIABLE}") if lowered else ("", "")
+    return Choice(best, reason, remedy, _library)
+
+
+def get_cpu_capability() -> str:
+    """Whose loops the CPU runs: "default" (NumPy's), "avx2", "avx512" or "neon".
+
+    Chosen at the first use by what the CPU has; `GPUTENSOR_CPU_CAPABILITY` lowers it. PyTorch's
+    function of this name answers in capitals.
+    """
+    return choice().capability
+
+
+def bind(
+    family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype, otherwise: Loop
+) -> Loop | None:
+    """The compiled loop `(*inputs, *scalars, out=None)` of a pointwise operator, or None.
+
+    inputs: the dtype of each array, or the type of a Python number. otherwise: the loop that takes
+    the calls which the compiled one does not: arrays that are not aligned or that overlap in part,
+    and numbers of another kind.
+    """
+    library = choice().library
+    if library is None:
+        return None
+    kinds = tuple([_NUMBER if isinstance(x, type) else x.code for x in inputs])
+    found: Loop | None = library.bind(family, op, kinds, common.code, out.code, otherwise)
+    return found
+
+
+def program(
+    dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...]
+) -> Loop | None:
+    """Operators as one program, or None. Values are numbered: the inputs, of these codes, then what
+    each step gives; an operand below 0 is a number, -1 the first.
+
+    steps: (family, op, code of the dtype computed in, code of the result's, operands, params);
+    family "copy" is a cast. Returns: `(*stored, *inputs, numbers, may_share)`, which answers
+    whether it is done. If not, nothing is written: see `bind`.
+    """
+    library = choice().library
+    found: Loop | None = library.program(dtypes, stored, steps) if library else None
+    return found
+
+
+@cache
+def faces() -> frozenset[str]:
+    """The families with a module here that calls the library: `<family>.py` beside this file."""
+    found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
+    return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
+
+
+def reduction(
+    family: str, name: str, given: dtype, out: dtype, otherwise: Loop, number: float = 0.0
+) -> Loop | None:
+    """A compiled reduction `(array, axes, None, out, keepdims)` by its operator and dtypes, or
+    None. given, out: dtypes of the arrays; otherwise: as in `bind`; number: which some operators
+    take."""
+    library = choice().library
+    if library is None:
+        return None
+    found: Loop | None = library.reduction(
+        family, name, given.code, out.code, otherwise, number
+    )  # fmt: skip
+    return found
+
+
+@cache
+def function(family: str, name: str) -> Any:
+    """A compiled function of a family, by its operator and dtypes ("sum f32 f32"), or None.
+
+    It takes arrays (or None), ints and floats in any order and returns 0, or the place of a bad
+    value plus one; see `abi.h`.
+    """
+    library = choice().library
+    found: Any = library.function(family, name) if library else None
+    return found

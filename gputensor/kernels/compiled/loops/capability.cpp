@@ -1,0 +1,55 @@
+// All that is built for one capability.
+#include "capability.h"
+
+namespace CAPABILITY {
+
+#define FAMILIES(X) \
+  X(activation) \
+  X(argreduce) \
+  X(binary) \
+  X(comparison) \
+  X(copy) \
+  X(copy_pack) \
+  X(criterion) \
+  X(exponential) \
+  X(gather) \
+  X(histogram) \
+  X(lapack) \
+  X(loss) \
+  X(matmul) \
+  X(moments) \
+  X(nonzero) \
+  X(norm) \
+  X(order) \
+  X(orthogonal) \
+  X(random) \
+  X(reduce) \
+  X(scan) \
+  X(scatter) \
+  X(search) \
+  X(softmax) \
+  X(ternary) \
+  X(triangle) \
+  X(unary) \
+  X(where)
+
+#define DECLARE(NAME) extern const abi::Family NAME;
+FAMILIES(DECLARE)
+#undef DECLARE
+
+extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];
+extern const abi::Cast widens[abi::N_DTYPES];
+extern const abi::Move packs[], unpacks[];
+
+#define LIST(NAME) &NAME,
+static const abi::Family* const families[] = {FAMILIES(LIST)};
+#undef LIST
+
+#define NAME_OF(X) #X
+#define EXPANDED_NAME_OF(X) NAME_OF(X)
+extern const abi::Capability capability = {
+    EXPANDED_NAME_OF(CAPABILITY), families, sizeof families / sizeof *families,
+    casts, widens, packs, unpacks,
+};
+
+}  // namespace CAPABILITY

@@ -1,0 +1,194 @@
+// Loops over elements from functors of kernels/cuda/*.cu.
+//
+// A functor has a loop for each set of inputs that are one value for all elements; the others are
+// dense, as the engine packs what is strided. f16 and bf16 go through the loop of f32.
+#ifndef GPUTENSOR_ELEMENTWISE_H
+#define GPUTENSOR_ELEMENTWISE_H
+
+#include "capability.h"
+
+namespace CAPABILITY {
+
+template <class T> using acc = typename acc_of<T>::type;
+
+// How a functor's result is stored beside elements of T: bool, the real part's type, or T.
+template <class R, class T> struct result_of { typedef T type; };
+template <class T> struct result_of<bool, T> { typedef b8 type; };
+template <> struct result_of<f32, c64> { typedef f32 type; };
+template <> struct result_of<f64, c128> { typedef f64 type; };
+
+template <class To, class R> DEVICE To stored_as(R value) {
+  if constexpr (same<R, bool>) {
+    return b8{(u8)value};
+  } else {
+    return cast<To>(value);
+  }
+}
+
+// F of an element of each input, with the scalars of the call behind them.
+template <class F, int SCALARS, class A, class... X> DEVICE auto call(const A* s, X... x) {
+  if constexpr (SCALARS == 0) {
+    return F::of(x...);
+  } else if constexpr (SCALARS == 1) {
+    return F::of(x..., s[0]);
+  } else if constexpr (SCALARS == 2) {
+    return F::of(x..., s[0], s[1]);
+  } else if constexpr (SCALARS == 3) {
+    return F::of(x..., s[0], s[1], s[2]);
+  } else {
+    return F::of(x..., s[0], s[1], s[2], s[3]);
+  }
+}
+
+template <class F, int SCALARS, int INPUTS, class A> auto called() {
+  const A *s = nullptr, x{};
+  if constexpr (INPUTS == 1) {
+    return call<F, SCALARS>(s, x);
+  } else if constexpr (INPUTS == 2) {
+    return call<F, SCALARS>(s, x, x);
+  } else {
+    return call<F, SCALARS>(s, x, x, x);
+  }
+}
+
+// Functors of one input that have a slow form for rare elements: Note [Rare elements] of
+// elementary.cuh.
+template <class F, class = void> constexpr bool has_slow_form = false;
+template <class F>
+constexpr bool has_slow_form<F, decltype((void)&F::template is_rare<f32>)> = true;
+
+// MASK: bit k is set where input k is one value, of type A.
+template <class F, int SCALARS, class T, int INPUTS, int MASK>
+static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
+  typedef acc<T> A;
+  constexpr bool IS_ONE[] = {bool(MASK & 1), bool(MASK & 2), bool(MASK & 4)};
+  constexpr int SECOND = INPUTS > 1 ? 2 : 1, THIRD = INPUTS > 2 ? 3 : 1;
+  const T *a = (const T*)data[1], *b = (const T*)data[SECOND], *c = (const T*)data[THIRD];
+  const A one_x = IS_ONE[0] ? *(const A*)a : A{}, one_y = IS_ONE[1] ? *(const A*)b : A{},
+          one_z = IS_ONE[2] ? *(const A*)c : A{};
+  const auto x = [&](i64 i)
+                     __attribute__((always_inline)) { return IS_ONE[0] ? one_x : cast<A>(a[i]); };
+  const auto y = [&](i64 i)
+                     __attribute__((always_inline)) { return IS_ONE[1] ? one_y : cast<A>(b[i]); };
+  const auto z = [&](i64 i)
+                     __attribute__((always_inline)) { return IS_ONE[2] ? one_z : cast<A>(c[i]); };
+  typedef decltype(called<F, SCALARS, INPUTS, A>()) R;
+  typedef typename result_of<R, T>::type To;
+  To* out = (To*)data[0];
+  if constexpr (is_real<A> && has_slow_form<F>) {
+    int found = 0;
+    for (i64 i = 0; i < n; ++i) found |= F::is_rare(x(i));
+    for (i64 i = 0; found && i < n; ++i)
+      out[i] = stored_as<To>(F::is_rare(x(i)) ? F::rare(x(i)) : F::of(x(i)));
+    if (found) return;
+  }
+  // Outputs may be inputs, element for element, and overlap them in no other way.
+#pragma GCC ivdep
+  for (i64 i = 0; i < n; ++i) {
+    if constexpr (INPUTS == 1) {
+      out[i] = stored_as<To>(call<F, SCALARS>(s, x(i)));
+    } else if constexpr (INPUTS == 2) {
+      out[i] = stored_as<To>(call<F, SCALARS>(s, x(i), y(i)));
+    } else {
+      out[i] = stored_as<To>(call<F, SCALARS>(s, x(i), y(i), z(i)));
+    }
+  }
+}
+
+// f16 and bf16 by the loop of f32, some elements at a time, which stay in the first-level cache.
+template <class T, bool GIVES_BOOL>
+static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const i64* step, i64 n,
+                      const Scalar* scalars) {
+  constexpr i64 SOME = 256;
+  alignas(64) f32 wide[4][SOME];
+  char* at[4];
+  i64 steps[4] = {GIVES_BOOL ? 1 : 4};
+  for (int k = 1; k <= inputs; ++k) {  // what is one value is f32 already
+    at[k] = step[k] ? (char*)wide[k] : data[k];
+    steps[k] = step[k] ? 4 : 0;
+  }
+  for (i64 i = 0; i < n; i += SOME) {
+    const i64 left = n - i < SOME ? n - i : SOME;
+    for (int k = 1; k <= inputs; ++k)
+      if (step[k]) widen_some(wide[k], (const T*)data[k] + i, left);
+    at[0] = GIVES_BOOL ? data[0] + i : (char*)wide[0];
+    of_floats(at, steps, left, scalars);
+    if (!GIVES_BOOL) narrow_some((T*)data[0] + i, wide[0], left);
+  }
+}
+
+// One loop for any steps, where an element is of the type that is computed in: of functions too
+// long to gain from more.
+template <class F, int SCALARS, class T, int INPUTS>
+static void any_loop(char* const* data, const i64* step, i64 n, const T* s) {
+  typedef decltype(called<F, SCALARS, INPUTS, T>()) R;
+  typedef typename result_of<R, T>::type To;
+  for (i64 i = 0; i < n; ++i) {
+    const auto x = [&](int k) { return *(const T*)(data[k + 1] + i * step[k + 1]); };
+    To* out = (To*)data[0] + i;
+    if constexpr (INPUTS == 1) {
+      *out = stored_as<To>(call<F, SCALARS>(s, x(0)));
+    } else if constexpr (INPUTS == 2) {
+      *out = stored_as<To>(call<F, SCALARS>(s, x(0), x(1)));
+    } else {
+      *out = stored_as<To>(call<F, SCALARS>(s, x(0), x(1), x(2)));
+    }
+  }
+}
+
+// What no loop is made for: inputs that are one value are repeated, some elements at a time.
+template <class F, int SCALARS, class T, int INPUTS>
+static void repeating_loop(char* const* data, const i64* step, i64 n, const acc<T>* s) {
+  constexpr int SOME = 512;
+  alignas(64) T repeated[INPUTS][SOME];
+  for (int k = 0; k < INPUTS; ++k) {
+    if (step[k + 1]) continue;
+    const T value = cast<T>(*(const acc<T>*)data[k + 1]);
+    for (i64 e = 0; e < (n < SOME ? n : SOME); ++e) repeated[k][e] = value;
+  }
+  char* at[INPUTS + 1];
+  typedef decltype(called<F, SCALARS, INPUTS, acc<T>>()) R;
+  for (i64 i = 0; i < n; i += SOME) {
+    at[0] = data[0] + i * sizeof(typename result_of<R, T>::type);
+    for (int k = 1; k <= INPUTS; ++k)
+      at[k] = step[k] ? data[k] + i * sizeof(T) : (char*)repeated[k - 1];
+    dense_loop<F, SCALARS, T, INPUTS, 0>(at, n - i < SOME ? n - i : SOME, s);
+  }
+}
+
+template <class F, int SCALARS, class T, int INPUTS>
+static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalars) {
+  if constexpr (is_half<T>) {
+    typedef decltype(called<F, SCALARS, INPUTS, f32>()) R;
+    return half_loop<T, same<R, bool>>(loop<F, SCALARS, f32, INPUTS>, INPUTS, data, step, n,
+                                       scalars);
+  }
+  acc<T> s[SCALARS + 1];
+  for (int k = 0; k < SCALARS; ++k) memcpy(&s[k], &scalars[k], sizeof(acc<T>));
+  if constexpr (is_complex<T>) {
+    any_loop<F, SCALARS, T, INPUTS>(data, step, n, s);
+  } else if constexpr (!is_half<T>) {
+    int mask = 0;
+    for (int k = 0; k < INPUTS; ++k) mask |= step[k + 1] ? 0 : 1 << k;
+    if (mask == 0) return dense_loop<F, SCALARS, T, INPUTS, 0>(data, n, s);
+    if constexpr (INPUTS == 2) {
+      if (mask == 2) return dense_loop<F, SCALARS, T, INPUTS, 2>(data, n, s);
+    } else if constexpr (INPUTS == 3) {
+      if (mask == 4) return dense_loop<F, SCALARS, T, INPUTS, 4>(data, n, s);
+      if (mask == 6) return dense_loop<F, SCALARS, T, INPUTS, 6>(data, n, s);
+    }
+    repeating_loop<F, SCALARS, T, INPUTS>(data, step, n, s);
+  }
+}
+
+template <class F, int INPUTS, int SCALARS, class T>
+constexpr abi::LoopEntry entry(const char* name) {
+  typedef decltype(called<F, SCALARS, INPUTS, acc<T>>()) R;
+  typedef typename result_of<R, T>::type To;
+  return {name, {code_of<T>, code_of<T>, code_of<T>}, code_of<To>, code_of<T>, INPUTS, SCALARS,
+          loop<F, SCALARS, T, INPUTS>};
+}
+
+}  // namespace CAPABILITY
+
+#endif

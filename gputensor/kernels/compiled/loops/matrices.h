@@ -1,0 +1,119 @@
+// Batches of matrices: where each of them is, its elements column by column as BLAS and LAPACK have
+// them, and a share of the batch for each thread.
+#ifndef GPUTENSOR_MATRICES
+#define GPUTENSOR_MATRICES
+
+#include <stdlib.h>
+
+#include "capability.h"
+
+namespace CAPABILITY {
+
+using abi::Array;
+
+// Complex numbers as LAPACK has them. Memory of c64 and c128 is aligned to the size of a part only.
+template <class R> struct complex_in_memory {
+  R re, im;
+};
+typedef complex_in_memory<f32> z64;
+typedef complex_in_memory<f64> z128;
+
+template <class T> constexpr bool is_pair = same<T, z64> || same<T, z128>;
+template <class T> struct part_of {
+  typedef T type;
+};
+template <class R> struct part_of<complex_in_memory<R>> {
+  typedef R type;
+};
+template <class T> using part = typename part_of<T>::type;
+
+static inline i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
+static inline i64 larger(i64 a, i64 b) { return a < b ? b : a; }
+
+// The address of item `unit` of a batch, an item being the last `own` dimensions.
+static inline char* item(const Array& a, int own, i64 unit) {
+  i64 offset = 0;
+  for (int d = a.ndim - own - 1; d > 0; --d) {
+    offset += unit % a.shape[d] * a.stride[d];
+    unit /= a.shape[d];
+  }
+  return a.data + offset + (a.ndim > own ? unit * a.stride[0] : 0);
+}
+
+static inline i64 items(const Array& a, int own) {
+  i64 count = 1;
+  for (int d = 0; d < a.ndim - own; ++d) count *= a.shape[d];
+  return count;
+}
+
+static inline i64 rows_of(const Array& a) { return a.shape[a.ndim - 2]; }
+static inline i64 columns_of(const Array& a) { return a.shape[a.ndim - 1]; }
+
+// to[j * rows + i] = a[i, j] of one matrix of a batch.
+template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
+  const char* from = item(a, 2, unit);
+  const i64 rows = rows_of(a), columns = columns_of(a);
+  const i64 down = a.stride[a.ndim - 2], across = a.stride[a.ndim - 1];
+  if (down == (i64)sizeof(T)) {
+    for (i64 j = 0; j < columns; ++j) memcpy(to + j * rows, from + j * across, rows * sizeof(T));
+    return;
+  }
+  constexpr i64 TILE = 16;  // rows whose cache lines are kept while their columns are read
+  for (i64 first = 0; first < rows; first += TILE) {
+    const i64 last = smaller(first + TILE, rows);
+    for (i64 j = 0; j < columns; ++j)
+      for (i64 i = first; i < last; ++i)
+        to[j * rows + i] = *(const T*)(from + i * down + j * across);
+  }
+}
+
+// Where the elements of each matrix lie dense, column by column.
+template <class T> static bool are_by_columns(const Array& a) {
+  const i64 rows = rows_of(a), columns = columns_of(a);
+  return (rows == 1 || a.stride[a.ndim - 2] == (i64)sizeof(T)) &&
+         (columns == 1 || a.stride[a.ndim - 1] == rows * (i64)sizeof(T));
+}
+
+// Operations that one thread takes at a time.
+constexpr i64 SHARE = 1 << 14;
+
+// body(first, last) over the units of a batch: on the library's threads if `shares`, which needs a
+// BLAS that has no threads of its own at that time. operations: of one unit, roughly.
+template <class F>
+static void over(const Call& call, bool shares, i64 units, i64 operations, const F& body) {
+  if (!shares) return body(0, units);
+  call.share([](void* f, i64 first, i64 last) { (*(const F*)f)(first, last); }, (void*)&body, units,
+             larger(1, SHARE / larger(1, operations)));
+}
+
+// Memory of one thread; taken in parts of 64 bytes.
+class Room {
+ public:
+  explicit Room(i64 bytes) : memory((char*)malloc(bytes)), next(memory) {}
+  ~Room() { free(memory); }
+  Room(const Room&) = delete;
+  void operator=(const Room&) = delete;
+  template <class T> T* take(i64 count) {
+    T* taken = (T*)next;
+    next += bytes_of<T>(count);
+    return taken;
+  }
+  template <class T> static i64 bytes_of(i64 count) {
+    return (count * (i64)sizeof(T) + 64) & ~63ll;
+  }
+  explicit operator bool() const { return memory; }
+
+ private:
+  char *memory, *next;
+};
+
+// What a function returns beside 0; the number of the matrix that failed, plus one, is positive.
+constexpr i64 NO_MEMORY = -1;
+
+static inline void note(i64* answer, i64 value) {
+  __atomic_store_n(answer, value, __ATOMIC_RELAXED);
+}
+
+}  // namespace CAPABILITY
+
+#endif

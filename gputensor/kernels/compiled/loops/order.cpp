@@ -1,0 +1,292 @@
+// The first k elements of rows in their order, and the place of the k-th one.        family: order
+// Shapes   x (rows, n) dense; values and places (rows, k) dense.
+// Types    real; an element and its place are one number: a key, in the order of the elements, NaN
+//          the largest and -0.0 as 0.0, and below it the place. So equal elements are in the order
+//          of their places, and no two numbers are equal.
+// Order    the result is unique, whatever the threads do. A long row is several parts' first k.
+#include <stdlib.h>
+
+#include "capability.h"
+
+namespace CAPABILITY {
+
+typedef unsigned __int128 u128;
+constexpr i64 OUT_OF_MEMORY = -1;
+
+template <class T> struct key_of { typedef u32 type; };
+template <> struct key_of<u64> { typedef u64 type; };
+template <> struct key_of<i64> { typedef u64 type; };
+template <> struct key_of<f64> { typedef u64 type; };
+// A key with a place.
+template <class K> struct placed { typedef u64 type; };
+template <> struct placed<u64> { typedef u128 type; };
+
+template <class T> static inline typename key_of<T>::type key(T given) {
+  typedef typename key_of<T>::type K;
+  constexpr K TOP = (K)1 << (8 * sizeof(K) - 1);
+  if constexpr (is_half<T> || is_real<T>) {
+    const auto x = cast<typename acc_of<T>::type>(given) + 0;
+    const K bits = bits_as<K>(x), sign = (K)-(K)(bits >> (8 * sizeof(K) - 1));
+    return x != x ? (K)~(K)0 : bits ^ (sign | TOP);
+  } else if constexpr (is_signed_integer<T>) {
+    return (K)given ^ TOP;
+  } else {
+    return (K)given;
+  }
+}
+
+template <class K> static inline typename placed<K>::type with_place(K key, i64 place) {
+  return (typename placed<K>::type)key << 32 | (u32)place;
+}
+
+// --- sorting of numbers that differ -------------------------------------------------------------
+
+template <class N> static void sink(N* heap, i64 at, i64 n) {
+  const N one = heap[at];
+  for (i64 child; (child = 2 * at + 1) < n; at = child) {
+    if (child + 1 < n && heap[child + 1] > heap[child]) ++child;
+    if (heap[child] < one) break;
+    heap[at] = heap[child];
+  }
+  heap[at] = one;
+}
+
+template <class N> static void sort_by_heap(N* x, i64 n) {
+  for (i64 i = n / 2; i-- > 0;) sink(x, i, n);
+  for (i64 i = n - 1; i > 0; --i) {
+    const N last = x[i];
+    x[i] = x[0], x[0] = last;
+    sink(x, 0, i);
+  }
+}
+
+template <class N> static void sort_by_insertion(N* x, i64 n) {
+  for (i64 i = 1; i < n; ++i) {
+    const N one = x[i];
+    i64 to = i;
+    for (; to && x[to - 1] > one; --to) x[to] = x[to - 1];
+    x[to] = one;
+  }
+}
+
+constexpr i64 SMALL = 24;  // numbers that are sorted by insertion
+
+// The middle one of three is put where it is found, between what is smaller and what is larger.
+template <class N> static i64 split(N* x, i64 n) {
+  const i64 middle = n / 2;
+  const auto order = [&](i64 a, i64 b) {
+    const N low = x[a] < x[b] ? x[a] : x[b], high = x[a] < x[b] ? x[b] : x[a];
+    x[a] = low, x[b] = high;
+  };
+  order(0, middle), order(middle, n - 1), order(0, middle);
+  const N pivot = x[middle];
+  x[middle] = x[n - 2], x[n - 2] = pivot;
+  i64 to = 0;  // without a branch, of which half would be foreseen
+  for (i64 i = 0; i < n - 2; ++i) {
+    const N one = x[i];
+    x[i] = x[to], x[to] = one;
+    to += one < pivot;
+  }
+  x[n - 2] = x[to], x[to] = pivot;
+  return to;
+}
+
+static inline int most_splits(i64 n) { return 2 * (64 - __builtin_clzll(n | 1)); }
+
+template <class N> static void sort(N* x, i64 n, int left) {
+  while (n > SMALL) {
+    if (!left--) return sort_by_heap(x, n);
+    const i64 at = split(x, n);
+    if (at < n - 1 - at) {
+      sort(x, at, left);
+      x += at + 1, n -= at + 1;
+    } else {
+      sort(x + at + 1, n - 1 - at, left);
+      n = at;
+    }
+  }
+  sort_by_insertion(x, n);
+}
+
+// The smallest k of n to the front, in any order; the k-th of them is x[k - 1].
+template <class N> static void select(N* x, i64 n, i64 k) {
+  int left = most_splits(n);
+  i64 place = k - 1;
+  while (n > SMALL) {
+    if (!left--) return sort_by_heap(x, n);
+    const i64 at = split(x, n);
+    if (place == at) return;
+    if (place < at) {
+      n = at;
+    } else {
+      x += at + 1, n -= at + 1, place -= at + 1;
+    }
+  }
+  sort_by_insertion(x, n);
+}
+
+// --- the first k --------------------------------------------------------------------------------
+
+constexpr i64 KEYS = 64;  // that are looked at at a time
+
+struct First {
+  const char* x;
+  char* values;
+  i64* places;
+  i64 rows, n, k, parts;
+  bool descending;
+  char* found;  // where a row has several parts: the first k of each
+  bool has_failed;
+};
+
+// The first k of x[begin] to x[end - 1], in any order, to `best`, which has room for 2 k + KEYS.
+template <class T, class N>
+static i64 first_of(const T* x, i64 begin, i64 end, i64 k, bool descending, N* best) {
+  typedef typename key_of<T>::type K;
+  const K turn = descending ? ~(K)0 : 0;
+  K keys[KEYS], limit = ~(K)0;  // only smaller keys count, once there are k
+  bool has_limit = false;
+  i64 count = 0;
+  for (i64 first = begin; first < end; first += KEYS) {
+    const i64 n = end - first < KEYS ? end - first : KEYS;
+    bool any = !has_limit;
+    if (n == KEYS) {
+      u32 below = 0;
+      for (i64 i = 0; i < KEYS; ++i) keys[i] = key(x[first + i]) ^ turn;
+      for (i64 i = 0; i < KEYS; ++i) below |= keys[i] < limit;
+      any |= below;
+    } else {
+      for (i64 i = 0; i < n; ++i) keys[i] = key(x[first + i]) ^ turn;
+      any = true;
+    }
+    if (!any) continue;
+    for (i64 i = 0; i < n; ++i) {
+      best[count] = with_place(keys[i], first + i);
+      count += !has_limit || keys[i] < limit;
+    }
+    if (count >= 2 * k || (!has_limit && count >= k && count >= KEYS)) {
+      select(best, count, k);
+      count = k, has_limit = true;
+      N most = best[0];
+      for (i64 i = 1; i < k; ++i) most = best[i] > most ? best[i] : most;
+      limit = (K)(most >> 32);
+    }
+  }
+  if (count > k) select(best, count, k), count = k;
+  return count;
+}
+
+template <class T, class N> static void finish(const First& f, i64 row, N* best) {
+  sort(best, f.k, most_splits(f.k));
+  const T* x = (const T*)f.x + row * f.n;
+  for (i64 i = 0; i < f.k; ++i) {
+    const i64 place = (u32)best[i];
+    f.places[row * f.k + i] = place;
+    ((T*)f.values)[row * f.k + i] = x[place];
+  }
+}
+
+constexpr i64 ON_STACK = 1024;  // numbers
+
+template <class T> static void first_rows(void* context, i64 first, i64 last) {
+  typedef typename placed<typename key_of<T>::type>::type N;
+  First& f = *(First*)context;
+  N few[ON_STACK];
+  const i64 room = 2 * f.k + KEYS;
+  N* best = room <= ON_STACK ? few : (N*)malloc(room * sizeof(N));
+  if (!best) {
+    __atomic_store_n(&f.has_failed, true, __ATOMIC_RELAXED);
+    return;
+  }
+  for (i64 unit = first; unit < last; ++unit) {
+    const i64 row = unit / f.parts, part = unit % f.parts;
+    const i64 begin = f.n * part / f.parts, end = f.n * (part + 1) / f.parts;
+    first_of(((const T*)f.x) + row * f.n, begin, end, f.k, f.descending, best);
+    if (f.parts == 1) {
+      finish<T>(f, row, best);
+    } else {
+      memcpy((N*)f.found + unit * f.k, best, f.k * sizeof(N));
+    }
+  }
+  if (best != few) free(best);
+}
+
+constexpr i64 LONG = 1 << 16, PARTS = 8;  // elements of a row that several threads look at
+
+// Arrays: values, places, x. Numbers: descending.
+template <class T> static i64 first_k(const Call& call) {
+  typedef typename placed<typename key_of<T>::type>::type N;
+  First f = {call.array[2].data, call.array[0].data, (i64*)call.array[1].data};
+  f.rows = call.array[2].shape[0], f.n = call.array[2].shape[1], f.k = call.array[0].shape[1];
+  f.descending = call.integer[0], f.parts = 1;
+  if (!f.rows || !f.k) return 0;
+  if (f.n >= LONG && f.rows < 2 * PARTS && f.k <= f.n / (16 * PARTS)) f.parts = PARTS;
+  if (f.parts > 1) {
+    f.found = (char*)malloc(f.rows * f.parts * f.k * sizeof(N));
+    if (!f.found) return OUT_OF_MEMORY;
+  }
+  call.share(first_rows<T>, &f, f.rows * f.parts, LONG / 4 * f.parts / f.n + 1);
+  for (i64 row = 0; f.parts > 1 && row < f.rows && !f.has_failed; ++row) {
+    N* found = (N*)f.found + row * f.parts * f.k;
+    select(found, f.parts * f.k, f.k);
+    finish<T>(f, row, found);
+  }
+  free(f.found);
+  return f.has_failed ? OUT_OF_MEMORY : 0;
+}
+
+// --- the k-th -----------------------------------------------------------------------------------
+
+constexpr int MOST_BITS = 11;  // of a key, that say its bin
+
+// By a count of the keys' first bits: which bin the k-th is in, and only its elements are kept.
+template <class T> static i64 place_of_kth(const T* x, i64 n, i64 k, void* room) {
+  typedef typename key_of<T>::type K;
+  typedef typename placed<K>::type N;
+  N* kept = (N*)room;
+  const int bits = n > 1 << MOST_BITS ? MOST_BITS : 8, rest = 8 * sizeof(K) - bits;
+  u32 counts[1 << MOST_BITS];
+  memset(counts, 0, sizeof(u32) << bits);
+  for (i64 i = 0; i < n; ++i) ++counts[key(x[i]) >> rest];
+  K bin = 0;
+  for (; k >= counts[bin]; ++bin) k -= counts[bin];
+  i64 count = 0;
+  for (i64 i = 0; i < n; ++i) {
+    const K one = key(x[i]);
+    kept[count] = with_place(one, i);
+    count += one >> rest == bin;
+  }
+  select(kept, count, k + 1);
+  return (u32)kept[k];
+}
+
+struct Kth { const char* x; i64* places; i64 n, k; bool has_failed; };
+
+template <class T> static void kth_rows(void* context, i64 first, i64 last) {
+  Kth& f = *(Kth*)context;
+  void* room = malloc((f.n + 1) * sizeof(typename placed<typename key_of<T>::type>::type));
+  if (!room) {
+    __atomic_store_n(&f.has_failed, true, __ATOMIC_RELAXED);
+    return;
+  }
+  for (i64 row = first; row < last; ++row)
+    f.places[row] = place_of_kth((const T*)f.x + row * f.n, f.n, f.k, room);
+  free(room);
+}
+
+// Arrays: places (rows), x. Numbers: k, from 0 on.
+template <class T> static i64 kth(const Call& call) {
+  Kth f = {call.array[1].data, (i64*)call.array[0].data, call.array[1].shape[1], call.integer[0]};
+  call.share(kth_rows<T>, &f, call.array[1].shape[0], LONG / 4 / f.n + 1);
+  return f.has_failed ? OUT_OF_MEMORY : 0;
+}
+
+static const abi::FunctionEntry functions[] = {
+#define X(T) {"first " #T, first_k<T>}, {"kth " #T, kth<T>},
+    X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f16) X(bf16) X(f32) X(f64)
+#undef X
+};
+extern const abi::Family order = {"order", nullptr, 0, functions,
+                                  sizeof functions / sizeof *functions};
+
+}  // namespace CAPABILITY

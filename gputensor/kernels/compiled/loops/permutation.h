@@ -1,0 +1,131 @@
+// The places of words of Philox in ascending order: what a random permutation is.
+//
+// A word and its place are sorted as one number: the word's upper bits, as many as are left, and
+// the place. Words are spread evenly, so that their first bits say nearly where they come: threads
+// put them into buckets, and sort each of these by the next bits and by insertion. Where two words
+// have the same upper bits, all of their bits decide; equal words keep their order.
+#ifndef GPUTENSOR_PERMUTATION_H
+#define GPUTENSOR_PERMUTATION_H
+
+namespace CAPABILITY {
+
+constexpr i64 PARTS = 16, MOST_BUCKETS = 1 << 12;  // the counts' sizes: kernels/compiled/random.py
+constexpr i64 IN_BUCKET = 1 << 11, MOST_SLOTS = 1 << 12;
+
+struct Permutation {
+  i64 n, part;  // words in all, and in a part, which is a multiple of four
+  u64 seed, base;
+  int bits, place_bits;  // of a word, that say its bucket; of a place
+  u64 *words, *moved, *out;
+  u32* counts;  // [PARTS][buckets]: how many words, then where the next one comes
+};
+
+static inline u64 first_bits(u64 word, int bits) { return bits ? word >> (64 - bits) : 0; }
+
+static inline u64 with_place(const Permutation& p, i64 place) {
+  return p.words[place] >> p.place_bits << p.place_bits | (u64)place;
+}
+
+static void count_words(void* context, i64 first, i64 last) {
+  const Permutation& p = *(const Permutation*)context;
+  for (i64 part = first; part < last; ++part) {
+    u32* counts = p.counts + (part << p.bits);
+    memset(counts, 0, sizeof(u32) << p.bits);
+    const i64 begin = part * p.part, end = begin + p.part < p.n ? begin + p.part : p.n;
+    if (begin >= end) continue;
+    draw_words(p.words + begin, p.seed, p.base + begin / 4, (end - begin + 3) / 4);
+    for (i64 i = begin; i < end; ++i) ++counts[first_bits(p.words[i], p.bits)];
+  }
+}
+
+static void move_words(void* context, i64 first, i64 last) {
+  const Permutation& p = *(const Permutation*)context;
+  for (i64 part = first; part < last; ++part) {
+    u32* next = p.counts + (part << p.bits);
+    const i64 begin = part * p.part, end = begin + p.part < p.n ? begin + p.part : p.n;
+    for (i64 i = begin; i < end; ++i)
+      p.moved[next[first_bits(p.words[i], p.bits)]++] = with_place(p, i);
+  }
+}
+
+static void insert_downwards(u64* sorted, i64 n) {
+  for (i64 i = 1; i < n; ++i) {
+    const u64 one = sorted[i];
+    i64 to = i;
+    for (; to && sorted[to - 1] > one; --to) sorted[to] = sorted[to - 1];
+    sorted[to] = one;
+  }
+}
+
+// From p.moved to p.out.
+static void sort_bucket(const Permutation& p, i64 begin, i64 end) {
+  const i64 n = end - begin;
+  const u64* from = p.moved + begin;
+  u64* out = p.out + begin;
+  int bits = 1;
+  while ((1 << bits) < n && (1 << bits) < MOST_SLOTS) ++bits;
+  u32 next[MOST_SLOTS];
+  memset(next, 0, sizeof(u32) << bits);
+  for (i64 i = 0; i < n; ++i) ++next[first_bits(from[i] << p.bits, bits)];
+  u32 sum = 0;
+  for (i64 slot = 0; slot < 1 << bits; ++slot) {
+    const u32 count = next[slot];
+    next[slot] = sum, sum += count;
+  }
+  for (i64 i = 0; i < n; ++i) out[next[first_bits(from[i] << p.bits, bits)]++] = from[i];
+  insert_downwards(out, n);
+  const u64 places = ((u64)1 << p.place_bits) - 1;
+  bool has_alike = false;
+  for (i64 i = 1; i < n; ++i) has_alike |= (out[i] ^ out[i - 1]) <= places;
+  if (has_alike) {
+    for (i64 i = 1; i < n; ++i) {
+      const u64 one = out[i], word = p.words[one & places];
+      i64 to = i;
+      for (; to && (out[to - 1] ^ one) <= places && p.words[out[to - 1] & places] > word; --to)
+        out[to] = out[to - 1];
+      out[to] = one;
+    }
+  }
+  for (i64 i = 0; i < n; ++i) out[i] &= places;
+}
+
+static void sort_buckets(void* context, i64 first, i64 last) {
+  const Permutation& p = *(const Permutation*)context;
+  const u32* ends = p.counts + ((PARTS - 1) << p.bits);  // where the last part's would go on
+  for (i64 b = first; b < last; ++b) sort_bucket(p, b ? ends[b - 1] : 0, ends[b]);
+}
+
+// Arrays: out; words, 2 n + 8 of them; counts. Numbers: seed and first counter.
+static i64 permute(const Call& call) {
+  Permutation p;
+  p.out = (u64*)call.array[0].data, p.n = call.array[0].size;
+  p.words = (u64*)call.array[1].data, p.moved = p.words + p.n + 4;
+  p.counts = (u32*)call.array[2].data;
+  p.seed = (u64)call.integer[0], p.base = (u64)call.integer[1];
+  p.bits = 0, p.place_bits = 1;
+  while ((p.n >> p.bits) > IN_BUCKET && (1 << p.bits) < MOST_BUCKETS) ++p.bits;
+  while (p.n >> p.place_bits) ++p.place_bits;
+  p.part = (p.n + 4 * PARTS - 1) / (4 * PARTS) * 4;
+  if (!p.bits) {
+    draw_words(p.words, p.seed, p.base, (p.n + 3) / 4);
+    for (i64 i = 0; i < p.n; ++i) p.moved[i] = with_place(p, i);
+    sort_bucket(p, 0, p.n);
+    return 0;
+  }
+  call.share(count_words, &p, PARTS, 1);
+  u32 sum = 0;
+  for (i64 b = 0; b < 1 << p.bits; ++b) {
+    for (i64 part = 0; part < PARTS; ++part) {
+      u32& place = p.counts[(part << p.bits) + b];
+      const u32 count = place;
+      place = sum, sum += count;
+    }
+  }
+  call.share(move_words, &p, PARTS, 1);
+  call.share(sort_buckets, &p, 1 << p.bits, 4);
+  return 0;
+}
+
+}  // namespace CAPABILITY
+
+#endif

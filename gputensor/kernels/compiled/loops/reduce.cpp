@@ -1,0 +1,156 @@
+// Leaves of family reduce: sums, products, extremes, and whether there are elements that are not
+// zero.
+//
+// Types    f16 and bf16 in f32, integers in 64 bits, extremes in their own type; the walk casts.
+// Order    of a run of n elements: blocks of 1024 in eight vectors, merged pairwise; the rest one
+//          vector at a time; the lanes of a vector halved. Less than a vector: one by one. A vector
+//          is 32 bytes at every capability. Error of a sum, in halves of an ulp of the sum of
+//          magnitudes: at most 22 (f64: 38) for a block, and log2 of the number of blocks.
+// Numbers  NaN propagates through extremes and counts as true. A sum of -0.0 alone is 0.0, as
+//          PyTorch's: it starts from 0.0.
+#include "leaves.h"
+
+namespace CAPABILITY {
+
+struct add_known : add {
+  template <class X, class A> static X map(X x, A) { return x == x ? x : X{}; }
+};
+struct multiply {
+  template <class A> static constexpr A identity = 1;
+  template <class X> static X join(X a, X b) { return a * b; }
+  template <class X, class A> static X map(X x, A) { return x; }
+};
+// --- truth --------------------------------------------------------------------------------------
+
+// Bits of a U that make an element true; a float's sign does not.
+template <class U, U MASK, bool IS_ALL> struct truth {
+  typedef lanes<U> V;
+  // Not 0 where an element is found that decides.
+  template <class X> static auto decides(X x) {
+    if constexpr (IS_ALL) {
+      return (x & MASK) == 0;
+    } else {
+      return (x & MASK) != 0;
+    }
+  }
+
+  static bool of_row(const U* x, i64 n) {
+    constexpr i64 GROUP = 8 * V::WIDTH;
+    i64 i = 0;
+    while (n - i >= GROUP) {
+      auto found = decides(V::load(x + i));
+      const i64 end = i + (n - i < 16 * GROUP ? (n - i) / GROUP : 16) * GROUP;
+      for (; i < end; i += GROUP) {
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k) found |= decides(V::load(x + i + k * V::WIDTH));
+      }
+      bool any = false;
+      for (int k = 0; k < V::WIDTH; ++k) any |= found[k] != 0;
+      if (any) return true;
+    }
+    bool any = false;
+    for (; i < n; ++i) any |= decides(x[i]);
+    return any;
+  }
+
+  // Accumulators say whether all or any are true.
+  static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char*) {
+    for (i64 r = 0; r < rows; ++r) acc[r] = of_row((const U*)(x + r * row_step), n) != IS_ALL;
+  }
+  static void columns(char* acc, const char* const* x, int count, i64 n, const char*) {
+    for (int k = 0; k < count; ++k) {
+      const U* row = (const U*)x[k];
+#pragma GCC ivdep
+      for (i64 j = 0; j < n; ++j) {
+        const u8 is_true = (row[j] & MASK) != 0;
+        acc[j] = IS_ALL ? acc[j] & is_true : acc[j] | is_true;
+      }
+    }
+  }
+  static void merge(char* into, const char* from, i64 n) {
+    for (i64 j = 0; j < n; ++j) into[j] = IS_ALL ? into[j] & from[j] : into[j] | from[j];
+  }
+  static void clear(char* acc, i64 n) { memset(acc, IS_ALL, n); }
+};
+template <class U, U MASK, bool IS_ALL>
+constexpr Leaf truth_leaf = {abi::N_DTYPES, abi::b8, sizeof(U), 1,
+                             truth<U, MASK, IS_ALL>::rows, truth<U, MASK, IS_ALL>::columns,
+                             truth<U, MASK, IS_ALL>::merge, truth<U, MASK, IS_ALL>::clear, nullptr};
+
+// How many elements are not 0.
+template <class U, U MASK> struct count {
+  typedef lanes<U> V;
+  static i64 of_row(const U* x, i64 n) {
+    constexpr i64 MOST = 128 * V::WIDTH;  // before a lane of 8 bits is full
+    i64 found = 0, i = 0;
+    while (n - i >= V::WIDTH) {
+      auto seen = (V::load(x + i) & MASK) != 0;
+      const i64 end = i + (n - i < MOST ? (n - i) / V::WIDTH * V::WIDTH : MOST);
+      i += V::WIDTH;
+#pragma GCC unroll 4
+      for (; i < end; i += V::WIDTH) seen += (V::load(x + i) & MASK) != 0;
+      for (int k = 0; k < V::WIDTH; ++k) found -= seen[k];
+    }
+    for (; i < n; ++i) found += (x[i] & MASK) != 0;
+    return found;
+  }
+  static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char*) {
+    for (i64 r = 0; r < rows; ++r) ((i64*)acc)[r] = of_row((const U*)(x + r * row_step), n);
+  }
+  static void columns(char* acc, const char* const* x, int count, i64 n, const char*) {
+    i64* to = (i64*)acc;
+    for (i64 j = 0; j < n; j += 64) {
+      U some[64] = {};
+      const i64 width = n - j < 64 ? n - j : 64;
+      for (int k = 0; k < count; ++k) {
+        const U* row = (const U*)x[k] + j;
+        for (i64 c = 0; c < width; ++c) some[c] += (row[c] & MASK) != 0;
+      }
+      for (i64 c = 0; c < width; ++c) to[j + c] += some[c];
+    }
+  }
+};
+template <class U, U MASK>
+constexpr Leaf count_leaf = {abi::N_DTYPES, abi::i64_, sizeof(U), 8,
+                             count<U, MASK>::rows, count<U, MASK>::columns,
+                             leaf_of<add, i64>::merge, leaf_of<add, i64>::clear, nullptr};
+
+// --- functions ----------------------------------------------------------------------------------
+
+constexpr u16 HALF = 0x7fff;
+constexpr u32 FLOAT = 0x7fffffff, TWO_HALVES = 0x7fff7fff;
+constexpr u64 DOUBLE = 0x7fffffffffffffff, TWO_FLOATS = 0x7fffffff7fffffff;
+
+#define SUMS(X, T) \
+  X("sum " #T, (leaf<add, T>), PARTS_KEPT) X("prod " #T, (leaf<multiply, T>), AS_IT_IS)
+#define EXTREMES(X, T)                              \
+  X("amax " #T, (leaf<extreme<true>, T>), AS_IT_IS) \
+  X("amin " #T, (leaf<extreme<false>, T>), AS_IT_IS)
+#define TRUTHS(X, U, MASK, NAME)                                \
+  X("any " NAME, (truth_leaf<U, MASK, false>), AS_IT_IS)         \
+  X("all " NAME, (truth_leaf<U, MASK, true>), AS_IT_IS)          \
+  X("count " NAME, (count_leaf<U, MASK>), AS_IT_IS)
+#define ALL(X)                                                                         \
+  SUMS(X, f32) SUMS(X, f64) SUMS(X, i64)                                               \
+  X("mean f32", (leaf<add, f32, divided>), PARTS_KEPT)                                 \
+  X("mean f64", (leaf<add, f64, divided>), PARTS_KEPT)                                 \
+  X("nansum f32", (leaf<add_known, f32>), AS_IT_IS)                                    \
+  X("nansum f64", (leaf<add_known, f64>), AS_IT_IS)                                    \
+  EXTREMES(X, u8) EXTREMES(X, i8) EXTREMES(X, u16) EXTREMES(X, i16) EXTREMES(X, u32)   \
+  EXTREMES(X, i32) EXTREMES(X, u64) EXTREMES(X, i64) EXTREMES(X, f32) EXTREMES(X, f64) \
+  TRUTHS(X, u8, 0xff, "8") TRUTHS(X, u16, 0xffff, "16")                                \
+  TRUTHS(X, u32, 0xffffffff, "32") TRUTHS(X, u64, ~(u64)0, "64")                       \
+  TRUTHS(X, u16, HALF, "half") TRUTHS(X, u32, FLOAT, "f32")                            \
+  TRUTHS(X, u64, DOUBLE, "f64") TRUTHS(X, u32, TWO_HALVES, "c32")                      \
+  TRUTHS(X, u64, TWO_FLOATS, "c64")
+
+#define UNWRAP(...) __VA_ARGS__
+static const abi::FunctionEntry functions[] = {
+#define X(NAME, LEAF, COMPLEX) {NAME, reduced<(UNWRAP LEAF), COMPLEX>},
+    ALL(X)
+#undef X
+};
+extern const abi::Family reduce;
+extern const abi::Family reduce = {"reduce", nullptr, 0, functions,
+                                   sizeof functions / sizeof *functions};
+}  // namespace CAPABILITY

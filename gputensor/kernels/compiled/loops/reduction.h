@@ -1,0 +1,78 @@
+// What a reduction is made of: a leaf, which reduces runs of memory and merges what it made of
+// them, and the walk over an array of any layout, in reduction.cpp.
+#ifndef GPUTENSOR_REDUCTION_H
+#define GPUTENSOR_REDUCTION_H
+
+#include "capability.h"
+
+namespace CAPABILITY {
+
+using abi::byte;
+
+constexpr int EIGHT = 8;
+
+static inline i64 size_of(i64 x) { return x < 0 ? -x : x; }
+static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
+static inline i64 parts_of(i64 n, i64 part) { return (n + part - 1) / part; }
+static inline int log2_of(int size) {
+  return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
+}
+
+extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];
+extern const abi::Move packs[], unpacks[];
+
+// A dimension of x, of out, and of an array beside them; strides in bytes.
+struct Dim { i64 size, x, out, beside; };
+struct Place { const char* x; char *out, *beside; };
+
+// Where the output of this number is, of the dimensions from `from` on.
+static inline Place place_of(Place at, const Dim* dims, int n, int from, i64 number) {
+  for (int d = from; d < n; d++) {
+    const i64 index = number % dims[d].size;
+    number /= dims[d].size;
+    at.x += index * dims[d].x, at.out += index * dims[d].out, at.beside += index * dims[d].beside;
+  }
+  return at;
+}
+
+// Steps of x decide which dimension is fast; what has none is slowest.
+static inline i64 speed_of(const Dim& dim) { return dim.x ? size_of(dim.x) : (i64)1 << 62; }
+
+// The fastest first, joined where they are one. Returns how many are left.
+int coalesce(Dim* dims, int n);
+
+// What one operator does to elements of one type. Accumulators are dense.
+struct Leaf {
+  byte type, acc;  // dtypes of an element and of an accumulator
+  int size, acc_size;
+  // acc[r] = the n elements at x + r * row_step.  param, where the operator has one: one for each
+  // row.
+  void (*rows)(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char* param);
+  // acc[j] takes in x[k][j] of n columns; count: EIGHT rows, four or one. param: one for each
+  // column.
+  void (*columns)(char* acc, const char* const* x, int count, i64 n, const char* param);
+  void (*merge)(char* into, const char* from, i64 n);
+  void (*clear)(char* acc, i64 n);  // to the identity
+  // What is done with sums at the end; null: nothing. param as above.
+  void (*finish)(char* acc, i64 n, double number, const char* param);
+};
+
+// How an element of a complex array is seen by a leaf of its real part's type.
+enum Complex : byte { AS_IT_IS, PARTS_KEPT, PARTS_REDUCED };
+
+// An operand beside x and out with an accumulator for each output, laid out as `like`, or nothing.
+struct Reduction {
+  const Leaf* leaf;
+  Complex complex;
+  double number;  // of `finish`; NaN: how many elements make one output
+  const abi::Array* param;
+};
+
+// out = x reduced over the dimensions in `reduced`, a bit each. out has x's dimensions, or those
+// that are kept. Returns 0, or 1 where there is no memory.
+i64 run_reduction(const Reduction& reduction, const abi::Array& x, const abi::Array& out,
+                  u64 reduced, abi::Share share);
+
+}  // namespace CAPABILITY
+
+#endif

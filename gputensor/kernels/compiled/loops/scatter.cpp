@@ -1,0 +1,154 @@
+// x[place that the indices name for i] = OP of what is there and value[i]         family: scatter
+// See indexed.h, and kernels/cuda/scatter.cu for the functors.
+// Types    scatter: words of the elements' size; the others: types of 32 bits or more.
+// Order    in each place that of the indices, the same bits for any number of threads: these share
+//          a dimension in which the places are apart, or each writes to a range of its own.
+#include "indexed.h"
+
+namespace CAPABILITY {
+#include "heads/scatter.h"
+
+struct latest {
+  template <class T> static inline T of(T, T b) { return b; }
+};
+
+constexpr i64 ALONE = 1 << 15;    // elements up to which one thread scatters
+constexpr i64 LONG_ROW = 64;      // bytes of a row that are worth a look at another thread's index
+constexpr i64 PER_THREAD = 4;     // parts of what is shared
+
+template <class F, class T>
+static inline void put_row(char* x, i64 x_step, const char* value, i64 value_step, i64 n) {
+  if (x_step == sizeof(T) && value_step == sizeof(T)) {
+#pragma GCC ivdep
+    for (i64 i = 0; i < n; ++i) ((T*)x)[i] = F::of(((T*)x)[i], ((const T*)value)[i]);
+  } else {
+    for (i64 i = 0; i < n; ++i) {
+      T& to = *(T*)(x + i * x_step);
+      to = F::of(to, *(const T*)(value + i * value_step));
+    }
+  }
+}
+
+template <class F, class T>
+static void scatter_rows(const Walk& walk, char* x, char* value, const char* const* index, i64 rows,
+                         const Dim& outer, const Dim& inner) {
+  if (!has_index(walk, inner)) {
+    for (i64 r = 0; r < rows; ++r) {
+      i64 first = *(const i64*)(index[0] + r * outer.index[0]);
+      first += first >> 63 & walk.bound[0];
+      if (first < walk.first || first >= walk.last) continue;
+      put_row<F, T>(x + r * outer.x + place(walk, index, outer, r), inner.x,
+                    value + r * outer.value, inner.value, inner.size);
+    }
+    return;
+  }
+  const bool is_simple = walk.n_indices == 1 && !walk.has_negative;
+  i64 at[PLACES];
+  const char* moved[MOST_INDICES];
+  for (i64 r = 0; r < rows; ++r) {
+    for (int k = 0; k < walk.n_indices; ++k) moved[k] = index[k] + r * outer.index[k];
+    char* to = x + r * outer.x;
+    const char* from = value + r * outer.value;
+    const i64 from_step = inner.value;
+    if (is_simple) {
+      const char* own = moved[0];
+      const i64 own_step = inner.index[0], step = walk.step[0], along = inner.x;
+      if (own_step == sizeof(i64) && step == sizeof(T) && from_step == sizeof(T) && !along) {
+        for (i64 i = 0; i < inner.size; ++i) {
+          T& put = ((T*)to)[((const i64*)own)[i]];
+          put = F::of(put, ((const T*)from)[i]);
+        }
+        continue;
+      }
+      for (i64 i = 0; i < inner.size; ++i) {
+        T& put = *(T*)(to + i * along + *(const i64*)(own + i * own_step) * step);
+        put = F::of(put, *(const T*)(from + i * from_step));
+      }
+      continue;
+    }
+    for (i64 first = 0; first < inner.size; first += PLACES) {
+      const i64 n = inner.size - first < PLACES ? inner.size - first : PLACES;
+      places(at, walk, moved, inner, first, n);
+      for (i64 i = 0; i < n; ++i) {
+        T& put = *(T*)(to + at[i]);
+        put = F::of(put, *(const T*)(from + (first + i) * from_step));
+      }
+    }
+  }
+}
+
+struct Scattering {
+  const Walk* walk;
+  Rows move;
+  int shared;  // the dimension
+  i64 parts;   // ranges of places
+};
+
+// These elements of the shared dimension.
+static void scatter_part(void* context, i64 first, i64 last) {
+  const Scattering& own = *(const Scattering*)context;
+  Walk part = *own.walk;
+  narrow(part, own.shared, first, last - first);
+  walk_rows(part, own.move, 0, rows_of(part));
+}
+
+// What goes to these ranges of places.
+static void scatter_range(void* context, i64 first, i64 last) {
+  const Scattering& own = *(const Scattering*)context;
+  Walk part = *own.walk;
+  part.first = part.bound[0] * first / own.parts, part.last = part.bound[0] * last / own.parts;
+  walk_rows(part, own.move, 0, rows_of(part));
+}
+
+static i64 scatter_words(const Call& call, Rows move) {
+  Walk walk;
+  read(walk, call);
+  const i64 bad = check(walk, call);
+  if (bad) return bad;
+  coalesce(walk);
+  const i64 numel = numel_of(walk);
+  if (!numel) return 0;
+  Scattering own = {&walk, move, -1, call.threads};
+  const Dim& inner = walk.dim[walk.ndim - 1];
+  const bool has_rows = !has_index(walk, inner);
+  for (int d = 0; d < walk.ndim - has_rows; ++d) {
+    const Dim& dim = walk.dim[d];
+    if (dim.is_free && (own.shared < 0 || dim.size > walk.dim[own.shared].size)) own.shared = d;
+  }
+  if (numel <= ALONE || call.threads < 2) {
+    walk_rows(walk, move, 0, rows_of(walk));
+  } else if (own.shared >= 0 && walk.dim[own.shared].size >= call.threads) {
+    const i64 size = walk.dim[own.shared].size;
+    call.share(scatter_part, &own, size, size / (PER_THREAD * call.threads) + 1);
+  } else if (has_rows && inner.size * call.array[0].itemsize >= LONG_ROW) {
+    call.share(scatter_range, &own, own.parts, 1);
+  } else {
+    walk_rows(walk, move, 0, rows_of(walk));
+  }
+  return 0;
+}
+
+template <class F, class T> static i64 scatter_of(const Call& call) {
+  return scatter_words(call, scatter_rows<F, T>);
+}
+
+static const abi::FunctionEntry functions[] = {
+    {"scatter 1", scatter_of<latest, u8>},   {"scatter 2", scatter_of<latest, u16>},
+    {"scatter 4", scatter_of<latest, u32>},  {"scatter 8", scatter_of<latest, u64>},
+    {"scatter 16", scatter_of<latest, w128>},
+#define X(OP, NAME, T) {#OP " " NAME, scatter_of<op::OP, T>},
+#define SUMS(OP) \
+  X(OP, "i32", u32) X(OP, "u32", u32) X(OP, "i64", u64) X(OP, "u64", u64) X(OP, "f32", f32) \
+  X(OP, "f64", f64) X(OP, "c64", c64) X(OP, "c128", c128)
+#define EXTREMES(OP) \
+  X(OP, "i32", i32) X(OP, "u32", u32) X(OP, "i64", i64) X(OP, "u64", u64) X(OP, "f32", f32) \
+  X(OP, "f64", f64)
+    SUMS(scatter_add) SUMS(scatter_multiply) EXTREMES(scatter_amax) EXTREMES(scatter_amin)
+#undef X
+#undef SUMS
+#undef EXTREMES
+};
+extern const abi::Family scatter = {"scatter", nullptr, 0, functions,
+                                    sizeof functions / sizeof *functions};
+
+}  // namespace CAPABILITY

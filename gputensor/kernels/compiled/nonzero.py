@@ -1,0 +1,63 @@
+"""Where elements are not zero, by the compiled loops: see kernels/cpu/nonzero.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.dtype import of_ours
+from ..cpu import nonzero as numpys
+from .library import function
+
+_PER_BLOCK = 4096  # as in loops/nonzero.cpp
+_FEW = 512  # elements up to which NumPy's one call costs less than several
+
+
+def nonzero(x: np.ndarray) -> np.ndarray:
+    short = of_ours(x.dtype).short
+    find = function("nonzero", f"find {short}")
+    if find is None or x.size <= _FEW:
+        return numpys.nonzero(x)
+    dense = np.ascontiguousarray(x)
+    counts = _counts(dense, short)
+    found = np.empty((x.ndim, int(counts[-1])), np.int64)
+    find(found, dense, counts, *x.shape)
+    return found
+
+
+def nonzero_count(x: np.ndarray) -> int:
+    short = of_ours(x.dtype).short
+    if function("nonzero", f"count {short}") is None:
+        return numpys.nonzero_count(x)
+    return int(_counts(np.ascontiguousarray(x), short)[-1])
+
+
+def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    select = function("nonzero", f"select {x.itemsize}")
+    if select is None or x.size <= _FEW:
+        return numpys.selected(x, mask)
+    dense = np.ascontiguousarray(mask)
+    counts = _counts(dense, "b8")
+    found = np.empty(int(counts[-1]), x.dtype)
+    select(found, np.ascontiguousarray(x), dense, counts)
+    return found
+
+
+def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
+    put_all = function("nonzero", f"put {x.itemsize}")
+    if put_all is None or x.size <= _FEW or not x.flags.c_contiguous or not x.flags.writeable:
+        return numpys.put(x, mask, values)
+    dense = np.ascontiguousarray(mask)
+    counts = _counts(dense, "b8")
+    count = int(counts[-1])
+    if count <= values.size:
+        put_all(x, dense, np.ascontiguousarray(values), counts)
+    return count
+
+
+def _counts(dense: np.ndarray, short: str) -> np.ndarray:
+    """How many marks there are before each block of elements, and last how many in all."""
+    counts = np.empty(-(-dense.size // _PER_BLOCK) + 1, np.int64)
+    count = function("nonzero", f"count {short}")
+    assert count is not None
+    count(dense, counts)
+    return counts

@@ -1,0 +1,31 @@
+"""Elements of rows in their order by the compiled loops: see kernels/cpu/order.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.dtype import of_ours
+from ..cpu import order as numpys
+from .library import function
+
+_MOST = 1 << 32  # elements of a row
+
+
+def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
+    loop = function("order", f"first {of_ours(x.dtype).short}")
+    if loop is None or x.shape[1] >= _MOST:
+        return numpys.first(x, k, descending)
+    values, places = np.empty((len(x), k), x.dtype), np.empty((len(x), k), np.int64)
+    if loop(values, places, np.ascontiguousarray(x), descending):
+        raise MemoryError
+    return values, places
+
+
+def kth(x: np.ndarray, k: int) -> np.ndarray:
+    loop = function("order", f"kth {of_ours(x.dtype).short}")
+    if loop is None or x.shape[1] >= _MOST:
+        return numpys.kth(x, k)
+    places = np.empty((len(x), 1), np.int64)
+    if loop(places, np.ascontiguousarray(x), k):
+        raise MemoryError
+    return places

@@ -1,0 +1,72 @@
+"""Compiled reductions, called as NumPy's loops of kernels/cpu/reduce.py; see loops/reduction.cpp.
+
+Order    a function of sizes and layout alone; see there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.dtype import (
+    BOOL, COMPLEX, FLOATING, INTEGER, bool_, complex64, complex128, dtype, float32,
+    float64, uint64,
+)  # fmt: skip
+from ..cpu import reduce as numpys
+from . import library
+
+Loop = numpys.Loop
+
+_TRUTHS = ("any", "all")
+_EXTREMES = ("amax", "amin")
+
+
+def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
+    """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray."""
+    name = _name(op, given, compute)
+    if name is None:
+        return numpys.bind(op, given, compute, out, numel)
+    loop: Loop | None = None
+
+    def otherwise(*args: Any) -> Any:
+        nonlocal loop
+        if loop is None:
+            loop = numpys.bind(op, given, compute, out, numel)
+        return loop(*args)
+
+    found = library.reduction("reduce", name, given, out, otherwise)
+    return numpys.bind(op, given, compute, out, numel) if found is None else found
+
+
+def _name(op: str, given: dtype, compute: dtype) -> str | None:
+    """What the library calls the reduction; None where it has none."""
+    if op in _EXTREMES and given is bool_:
+        op = "any" if op == "amax" else "all"
+    if op in _TRUTHS:
+        return f"{op} {_bits(given)}"
+    if op == "count_nonzero":
+        return f"count {_bits(given)}"
+    if op in _EXTREMES:
+        wide = float32 if given.category == FLOATING and given.itemsize == 2 else given
+        return f"{op} {wide.short}"
+    if compute.category == COMPLEX:
+        parts = {complex64: float32, complex128: float64}.get(compute)
+        is_own = given is compute and op in ("sum", "mean")
+        return f"{op} {parts.short}" if parts is not None and is_own else None
+    if compute in (float32, float64):
+        return f"{op} {compute.short}"
+    if compute.category == INTEGER and op != "mean":
+        if given.category == BOOL and op in ("sum", "nansum"):
+            return "count 8"
+        if given.category > INTEGER and compute is uint64:
+            return None  # numbers from 2**63 on
+        return f"{'prod' if op == 'prod' else 'sum'} i64"
+    return None
+
+
+def _bits(given: dtype) -> str:
+    """Which bits of an element make it true."""
+    if given.category == COMPLEX:
+        return given.short
+    if given.category == FLOATING:
+        return "half" if given.itemsize == 2 else given.short
+    return str(8 * given.itemsize)

@@ -1,0 +1,23 @@
+"""The first k elements of rows in their order, and the place of the k-th one.        family: order
+
+Shapes   x (rows, n).
+Types    real. NaN is the largest; equal elements are in the order of their places.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(values, places), each (rows, k), in their order."""
+    keys = x.astype(np.float32) if x.dtype.kind == "V" else x  # bfloat16
+    order = np.argsort(keys[:, ::-1] if descending else keys, 1, kind="stable")
+    places = x.shape[1] - 1 - order[:, ::-1] if descending else order
+    places = places[:, :k].copy()
+    return np.take_along_axis(x, places, 1), places
+
+
+def kth(x: np.ndarray, k: int) -> np.ndarray:
+    """(rows, 1): the place of the k-th element, from 0 on."""
+    return first(x, k + 1, False)[1][:, k:].copy()

@@ -1,0 +1,16 @@
+"""Where elements belong in sorted sequences.                                         family: search
+
+Shapes   sequence (n) for all, or (..., n) and x (..., m).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def places(sequence: np.ndarray, x: np.ndarray, right: bool, out_int32: bool) -> np.ndarray | None:
+    """None for what NumPy has no function for: rows, and sequences that end with NaN."""
+    if sequence.ndim > 1 or not sequence.size or sequence[-1] != sequence[-1]:
+        return None
+    found: np.ndarray = sequence.searchsorted(x, "right" if right else "left")
+    return found.astype(np.int32 if out_int32 else np.int64, copy=False)

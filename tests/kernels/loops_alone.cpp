@@ -1,0 +1,329 @@
+// Runs a capability's loops without Python, and writes what they give, for test_neon.py: a machine
+// that is emulated has no Python. The same text is built for two machines; what it draws depends on
+// nothing else, so their outputs can be compared.
+//
+// A record: a line "family name count dtype", where dtype is a code of core/dtype.py, and the
+// elements. Elements beyond an output must stay as they were, else the exit status is 1.
+#include "engine/program.h"
+#include "engine/threads.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <initializer_list>
+
+namespace CAPABILITY {
+extern const abi::Capability capability;
+}
+
+namespace {
+
+using namespace abi;
+const Capability& here = CAPABILITY::capability;
+
+const int ITEMSIZE[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 4};
+const char* SHORT[] = {"b8",  "u8",  "i8",   "u16", "i16", "u32", "i32",  "u64",
+                       "i64", "f16", "bf16", "f32", "f64", "c64", "c128", "c32"};
+const double SPECIAL[] = {0, -0.0, 1, -1, 0.5, 1e-40, 200, INFINITY, -INFINITY, NAN};
+constexpr byte GUARD = 0xA5;
+constexpr i64 GUARDED = 64;
+
+bool is_floating(int dtype) { return dtype >= f16; }
+
+u64 state = 1;
+u64 draw() {  // Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators, 2014
+  u64 z = state += 0x9E3779B97F4A7C15ull;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+  return z ^ z >> 31;
+}
+double number() { return (double)(draw() >> 11) * 0x1p-53 * 8 - 4; }
+
+// Memory of an operand, with a guard behind it.
+struct Memory {
+  i64 count;
+  int dtype;
+  char* data;
+  Memory(i64 count, int dtype) : count(count), dtype(dtype) {
+    data = (char*)aligned_alloc(64, (bytes() + GUARDED + 127) & ~63ll);
+    memset(data, 0, bytes());
+    memset(data + bytes(), GUARD, GUARDED);
+  }
+  ~Memory() { free(data); }
+  i64 bytes() const { return count * ITEMSIZE[dtype]; }
+
+  // Numbers from -4 to 4, a tenth of them special where `any`; integers of any bits, then.
+  Memory& drawn(bool any) {
+    for (i64 i = 0; i < count; i++) {
+      char* at = data + i * ITEMSIZE[dtype];
+      double both[2] = {number(), number()};
+      const u64 bits = draw();
+      if (any && bits % 10 == 0) both[0] = SPECIAL[bits / 10 % 10];
+      if (any && !is_floating(dtype) && dtype != b8) {
+        memcpy(at, &bits, ITEMSIZE[dtype]);
+      } else {
+        here.casts[dtype >= c64 ? c128 : f64][dtype](at, (const char*)both, 1);
+      }
+    }
+    return *this;
+  }
+  // Finite, positive and at most 4, as divisors, exponents and deviations are.
+  Memory& positive() {
+    for (i64 i = 0; i < count; i++) {
+      const double x = number() / 2 + 2.5;
+      here.casts[f64][dtype](data + i * ITEMSIZE[dtype], (const char*)&x, 1);
+    }
+    return *this;
+  }
+  // Of all sizes up to 2^80: what no integer holds, too.
+  Memory& wide() {
+    for (i64 i = 0; i < count; i++) {
+      const int exponent = (int)(draw() % 100) - 20;
+      const double both[2] = {ldexp(number(), exponent), number()};
+      here.casts[dtype >= c64 ? c128 : f64][dtype](data + i * ITEMSIZE[dtype], (const char*)both,
+                                                   1);
+    }
+    return *this;
+  }
+  void write(const char* family, const char* name) const {
+    for (i64 k = 0; k < GUARDED; k++)
+      if ((byte)data[bytes() + k] != GUARD) {
+        fprintf(stderr, "%s %s wrote beyond its output\n", family, name);
+        exit(1);
+      }
+    printf("%s %s %lld %d\n", family, name, count, dtype);
+    fwrite(data, 1, bytes(), stdout);
+  }
+};
+
+// --- loops over elements ------------------------------------------------------------------------
+
+Scalar scalar_of(int dtype) {
+  Scalar made = {};
+  const double wide[2] = {1.25, 0};
+  const float narrow[2] = {1.25f, 0};
+  const i64 whole = 3;
+  if (dtype == f64 || dtype == c128) memcpy(&made, wide, 16);
+  else if (is_floating(dtype)) memcpy(&made, narrow, 8);
+  else memcpy(&made, &whole, 8);
+  return made;
+}
+
+// ones: bit k is set where input k is one value.
+void run_loop(const char* family, const LoopEntry& entry, i64 n, int ones) {
+  Memory out(n, entry.result), *in[3];
+  char* data[4] = {out.data};
+  i64 step[4] = {ITEMSIZE[entry.result]};
+  Scalar scalars[MOST_SCALARS], one[3];
+  for (int k = 0; k < entry.scalars; k++) scalars[k] = scalar_of(entry.common);
+  for (int k = 0; k < entry.inputs; k++) {
+    in[k] = new Memory(n, entry.input[k]);
+    in[k]->drawn(true);
+    data[k + 1] = in[k]->data, step[k + 1] = ITEMSIZE[entry.input[k]];
+    if (ones >> k & 1) {
+      here.widen[entry.input[k]]((char*)&one[k], in[k]->data, 1);
+      data[k + 1] = (char*)&one[k], step[k + 1] = 0;
+    }
+  }
+  entry.loop(data, step, n, scalars);
+  for (int k = 0; k < entry.inputs; k++) delete in[k];
+  out.write(family, entry.name);
+}
+
+void run_casts() {
+  for (int from = 0; from < N_DTYPES; from++)
+    for (int to = 0; to < N_DTYPES; to++) {
+      if (!here.casts[from][to]) continue;
+      Memory x(131, from), out(131, to);
+      here.casts[from][to](out.data, x.drawn(true).data, 131);
+      out.write("cast", SHORT[from]);
+      here.casts[from][to](out.data, x.wide().data, 131);
+      out.write("cast", SHORT[from]);
+    }
+}
+
+// A strided operand, an operand of another dtype, and an output that is not dense; on two threads.
+void run_program() {
+  constexpr i64 ROWS = 300, COLUMNS = 401;
+  for (int type : {f32, f16, i16}) {
+    const LoopEntry* add = nullptr;
+    for (int f = 0; f < here.n_families; f++)
+      for (int k = 0; k < here.families[f]->n_loops; k++) {
+        const LoopEntry& entry = here.families[f]->loops[k];
+        if (!strcmp(entry.name, "add") && entry.common == type) add = &entry;
+      }
+    Memory x(ROWS * COLUMNS, type), y(COLUMNS, i8), out(2 * ROWS * COLUMNS, type);
+    x.drawn(true), y.drawn(true);
+    engine::Program program = {1, 3, 4, 2};
+    const int dtypes[] = {type, type, i8, type};
+    for (int k = 0; k < 4; k++)
+      program.itemsize[k] = ITEMSIZE[dtypes[k]], program.dtype[k] = dtypes[k];
+    program.step[0] = {nullptr, here.casts[i8][type], 2, {3, 2}};
+    program.step[1] = {add->loop, nullptr, 3, {0, 1, 3}};
+    program.capability = &here;
+    const i64 item = ITEMSIZE[type];
+    engine::Walk walk = {2, ROWS * COLUMNS, {COLUMNS, ROWS}, {out.data, x.data, y.data},
+                         {{2 * item, 2 * item * COLUMNS}, {item * ROWS, item}, {1, 0}}};
+    engine::coalesce(walk, 3);
+    engine::run(program, walk, nullptr);
+    out.write("program", SHORT[type]);
+  }
+}
+
+// --- functions of families ----------------------------------------------------------------------
+
+Array array_of(const Memory& memory, i64 rows, i64 columns) {
+  const int size = ITEMSIZE[memory.dtype];
+  Array made = {memory.data, memory.count, 2, memory.dtype, size};
+  made.shape[0] = rows, made.shape[1] = columns;
+  made.stride[0] = columns * size, made.stride[1] = size;
+  return made;
+}
+
+struct Asked {
+  Array array[8];
+  i64 integer[8];
+  double real[4];
+  int n_arrays, n_ints, n_floats;
+};
+
+void call(const char* family, const char* name, const Asked& asked) {
+  for (int f = 0; f < here.n_families; f++)
+    for (int k = 0; k < here.families[f]->n_functions; k++) {
+      const FunctionEntry& entry = here.families[f]->functions[k];
+      if (strcmp(here.families[f]->name, family) || strcmp(entry.name, name)) continue;
+      const i64 answer = entry.function({asked.n_arrays, asked.n_ints, asked.n_floats, asked.array,
+                                         asked.integer, asked.real, engine::share, 2});
+      if (!answer) return;
+      fprintf(stderr, "%s %s answers %lld\n", family, name, answer);
+      exit(1);
+    }
+  fprintf(stderr, "there is no %s %s\n", family, name);
+  exit(1);
+}
+
+constexpr i64 R = 67, C = 1031;  // rows and columns of what functions take
+
+void run_reductions() {
+  char name[32];
+  const auto reduced = [&](const char* family, const char* op, int of, int given, int to) {
+    for (i64 axes : {1, 2, 3}) {
+      snprintf(name, sizeof name, "%s %s", op, SHORT[of]);
+      Memory x(R * C, given), out(axes == 3 ? 1 : axes == 1 ? C : R, to);
+      Array result = array_of(out, 1, out.count), none = {};
+      result.ndim = axes == 3 ? 0 : 1, result.shape[0] = out.count;
+      result.stride[0] = ITEMSIZE[to];
+      call(family, name,
+           {{array_of(x.drawn(false), R, C), result, none}, {axes}, {(double)(R * C)}, 3, 1, 1});
+      out.write(family, name);
+    }
+  };
+  for (int of : {f32, f64}) {
+    for (const char* op : {"sum", "mean", "prod", "nansum", "amax", "amin"})
+      reduced("reduce", op, of, of, of);
+    for (const char* op : {"var", "std", "logsumexp", "norm2", "norm1", "norm_most", "norm_least"})
+      reduced("moments", op, of, of, of);
+  }
+  reduced("reduce", "sum", f32, f16, f16), reduced("reduce", "sum", f32, bf16, bf16);
+  for (int of : {u8, i16, i64_}) reduced("reduce", "amin", of, of, of);
+  reduced("reduce", "sum", i64_, i8, i64_), reduced("reduce", "prod", i64_, i64_, i64_);
+}
+
+void run_rows(int of) {
+  char name[32];
+  Memory x(R * C, of), grad(R * C, of), out(R * C, of), places(R * C, i64_);
+  x.drawn(false), grad.drawn(false);
+  const Array given = array_of(x, R, C), to = array_of(out, R, C), at = array_of(places, R, C);
+  for (i64 axis : {0, 1}) {
+    for (const char* op : {"cumsum", "cumprod", "logcumsumexp"}) {
+      call("scan", op, {{given, to}, {axis}, {}, 2, 1, 0});
+      out.write("scan", op);
+    }
+    for (const char* op : {"cummax", "cummin"}) {
+      call("scan", op, {{given, to, at}, {axis}, {}, 3, 1, 0});
+      out.write("scan", op), places.write("scan", op);
+    }
+    for (const char* op : {"softmax", "log_softmax"}) {
+      call("softmax", op, {{given, to}, {axis}, {}, 2, 1, 0});
+      out.write("softmax", op);
+      Memory back(R * C, of);
+      snprintf(name, sizeof name, "%s_backward", op);
+      call("softmax", name,
+           {{array_of(grad, R, C), to, array_of(back, R, C)}, {axis}, {}, 3, 1, 0});
+      back.write("softmax", name);
+    }
+  }
+  const int computed = of == f64 ? f64 : f32;
+  Memory by(C, computed), more(C, computed), mean(R, computed), rstd(R, computed);
+  Array means = array_of(mean, 1, R), deviations = array_of(rstd, 1, R);
+  means.ndim = deviations.ndim = 1, means.shape[0] = deviations.shape[0] = R;
+  means.stride[0] = deviations.stride[0] = ITEMSIZE[computed];
+  call("norm", "normalized",
+       {{given, array_of(by.drawn(false), 1, C), array_of(more.drawn(false), 1, C), to, means,
+         deviations}, {}, {1e-5}, 6, 0, 1});
+  out.write("norm", "normalized"), mean.write("norm", "mean"), rstd.write("norm", "rstd");
+}
+
+void run_others() {
+  char name[32];
+  for (int of : {f16, bf16, f32, f64})
+    for (const char* op : {"uniform", "normal", "exponential", "cauchy", "geometric"}) {
+      Memory out(R * C, of);
+      snprintf(name, sizeof name, "%s %s", op, SHORT[of]);
+      call("random", name, {{array_of(out, R, C)}, {42, 7}, {0.25, 1.5}, 1, 2, 2});
+      out.write("random", op);
+    }
+  for (int of : {u8, i16, u32, i64_, f16, bf16, f32, f64}) {
+    Memory x(R * C, of), first(R * 9, of), places(R * 9, i64_), kth(R, i64_);
+    x.drawn(true);
+    snprintf(name, sizeof name, "first %s", SHORT[of]);
+    call("order", name,
+         {{array_of(first, R, 9), array_of(places, R, 9), array_of(x, R, C)}, {1}, {}, 3, 1, 0});
+    first.write("order", "first");
+    snprintf(name, sizeof name, "kth %s", SHORT[of]);
+    call("order", name, {{array_of(kth, R, 1), array_of(x, R, C)}, {C / 2}, {}, 2, 1, 0});
+    kth.write("order", "kth");
+  }
+  for (int of : {f32, f64}) {  // 0, 0: no BLAS
+    Memory a(4 * 5 * 9, of), b(4 * 9 * 7, of), out(4 * 5 * 7, of);
+    Array given[] = {array_of(a.drawn(false), 5, 9), array_of(b.drawn(false), 9, 7),
+                     array_of(out, 5, 7)};
+    for (Array& x : given) {
+      memmove(x.shape + 1, x.shape, 2 * sizeof(i64)), memmove(x.stride + 1, x.stride, 16);
+      x.ndim = 3, x.shape[0] = 4, x.stride[0] = x.shape[1] * x.stride[1];
+    }
+    snprintf(name, sizeof name, "bmm %s", SHORT[of]);
+    call("matmul", name, {{given[0], given[1], given[2]}, {0, 0}, {}, 3, 2, 0});
+    out.write("matmul", "bmm");
+  }
+  for (int of : {u8, f16, f32, f64, c128}) {
+    Memory x(R * C, of), out(R * C, of);
+    Array turned = array_of(x.drawn(true), C, R);
+    turned.shape[0] = R, turned.shape[1] = C;
+    turned.stride[1] = R * ITEMSIZE[of], turned.stride[0] = ITEMSIZE[of];
+    call("copy", "copy", {{array_of(out, R, C), turned}, {1 << 20}, {}, 2, 1, 0});
+    out.write("copy", "copy");
+  }
+}
+
+}  // namespace
+
+int main() {
+  engine::set_threads(2);
+  for (int f = 0; f < here.n_families; f++)
+    for (int k = 0; k < here.families[f]->n_loops; k++) {
+      const LoopEntry& entry = here.families[f]->loops[k];
+      if (!entry.loop) continue;  // an operator that has none for this dtype
+      for (i64 n : {1, 7, 300})
+        for (int ones = 0; ones < entry.inputs + 1; ones++)
+          run_loop(here.families[f]->name, entry, n, ones);
+    }
+  run_casts();
+  run_program();
+  run_reductions();
+  run_rows(f32), run_rows(f64), run_rows(f16), run_rows(bf16);
+  run_others();
+  return 0;
+}

@@ -1,0 +1,88 @@
+"""Batches of matrix products by the compiled library, against NumPy in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gputensor as gt
+from gputensor.kernels.compiled import library
+
+pytestmark = pytest.mark.skipif(
+    library.choice().library is None, reason="the compiled library is not built or not chosen"
+)
+
+SIZES = (1, 2, 3, 4, 7, 8, 13, 16, 33, 70)
+LAYOUTS = ("rows", "columns", "steps", "batch inside", "one row", "one column", "one matrix")
+OUT = ("rows", "columns", "steps", "batch inside")
+case = st.tuples(
+    st.sampled_from("fdFDe"), st.sampled_from((1, 2, 9)), st.sampled_from(SIZES),
+    st.sampled_from((0, *SIZES)), st.sampled_from(SIZES), st.sampled_from(LAYOUTS),
+    st.sampled_from(LAYOUTS), st.sampled_from(OUT), st.integers(0, 99),
+)  # fmt: skip
+
+
+def numbers(shape: tuple[int, ...], char: str, random: Any) -> np.ndarray:
+    made = random.standard_normal(shape)
+    return (made + 1j * random.standard_normal(shape) if char in "FD" else made).astype(char)
+
+
+def laid_out(shape: tuple[int, int, int], char: str, layout: str, random: Any) -> np.ndarray:
+    count, m, n = shape
+    if layout == "columns":
+        return numbers((count, n, m), char, random).swapaxes(1, 2)
+    if layout == "steps":
+        return numbers((count, 2 * m, 3 * n), char, random)[:, ::2, ::3]
+    if layout == "batch inside":
+        return numbers((m, count, n), char, random).swapaxes(0, 1)
+    sizes = {"one row": (count, 1, n), "one column": (count, m, 1), "one matrix": (1, m, n)}
+    made = numbers(sizes.get(layout, shape), char, random)
+    return np.broadcast_to(made, shape) if layout in sizes else made
+
+
+@given(case)
+@settings(max_examples=300, deadline=None)
+def test_products_of_all_layouts(drawn: Any) -> None:
+    from gputensor.kernels.compiled import matmul
+
+    char, count, m, k, n, of_a, of_b, of_out, seed = drawn
+    random = np.random.default_rng(seed)
+    a, b = laid_out((count, m, k), char, of_a, random), laid_out((count, k, n), char, of_b, random)
+    wide = "D" if char in "FD" else "d"
+    exact = a.astype(wide) @ b.astype(wide)
+    bits = []
+    for threads in (1, 2, 3):
+        gt.set_num_threads(threads)
+        out = laid_out((count, m, n), char, of_out, random)
+        out[...] = 7
+        assert matmul.mm(a, b, out) is out
+        bits.append(out.tobytes())
+    assert len(set(bits)) == 1
+    bound = 4 * float(np.finfo(char).eps) * max(1, k) ** 0.5 * float(np.abs(exact).max(initial=1))
+    assert float(np.abs(out.astype(wide) - exact).max(initial=0)) <= 4 * bound
+
+
+def test_numbers_that_are_not_finite() -> None:
+    a = gt.tensor([[[1.0, float("inf")], [0.0, float("nan")]]])
+    found = gt.bmm(a, gt.tensor([[[1.0, 2.0], [0.0, 1.0]]])).tolist()
+    assert np.array_equal(found, [[[np.nan, np.inf], [np.nan, np.nan]]], equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", (gt.float16, gt.bfloat16), ids=str)
+def test_halves_are_rounded_once(dtype: Any) -> None:
+    a, b = gt.randn(5, 3, 40).to(dtype), gt.randn(5, 40, 3).to(dtype)
+    exact = gt.bmm(a.double(), b.double())
+    assert gt.allclose(gt.bmm(a, b).double(), exact, rtol=0.01, atol=1e-3)
+
+
+def test_added_products() -> None:
+    random = np.random.default_rng(0)
+    self, a, b = [
+        gt.from_numpy(random.standard_normal(s)) for s in ((3, 1, 4), (3, 2, 5), (3, 5, 4))
+    ]
+    wanted = 2 * self + 3 * (a @ b)
+    assert gt.allclose(gt.baddbmm(self, a, b, beta=2, alpha=3), wanted)

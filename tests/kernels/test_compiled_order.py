@@ -1,0 +1,92 @@
+"""The compiled loops of family order give what NumPy's stable sort gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.kernels import stub
+from gputensor.kernels.compiled import library
+from gputensor.kernels.cpu import order
+
+pytestmark = pytest.mark.skipif(
+    library.choice().library is None, reason="the compiled library is not built, or switched off"
+)
+
+DTYPES = [
+    gt.uint8, gt.int8, gt.uint16, gt.int16, gt.uint32, gt.int32, gt.uint64, gt.int64, gt.float16,
+    gt.bfloat16, gt.float32, gt.float64,
+]  # fmt: skip
+SIZES = [(0, 5), (1, 1), (3, 2), (5, 63), (5, 64), (40, 65), (7, 1000), (2, 5000)]
+_random = np.random.default_rng(0)
+
+
+def _rows(sizes: Any, of: Any, kind: str) -> np.ndarray:
+    if kind == "constant":
+        return np.full(sizes, 3).astype(of.np)
+    if kind == "ascending":
+        return np.broadcast_to(np.arange(sizes[1]), sizes).astype(of.np)
+    if kind == "descending":
+        return np.broadcast_to(np.arange(sizes[1])[::-1], sizes).astype(of.np)
+    few = kind == "few"
+    if of.category < gt.float32.category:
+        high = min(np.iinfo(of.np).max, 1 << 62)
+        return _random.integers(0, 5, sizes).astype(of.np) if few else (
+            _random.integers(np.iinfo(of.np).min // 2, high, sizes).astype(of.np)
+        )  # fmt: skip
+    made = _random.integers(-3, 3, sizes) * 0.5 if few else _random.standard_normal(sizes) * 50
+    made = np.where(_random.random(sizes) < 0.05, np.nan, made)
+    made = np.where(_random.random(sizes) < 0.05, -0.0, made)
+    return np.where(_random.random(sizes) < 0.02, -np.inf, made).astype(of.np)
+
+
+@pytest.mark.parametrize("kind", ["many", "few", "constant", "ascending", "descending"])
+@pytest.mark.parametrize("of", DTYPES, ids=lambda d: d.short)
+def test_what_numpys_sort_puts_first(of: Any, kind: str) -> None:
+    for sizes in SIZES:
+        x, n = _rows(sizes, of, kind), sizes[1]
+        for k in sorted({1, 2, n // 5, n // 2, n} - {0}):
+            if k > n:
+                continue
+            for descending in (False, True):
+                found = stub.cpu("order").first(x, k, descending)
+                wanted = order.first(x, k, descending)
+                assert (found[1] == wanted[1]).all()
+                assert found[0].tobytes() == wanted[0].tobytes()
+            assert (stub.cpu("order").kth(x, k - 1) == order.kth(x, k - 1)).all()
+
+
+@pytest.mark.parametrize("of", [gt.float32, gt.int64], ids=lambda d: d.short)
+def test_a_long_row_is_shared(of: Any) -> None:
+    before = gt.get_num_threads()
+    try:
+        for sizes in ((1, 70_000), (3, 66_001)):
+            x = _rows(sizes, of, "many")
+            for k in (1, 100, 5000):
+                for descending in (False, True):
+                    wanted = order.first(x, k, descending)
+                    for count in (1, 2, 3):
+                        gt.set_num_threads(count)
+                        found = stub.cpu("order").first(x, k, descending)
+                        assert (found[1] == wanted[1]).all()
+                        assert found[0].tobytes() == wanted[0].tobytes()
+                assert (stub.cpu("order").kth(x, k) == order.kth(x, k)).all()
+    finally:
+        gt.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_topk_and_kthvalue_along_any_dimension(dim: int) -> None:
+    for x in (gt.randn(30, 40, 50), gt.randn(50, 40, 30).permute(2, 1, 0)):
+        array = x.numpy()
+        order = np.argsort(array, dim, kind="stable")
+        for largest in (False, True):
+            values, places = gt.topk(x, 4, dim, largest)
+            wanted = np.flip(order, dim) if largest else order
+            wanted = np.take(wanted, range(4), dim)
+            assert (places.numpy() == wanted).all() and places.is_contiguous()
+            assert (values.numpy() == np.take_along_axis(array, wanted, dim)).all()
+        assert (gt.kthvalue(x, 9, dim).indices.numpy() == np.take(order, 8, dim)).all()

@@ -1,0 +1,159 @@
+"""Runs tests over the compiled library under a sanitizer: `python -m tests.sanitize NAME`.
+
+The library is built for the first capability of this machine, with -O1, into build/sanitize, and an
+import hook puts it in the place of the package's. The interpreter and NumPy are as they are: what
+the library does to their memory is checked, since the sanitizer allocates that, too.
+
+    address    reads and writes beyond memory, and after it was freed
+    thread     two threads at one place, at least one of which writes
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import build_library
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "build" / "sanitize"
+OPTIONS = "-O1 -g1 -fno-omit-frame-pointer".split()
+
+# Loads our library in the place of the package's, in every process of a run.
+HOOK = """\
+import importlib.util, sys
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "gputensor.kernels.compiled._library":
+            return importlib.util.spec_from_file_location(name, {library!r})
+
+sys.meta_path.insert(0, Finder)
+"""
+
+
+class Sanitizer(NamedTuple):
+    """runtime: what is loaded before Python. options: its settings, by the variable's name.
+    fault: a program that the sanitizer must end. runs: commands that it must not, behind
+    `python -m`."""
+
+    runtime: str
+    options: dict[str, str]
+    fault: str
+    runs: tuple[tuple[str, ...], ...]
+
+
+def _pytest(chosen: str, *places: str) -> tuple[str, ...]:
+    """Without what needs CUDA, and what takes the memory that a sanitizer needs itself."""
+    hungry = "test_library_safety and (without or address_space)"
+    names = f"{chosen} and not cuda and not ({hungry})"
+    return ("pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", "-k", names, *places)
+
+
+_PROGRAMS = ("tests.kernels.programs", "0", "150", os.devnull)
+_KERNELS = (
+    "tests/kernels", "tests/nn", "tests/fusion/test_cpu_programs.py",
+    "tests/fusion/test_shared_memory.py", "tests/test_bad_tensors.py", "tests/test_ops_forward.py",
+)  # fmt: skip
+_BEYOND = """
+import numpy as np
+from gputensor.kernels.compiled import library
+library.function("histogram", "bincount i64")(np.zeros(3, np.int64), np.arange(200))
+"""
+_AT_ONCE = """
+import threading
+import gputensor as gt
+x, out = gt.ones(1 << 20), gt.empty(1 << 20)
+def work():
+    for _ in range(5):
+        gt.add(x, x, out=out)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+SANITIZERS = {
+    "address": Sanitizer(
+        "libasan.so",
+        {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "PYTHONMALLOC": "malloc"},
+        _BEYOND,
+        (_PROGRAMS, _pytest("not elementary", *_KERNELS)),
+    ),
+    "thread": Sanitizer(
+        "libtsan.so",
+        {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0:report_signal_unsafe=0"},
+        _AT_ONCE,
+        (
+            _PROGRAMS,
+            _pytest("(thread or safety)", "tests/kernels", "tests/fusion/test_cpu_programs.py"),
+        ),
+    ),
+}
+
+
+def build(name: str) -> Path:
+    """The library, instrumented, for the first capability."""
+    folder = FOLDER / name
+    build_library.write_heads(folder)
+    first = next(iter(build_library.capabilities().items()))
+    options = (*OPTIONS, f"-fsanitize={name}")
+    plain = build_library.units(dict([first]), folder)
+    units = [unit._replace(options=(*unit.options, *options)) for unit in plain]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        objects = list(pool.map(lambda u: build_library.compiled(u, folder, lambda _: None), units))
+    library = folder / build_library.LIBRARY.name
+    command = [*build_library.compiler(), "-shared", f"-fsanitize={name}", "-o", str(library)]
+    subprocess.run([*command, *map(str, objects)], check=True)
+    return library
+
+
+def settings(name: str, library: Path) -> dict[str, str]:
+    """The environment in which Python loads the instrumented library."""
+    sanitizer = SANITIZERS[name]
+    site = library.parent / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(HOOK.format(library=str(library)))
+    asked = [*build_library.compiler(), f"-print-file-name={sanitizer.runtime}"]
+    runtime = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        **os.environ, **sanitizer.options, "LD_PRELOAD": runtime, "GPUTENSOR_CUDA": "off",
+        "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
+        "GPUTENSOR_CPU_CAPABILITY": next(iter(build_library.capabilities())),
+    }  # fmt: skip
+
+
+def _may_fix_addresses() -> bool:
+    """Containers may forbid it."""
+    return (
+        shutil.which("setarch") is not None
+        and not subprocess.run(
+            ["setarch", "-R", "true"], capture_output=True, check=False
+        ).returncode
+    )
+
+
+def main(name: str) -> None:
+    env = settings(name, build(name))
+    # libtsan knows where memory lies only where the system does not shuffle it much.
+    fixed = ["setarch", "-R"] if name == "thread" and _may_fix_addresses() else []
+
+    def run(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+        command = [*fixed, sys.executable, *arguments]
+        return subprocess.run(command, env=env, cwd=ROOT, text=True, check=False, **how)
+
+    fault = run("-c", SANITIZERS[name].fault, capture_output=True)
+    if not fault.returncode or "Sanitizer" not in fault.stderr:
+        sys.exit(f"sanitize: {name}: a fault is not found\n{fault.stderr}")
+    for arguments in SANITIZERS[name].runs:
+        done = run("-m", *arguments)
+        if done.returncode:
+            sys.exit(f"sanitize: {name}: {' '.join(arguments)} ended with {done.returncode}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
