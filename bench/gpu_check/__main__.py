@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,8 @@ from . import steps
 from .run import Run
 
 CARRIED = checkout.NOTE.parent
-CUBINS = CARRIED / "cubins"
+# One archive: cubins are so much alike that it has an eighth of their size.
+CUBINS = CARRIED / "cubins.tar.xz"
 # Written in Python alone, which the tests of operators need and a GPU's machine may lack.
 PACKAGES, WANTED = CARRIED / "python", ("yaml",)
 # Of nine minutes; what is left is for starting, packing and a slow machine.
@@ -67,17 +69,23 @@ def settings(is_dry: bool) -> dict[str, str]:
     """What steps find in their environment."""
     if is_dry:
         return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
-    found = {"GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1"}
+    found = {
+        "GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1",
+        # JAX takes three quarters of a GPU's memory otherwise, in each process that imports it.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }  # fmt: skip
     if PACKAGES.is_dir() and not all(map(is_there, WANTED)):
         found["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")])
     # Both commands compile into one cache, if one machine runs both.
     found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(
         own_folder("kernels")
     )
-    if CUBINS.is_dir():
+    if CUBINS.exists():
         mine = own_folder("cubins")
         shutil.rmtree(mine, ignore_errors=True)
-        shutil.copytree(CUBINS, mine, copy_function=shutil.copyfile)
+        mine.mkdir(mode=0o700)
+        with tarfile.open(CUBINS) as archive:
+            archive.extractall(mine, filter="data")
         for path in (mine, *mine.iterdir()):  # as whoever loads code wants them
             path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
@@ -105,12 +113,14 @@ def own_folder(name: str) -> Path:
 
 def prepare(arch: str) -> int:
     """Fill `.carried/` where there is git and NVRTC: cubins for a GPU, packages, the commit."""
-    compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", str(CUBINS)]
-    # Anew: cubins of former texts would only be carried around.
-    shutil.rmtree(CUBINS, ignore_errors=True)
-    status = subprocess.run(
-        [sys.executable, "-m", "gputensor", *compile_all], check=False
-    ).returncode
+    with tempfile.TemporaryDirectory() as made:
+        compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", made]
+        status = subprocess.run(
+            [sys.executable, "-m", "gputensor", *compile_all], check=False
+        ).returncode
+        CARRIED.mkdir(exist_ok=True)
+        with tarfile.open(CUBINS, "w:xz", preset=1) as archive:
+            archive.add(made, arcname=".")
     shutil.rmtree(PACKAGES, ignore_errors=True)
     for name in WANTED:
         folder = Path(import_module(name).__file__ or "").parent

@@ -5,10 +5,11 @@ The limits of a mode add up to its budget at most, so that a step that hangs tak
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
-from bench import layout, layout_cases
+from bench import checkout, layout, layout_cases
 
 MODES = ("correct", "measure")
 # Of a dry run, which may have to build the emulator's kernels on a machine that others use.
@@ -21,6 +22,25 @@ PARTS = {
     "images": (14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24),
     "others": (4, 5, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37),
 }
+# Processes that share a device while tests run.
+_JOBS = 16
+# The suite without what no device has a part in, and without the steps before it.
+WHOLE = (
+    "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
+    "tests/dispatch", "tests/exchange", "tests/fusion", "tests/iterator", "tests/makers",
+    "tests/nn", "tests/op_db", "tests/runtime", "tests/tensor", *(
+        str(path.relative_to(checkout.ROOT))
+        for path in sorted((checkout.ROOT / "tests").glob("test_*.py"))
+        if path.name not in ("test_ops_cpu_vs_cuda.py", "test_pytest_plugin.py")
+    ),
+)  # fmt: skip
+# Tests of the compilers and of the emulator, which are as right or wrong without a GPU.
+OF_NO_GPU = (
+    "--ignore-glob=*_compile.py", "--ignore-glob=*emulator*", "--ignore-glob=*hostile*",
+    "--ignore=tests/cuda/test_bank_conflicts.py", "--ignore=tests/cuda/test_samples.py",
+    "--ignore=tests/cuda/test_runtime_cuda.py", "--ignore=tests/cuda/test_copy_kernels.py",
+    "--ignore=tests/cuda/test_runtime_conformance.py",
+)  # fmt: skip
 
 
 class Step:
@@ -58,7 +78,9 @@ def _first(is_dry: bool, seconds: float) -> list[Step]:
 def _correct(work: Path, is_dry: bool) -> list[Step]:
     def suite(name: str, seconds: float, *tests: str, few: str | None = None) -> Step:
         chosen = ["-k", few] if is_dry and few else []
-        command = _python("bench.gpu_check.suite", work / f"{name}.jsonl", *tests, *chosen)
+        jobs = 1 if is_dry else max(1, min(_JOBS, len(os.sched_getaffinity(0))))
+        results = work / f"{name}.jsonl"
+        command = _python("bench.gpu_check.suite", results, "--jobs", jobs, *tests, *chosen)
         return Step(name, seconds, command, "tests")
 
     where = "emulator" if is_dry else "gpu"
@@ -66,19 +88,16 @@ def _correct(work: Path, is_dry: bool) -> list[Step]:
     return [
         *_first(is_dry, 60),
         suite("runtime", 40, "tests/cuda/test_runtime_conformance.py", few="denormals"),
-        suite("streams", 30, "tests/device/test_streams.py"),
-        suite("allocator", 30, "tests/device/test_allocator.py"),
-        suite("graphs", 25, "tests/device/test_graphs.py", few="replay or graphed"),
-        Step("copies", 65, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
-        suite("operators", 110, "tests/test_ops_cpu_vs_cuda.py", few="0-add] or 1-sum]"),
-        suite("transfers", 25, "tests/test_transfers.py", "tests/test_seed_example.py"),
+        suite("device", 70, "tests/device", few="replay or graphed or legacy"),
+        suite("operators", 70, "tests/test_ops_cpu_vs_cuda.py", few="0-add] or 1-sum]"),
+        Step("copies", 45, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
+        suite("whole", 150, *WHOLE, *OF_NO_GPU, few="test_a_copy or test_seed"),
         Step(
-            "examples", 35,
+            "examples", 30,
             [*_python("gputensor", "kernel", "check", "--on", where, "--no-compile"),
             *_examples(is_dry)],
         ),
-        suite("interop", 35, "tests/device/test_torch_interop.py"),
-        Step("sanitizer", 50, _python("bench.gpu_check.sanitizer"), "exit"),
+        Step("sanitizer", 40, _python("bench.gpu_check.sanitizer"), "exit"),
     ]  # fmt: skip
 
 
@@ -98,23 +117,27 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         command = ["bench", "run", benchmark, "--device", device, "--out", work / name]
         return Step(name, seconds, _python(*command, *more), f"record {benchmark}")
 
+    # torch.compile takes seconds a case, so that one part has it.
     parts = [
         bench(
-            f"layout-{name}", seconds, "layout", *compiled, "--cases", ",".join(map(str,
+            f"layout-{name}", seconds, "layout", *beside, "--cases", ",".join(map(str,
             PARTS[name]))
         )
-        for name, seconds in (("planes", 90), ("images", 75), ("others", 80))
+        for name, seconds, beside in (
+            ("planes", 80, compiled), ("images", 45, peers), ("others", 50, peers),
+        )
     ]  # fmt: skip
     records = [work / f"layout-{name}" / "layout-cuda.json" for name in (*PARTS, "rest")]
     return [
         *_first(is_dry, 40),
         bench("memcpy", 25, "memcpy", *peers),
         *parts,
-        # What a part did not come to, without the peer that takes longest.
-        bench("layout-rest", 40, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
-        bench("pack", 75, "pack", *compiled),
+        # What a part did not come to.
+        bench("layout-rest", 30, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
+        bench("pack", 50, "pack", *peers),
         bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),
         bench("bandwidth", 30, "bandwidth", *peers),
+        bench("fuse", 90, "fuse", *(["--rounds", "1"] if is_dry else [])),
         Step(
             "merge",
             15,

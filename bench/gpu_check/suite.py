@@ -1,14 +1,17 @@
-"""`python -m bench.gpu_check.suite RESULTS TEST… [-k …]`: tests on a device, each in its turn.
+"""`python -m bench.gpu_check.suite RESULTS [--jobs N] TEST… [-k …]`: tests on a device.
 
-A kernel that fails asynchronously ends its process's context, and a wild one the process: the tests
-after it are then run in another process. RESULTS has a line for each test as it ends.
+With `--jobs` they are divided among processes, which share the device. A kernel that fails
+asynchronously ends its process's context, and a wild one the process: the tests after it are then
+run in another process. RESULTS has a line for each test as it ends.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from .lines import DEAD, read
@@ -19,24 +22,41 @@ _MOST = 12
 
 
 def main(argv: list[str]) -> int:
-    results, *tests = argv
-    path = Path(results)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
+    given, tests = parser.parse_known_args(argv)
+    is_whole = [False] * given.jobs
+
+    def part(number: int) -> None:
+        is_whole[number] = _part(given.results, (number, given.jobs), tests)
+
+    threads = [threading.Thread(target=part, args=(number,)) for number in range(given.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    outcomes = read(given.results)
+    bad = [name for name, line in outcomes.items() if line["outcome"] in ("failed", "died")]
+    print(f"{len(outcomes)} tests, {len(bad)} of them bad: {' '.join(bad)}")
+    return 0 if all(is_whole) and outcomes and not bad else 1
+
+
+def _part(results: Path, part: tuple[int, int], tests: list[str]) -> bool:
+    """Run a part of the tests to its end. Returns whether every one was reached."""
     is_emulated = os.environ.get("GPUTENSOR_CUDA") == "emulator"
     marked = "not oracle" if is_emulated else "not oracle and not emulator"
     command = [
         sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider",
-        "-p", "bench.gpu_check.lines", "--lines", results, "-W", "default", "-m", marked, *tests,
+        "-p", "bench.gpu_check.lines", "--lines", str(results), "--part", f"{part[0]}/{part[1]}",
+        "-W", "default", "-m", marked, *tests,
     ]  # fmt: skip
     for _ in range(_MOST):
-        before = len(read(path))
+        before = len(read(results))
         status = subprocess.run(command, check=False).returncode
-        if status >= 0 and status != DEAD or len(read(path)) == before:
+        if status >= 0 and status != DEAD or len(read(results)) == before:
             break
-    outcomes = read(path)
-    bad = [name for name, line in outcomes.items() if line["outcome"] in ("failed", "died")]
-    print(f"{len(outcomes)} tests, {len(bad)} of them bad: {' '.join(bad)}")
-    is_whole = status == 0 or status == 1 or status == _NONE_LEFT and outcomes
-    return 0 if is_whole and outcomes and not bad else 1
+    return status in (0, 1) or status == _NONE_LEFT and bool(read(results))
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def test_the_limits_add_up_to_less_than_nine_minutes(tmp_path: Path, mode: str) 
 def test_what_is_right_is_asked_of_all_that_can_be_wrong(tmp_path: Path) -> None:
     names = [step.name for step in steps.of("correct", tmp_path, is_dry=False)]
     assert names == [
-        "doctor", "environment", "kernels", "runtime", "streams", "allocator", "graphs",
-        "copies", "operators", "transfers", "examples", "interop", "sanitizer",
+        "doctor", "environment", "kernels", "runtime", "device", "operators", "copies", "whole",
+        "examples", "sanitizer",
     ]  # fmt: skip
     for step in steps.of("correct", tmp_path, is_dry=False):
         for word in step.command:
@@ -104,13 +104,15 @@ def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(
     tmp_path, monkeypatch, tmp_path_factory
 ):
     monkeypatch.setattr(command.checkout, "ROOT", tmp_path)
-    monkeypatch.setattr(command, "CUBINS", tmp_path / ".carried" / "cubins")
+    monkeypatch.setattr(command, "CUBINS", tmp_path / ".carried" / "cubins.tar.xz")
     monkeypatch.delenv("GPUTENSOR_CACHE_DIR", raising=False)
     found = command.settings(False)
     assert "GPUTENSOR_CARRIED_CUBINS" not in found and found["GPUTENSOR_CUDA"] == "required"
-    command.CUBINS.mkdir(parents=True)
-    (command.CUBINS / "a.cubin").write_bytes(b"x")
-    command.CUBINS.chmod(0o777)
+    (tmp_path / "a.cubin").write_bytes(b"x")
+    (tmp_path / "a.cubin").chmod(0o777)
+    command.CUBINS.parent.mkdir()
+    with tarfile.open(command.CUBINS, "w:xz") as archive:
+        archive.add(tmp_path / "a.cubin", arcname="a.cubin")
     mine = Path(command.settings(False)["GPUTENSOR_CARRIED_CUBINS"])
     assert mine.stat().st_mode & 0o777 == 0o700 and (mine / "a.cubin").read_bytes() == b"x"
     assert mine.parent == tmp_path / "out" and not trust.wrong_folder(str(mine))
@@ -124,19 +126,26 @@ def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(
 
 
 def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "CUBINS", tmp_path / "cubins")
+    monkeypatch.setattr(command, "CARRIED", tmp_path)
+    monkeypatch.setattr(command, "CUBINS", tmp_path / "cubins.tar.xz")
     monkeypatch.setattr(command, "PACKAGES", tmp_path / "python")
     monkeypatch.setattr(checkout, "NOTE", tmp_path / "commit.json")
     monkeypatch.setattr(checkout, "commit", lambda: {"hash": "f" * 40, "dirty": False})
     called = []
     with monkeypatch.context() as patch:
-        done = subprocess.CompletedProcess([], 0)
-        patch.setattr(command.subprocess, "run", lambda words, check: called.append(words) or done)
+
+        def compile_all(words: list[str], check: bool) -> Any:
+            called.append(words)
+            (Path(words[-1]) / "a.cubin").write_bytes(b"x")
+            return subprocess.CompletedProcess(words, 0)
+
+        patch.setattr(command.subprocess, "run", compile_all)
         assert command.main(["prepare"]) == 0
-    assert called[0][1:] == [
+    assert called[0][1:-1] == [
         "-m", "gputensor", "cache", "warm", "--all", "--arch", "sm_90", "--to",
-        str(tmp_path / "cubins"),
     ]  # fmt: skip
+    with tarfile.open(command.CUBINS) as archive:
+        assert [m.name for m in archive.getmembers() if m.isfile()] == ["./a.cubin"]
     assert json.loads(checkout.NOTE.read_text())["hash"] == "f" * 40
     assert "carry the folder" in capsys.readouterr().out
     # The tests of operators read the YAML, also where nobody has installed what reads it.
@@ -319,14 +328,15 @@ def test_last(): gt.cuda.synchronize()
 
 @pytest.mark.full
 @pytest.mark.emulator
-def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_path, jobs):
     if not gt.cuda.is_available():
         pytest.skip(str(gt.cuda.unavailable_reason()))
     tests, results = tmp_path / "test_made_up.py", tmp_path / "results.jsonl"
     tests.write_text(_TESTS)
-    step = [sys.executable, "-m", "bench.gpu_check.suite", str(results), str(tests)]
+    step = [sys.executable, "-m", "bench.gpu_check.suite", str(results), "--jobs", str(jobs)]
     done = subprocess.run(
-        [*step, "--rootdir", str(tmp_path)], cwd=ROOT,
+        [*step, str(tests), "--rootdir", str(tmp_path)], cwd=ROOT,
         env=os.environ | EMULATED | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -341,7 +351,8 @@ def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_pat
         and "dead" not in found["test_plain"]
     )
     assert "for a reason" in found["test_skipped"]["why"] and done.returncode == 1
-    assert done.stdout.count("test session starts") == 3
+    # Each that died or whose device did is followed by another.
+    assert done.stdout.count("test session starts") == jobs + 2
 
 
 def test_a_device_that_reports_one_failure_and_works_on_is_not_dead(monkeypatch):
