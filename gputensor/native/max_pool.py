@@ -76,11 +76,11 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)
-        np.maximum(which, np.asarray(inner.reshape(*out, *ones)), out=which)
+        np.maximum(which, on.constant(inner.reshape(*out, *ones)), out=which)
     steps = [prod(sizes[d + 1 :]) for d in range(count)]
     apart = [sum(t * g * s for t, g, s in zip(tap, at.gaps, steps)) for tap in taps]
     origin = _grid([b * s for b, s in zip(begins, steps)]).reshape(*out, *ones)
-    np.add(np.asarray(apart).take(which), np.asarray(origin), out=places)
+    np.add(on.constant(numpy.array(apart)).take(which), on.constant(origin), out=places)
 
 
 def _first_of(on: Any, parts: list[Any], best: Any) -> Any:
@@ -169,7 +169,7 @@ def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) ->
     for d in reversed(range(count)):
         rows = slice(first, first + best.shape[1]) if d == 0 else slice(None)
         line = windows.parts(sizes[d], out[d]).at[rows]
-        x = windows.parted(np, x, d + 1, line)
+        x = windows.parted(on, x, d + 1, line)
         lines.insert(0, line)
     within = [2 + 2 * d for d in range(count)]
     x = x.transpose(*[d for d in range(x.ndim) if d not in within], *within)
@@ -180,8 +180,8 @@ def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) ->
     for d in reversed(range(count)):
         shape = (-1, *[1] * (best.ndim - d - 2))
         number, length = lines[d].shape
-        tap = np.asarray(numpy.arange(number).reshape(shape) * length) + at % length
-        total = total + np.asarray(lines[d]).take(tap) * step
+        tap = on.constant(numpy.arange(number).reshape(shape) * length) + at % length
+        total = total + on.constant(lines[d]).take(tap) * step
         at, step = at // length, step * sizes[d]
     places[...] = total
 

@@ -67,12 +67,13 @@ def _arguments(
     return at, _divisor(self._geometry.sizes[-count:], at, count_include_pad)
 
 
-def _divide(np: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
+def _divide(on: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
     """Quotients of windows of which `first` is the first one's number in the first dimension."""
     if type(by) is list:
         by = [by[0][first : first + x.shape[1]], *by[1:]]
         each = [n.reshape(-1, *[1] * (x.ndim - 2 - d)) for d, n in enumerate(by)]
-        by = np.asarray(numpy.prod(numpy.broadcast_arrays(*each), 0).astype(x.dtype))
+        by = on.constant(numpy.prod(numpy.broadcast_arrays(*each), 0).astype(x.dtype))
+    np = on.np
     if x.dtype.kind == "i":  # towards 0
         np.floor_divide(x - np.fmod(x, by), by, out=out)
     else:
@@ -88,7 +89,7 @@ def _means(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None
         x = parts[0] if k == 1 else np.add(parts[0], parts[1])
         for part in parts[2:]:
             np.add(x, part, out=x)
-    _divide(np, x, by, first, len(sizes), made)
+    _divide(on, x, by, first, len(sizes), made)
 
 
 def _avg_pool(count: int, self: Tensor, *rest: Any) -> Tensor:
@@ -101,7 +102,7 @@ def _spread(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> Non
     """Each gradient, by its divisor, is added to all elements of its window."""
     np, count = on.np, len(at.out)
     grad = np.empty_like(x)
-    _divide(np, x, by, 0, count, grad)
+    _divide(on, x, by, 0, count, grad)
     reach = at.reach
     for d in reversed(range(count)):
         lead = (slice(None),) * (d + 1)
@@ -172,15 +173,15 @@ def _lengths(sizes: Sizes, out: Sizes, further: int) -> Any:
 def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
     np, sizes, out = on.np, x.shape[1 : 1 + count], made.shape[1 : 1 + count]
     for axis, (size, n) in enumerate(zip(sizes, out), 1):
-        x = windows.summed(np, x, axis, windows.parts(size, n))
-    np.divide(x, np.asarray(_lengths(sizes, out, x.ndim - count - 1), x.dtype), out=made)
+        x = windows.summed(on, x, axis, windows.parts(size, n))
+    np.divide(x, on.constant(_lengths(sizes, out, x.ndim - count - 1).astype(x.dtype)), out=made)
 
 
 def _shared(count: int, on: Any, x: Any, first: int, made: Any) -> None:
-    np, sizes, out = on.np, made.shape[1 : 1 + count], x.shape[1 : 1 + count]
-    x = x / np.asarray(_lengths(sizes, out, x.ndim - count - 1), x.dtype)
+    sizes, out = made.shape[1 : 1 + count], x.shape[1 : 1 + count]
+    x = x / on.constant(_lengths(sizes, out, x.ndim - count - 1).astype(x.dtype))
     for axis, (size, n) in reversed(list(enumerate(zip(sizes, out), 1))):
-        x = windows.summed(np, x, axis, windows.coverers(size, n))
+        x = windows.summed(on, x, axis, windows.coverers(size, n))
     made[...] = x
 
 

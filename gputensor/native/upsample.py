@@ -251,10 +251,10 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
         if starts and by is None and made is not None and not on.is_gpu:
             x.take(at, axis, made, "clip")  # which is quick because it asks no index
             continue
-        part = x.take(np.asarray(at), axis)
+        part = x.take(on.constant(at), axis)
         total = part if made is None else made
         if by is not None:
-            np.multiply(part, np.asarray(by).reshape(shape), out=total if starts else part)
+            np.multiply(part, on.constant(by).reshape(shape), out=total if starts else part)
         elif starts and total is not part:
             total[...] = part
         if starts:
@@ -262,7 +262,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
         elif is_all:
             np.add(made, part, out=made)
         else:
-            made[(slice(None),) * axis + (to if type(to) is slice else np.asarray(to),)] += part
+            made[(slice(None),) * axis + (to if type(to) is slice else on.constant(to),)] += part
     return made
 
 

@@ -203,6 +203,8 @@ class Allocator:
         """Give every segment that no tensor uses back to the system, once the device is idle."""
         if not (self._held_bytes or self._returned or self._waiting):
             return  # a device that nobody uses is not touched
+        if capture.capturing:
+            capture.refuse_device_wait("empty_cache", self.device_index)
         self._wait()
         self._release()
 

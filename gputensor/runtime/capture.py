@@ -118,14 +118,22 @@ def here() -> Capture | None:
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
     """Raise where waiting for a stream, or for an event of the capture `after`, waits for ever.
 
-    No stream stands for the whole device. A thread that captures waits for nothing else either,
-    but in relaxed mode.
+    A thread that captures waits for nothing else either, but in relaxed mode.
     """
     own = here()
-    if (
-        after is not None or own is not None and own.mode != "relaxed"
-        or (own is not None if stream is None else of(stream) is not None)
-    ):  # fmt: skip
+    is_refused = after is not None or own is not None and own.mode != "relaxed"
+    if is_refused or stream is not None and of(stream) is not None:
+        raise errors.capture_refused(operator() or what, "it waits for the device")
+
+
+def refuse_device_wait(what: str, device_index: int) -> None:
+    """Raise where a stream of the device is under capture, in whichever thread and mode: to wait
+    for the device would end that capture (CUDA Programming Guide, Prohibited and Unhandled
+    Operations)."""
+    streams = [stream for capture in tuple(capturing) for stream in capture.streams]
+    own = here()
+    is_refused = own is not None and own.mode != "relaxed"
+    if is_refused or any(stream.device_index == device_index for stream in streams):
         raise errors.capture_refused(operator() or what, "it waits for the device")
 
 

@@ -558,7 +558,7 @@ _external: dict[tuple[int, int], Stream] = {}
 def synchronize(index: int) -> None:
     """Wait for all work of a device; raises what that work did wrong."""
     if capturing:
-        capture.refuse_wait("synchronize")
+        capture.refuse_device_wait("synchronize", index)
     with _On(_checked("synchronize", index)):
         _reporting(index, "synchronize", _runtime.deviceSynchronize)
 
@@ -873,7 +873,43 @@ def _launch_error(
 
 # --- libraries ----------------------------------------------------------------------------------
 
-_library = Library(cupy, "cupyx.scipy", is_gpu=True)
+# Bytes of constants that a device keeps; what is beyond them is copied in each call.
+_MOST_CONSTANTS = 16 << 20
+
+
+class _OfDevice(Library):
+    """CuPy, and the constants that its device has already."""
+
+    __slots__ = ("_found", "_nbytes")
+
+    def __init__(self) -> None:
+        super().__init__(cupy, "cupyx.scipy", is_gpu=True)
+        self._found: dict[tuple[Any, ...], Any] = {}
+        self._nbytes: dict[int, int] = {}
+
+    def constant(self, array: np.ndarray) -> Any:
+        """Raises: DeviceError within a capture, unless a call before it has copied the array."""
+        index = current_device()
+        key = index, array.dtype.str, array.shape, array.tobytes()
+        found = self._found.get(key)
+        if found is not None:
+            return found
+        if capturing and capture.of(current_stream(index)) is not None:
+            why = "it copies a table to the device, which a call before the capture does"
+            raise errors.capture_refused(capture.operator() or "a library", why)
+        if self._nbytes.get(index, 0) + array.nbytes > _MOST_CONSTANTS:
+            return cupy.asarray(array)
+        # Not our allocator's memory, which belongs to a stream: graphs and other streams use it.
+        with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
+            found = cupy.asarray(array)
+        cupy.cuda.get_current_stream().synchronize()  # once, so that no stream has to wait for it
+        with _lock:
+            self._nbytes[index] = self._nbytes.get(index, 0) + array.nbytes
+            self._found[key] = found
+        return found
+
+
+_library = _OfDevice()
 
 
 def nccl() -> Any:

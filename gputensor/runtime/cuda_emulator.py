@@ -357,7 +357,7 @@ def set_stream(stream: Stream) -> Stream:
 def synchronize(index: int) -> None:
     """Wait for all work of a device; raises what that work did wrong."""
     if capturing:
-        capture.refuse_wait("synchronize")
+        capture.refuse_device_wait("synchronize", index)
     _scheduler.drain_all(_checked("synchronize", index))
     _scheduler.raise_failure()
     late = _machine.check_freed()

@@ -24,6 +24,11 @@ class Library:
         self.is_gpu: bool = is_gpu
         self._scipy = scipy
 
+    def constant(self, array: np.ndarray) -> Any:
+        """An array that a function makes of its sizes and options alone, for its library: nobody
+        writes to it. A GPU has it from the first call on."""
+        return array
+
     def scipy(self, part: str) -> Any:
         """`linalg`, `fft`, `special` … of SciPy, imported when first asked for."""
         return import_module(f"{self._scipy}.{part}")

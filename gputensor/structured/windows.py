@@ -248,24 +248,24 @@ def coverers(size: int, out: int) -> Ranges:
     return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
 
 
-def parted(np: Any, x: Any, axis: int, at: Any) -> Any:
+def parted(on: Any, x: Any, axis: int, at: Any) -> Any:
     """x with dimensions of windows and their places instead of one; a view where it can be."""
     if at.size and at[-1, -1] - at[0, 0] == at.size - 1:
         x = x[(*(slice(None),) * axis, slice(at[0, 0], at[-1, -1] + 1))]
         return x.reshape(*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
-    return x.take(np.asarray(at), axis)
+    return x.take(on.constant(at), axis)
 
 
-def summed(np: Any, x: Any, axis: int, of: Ranges) -> Any:
+def summed(on: Any, x: Any, axis: int, of: Ranges) -> Any:
     """Sums of ranges of a dimension."""
     lead, (count, length) = (slice(None),) * axis, of.at.shape
     if length == 1 and count == x.shape[axis] and of.at[0, 0] == 0 and of.at[-1, 0] == count - 1:
         return x
     if count <= length and of.at.size > x.shape[axis]:
         pairs = zip(of.begins.tolist(), of.ends.tolist())
-        return np.stack([x[(*lead, slice(a, b))].sum(axis) for a, b in pairs], axis)
-    x = parted(np, x, axis, of.at)
+        return on.np.stack([x[(*lead, slice(a, b))].sum(axis) for a, b in pairs], axis)
+    x = parted(on, x, axis, of.at)
     if of.outside is not None:
         outside = of.outside.reshape(*of.outside.shape, *[1] * (x.ndim - axis - 2))
-        x = np.where(np.asarray(outside), x.dtype.type(0), x)
+        x = on.np.where(on.constant(outside), x.dtype.type(0), x)
     return x.sum(axis + 1)
