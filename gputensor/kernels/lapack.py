@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from . import cusolver
 from .compiled import lapack as compiled
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -70,10 +71,7 @@ def lu_factor(namespace: Any, a: Any) -> Any:
         return lu, (pivots + 1).astype(np.int32), np.int32(max(info, 0))
 
     def on_gpu(x: Any) -> Any:
-        lu, pivots = namespace.scipy("linalg").lu_factor(x, check_finite=False)
-        is_zero = lu.diagonal() == 0
-        first = np.argmax(is_zero).astype(np.int32) + 1
-        return lu, (pivots + 1).astype(np.int32), np.where(is_zero.any(), first, 0).astype(np.int32)
+        return cusolver.getrf(namespace, x)
 
     return each(namespace, on_gpu if namespace.is_gpu else on_host, a)
 
@@ -121,7 +119,7 @@ def slogdet(namespace: Any, lu: Any, pivots: Any) -> Any:
 
 @_compiled_on_host
 def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
-    """The factor and info. A GPU's cuSOLVER leaves NaN where it failed."""
+    """The factor and info."""
     np = namespace.np
 
     def on_host(x: Any) -> Any:
@@ -131,10 +129,8 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     if not namespace.is_gpu:
         return each(namespace, on_host, a)
-    kept = np.triu(a).swapaxes(-1, -2).conj() if upper else np.tril(a)
-    found = np.linalg.cholesky(kept)
-    failed = ~np.isfinite(np.diagonal(found, 0, -2, -1)).all(-1)
-    return (found.swapaxes(-1, -2).conj() if upper else found), failed.astype(np.int32)
+    found, info = cusolver.potrf(namespace, a.swapaxes(-1, -2).conj() if upper else a)
+    return (found.swapaxes(-1, -2).conj() if upper else found), info
 
 
 @_compiled_on_host

@@ -876,12 +876,16 @@ def _launch_error(
 
 
 class _OnGpu(Library):
-    """CuPy, and the order of its transforms: Note [Work area of a plan]."""
+    """CuPy. Its transforms are ordered: Note [Work area of a plan]."""
 
     def scipy(self, part: str) -> Any:
         if part == "fft":
             _plans.begin(current_stream(_get_device()))
         return super().scipy(part)
+
+    def cusolver(self) -> tuple[Any, int]:
+        """CuPy's functions for cuSOLVER, and the handle of this thread and the current device."""
+        return cupy.cuda.cusolver, cupy.cuda.device.get_cusolver_handle()
 
 
 _library = _OnGpu(cupy, "cupyx.scipy", is_gpu=True)
