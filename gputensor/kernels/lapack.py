@@ -236,6 +236,9 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
         if made is not None:
             return made
 
+    def on_gpu(a: Any, b: Any) -> Any:
+        return _least_squares(namespace, a, b, None if driver == "gels" else rcond)
+
     def one(a: Any, b: Any) -> Any:
         rows = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")
         rows[:m] = b
@@ -253,7 +256,30 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
             found, values, rank = _gelsd(namespace, a, rows, rcond)
         return found, np.int64(rank), values
 
-    return each(namespace, one, a, b)
+    return each(namespace, on_gpu if namespace.is_gpu else one, a, b)
+
+
+def _least_squares(namespace: Any, a: Any, b: Any, rcond: float | None) -> Any:
+    """What `lstsq` gives of one matrix, by QR where its rank is taken for full (`rcond` is None),
+    else by SVD. CuPy has no drivers of LAPACK's."""
+    np = namespace.np
+    m, n = a.shape
+    k = min(m, n)
+    rank, values = np.zeros((), np.int64), np.zeros(k, a.real.dtype)
+    if rcond is not None:
+        u, values, vh = np.linalg.svd(a, full_matrices=m > n)
+        counts = values > rcond * values[0]
+        rows, rank = u.T.conj() @ b, counts.sum()
+        scaled = np.where(counts[:, None], rows[:k] / np.where(counts, values, 1)[:, None], 0)
+        found = vh[:k].T.conj() @ scaled.astype(b.dtype)
+    elif m >= n:
+        q, r = np.linalg.qr(a, mode="complete" if m > n else "reduced")
+        rows = q.T.conj() @ b
+        found = solve_triangular(namespace, r[:n], rows[:n], True, True, False)
+    else:
+        q, r = np.linalg.qr(a.T.conj())
+        found = q @ solve_triangular(namespace, r.T.conj(), b, False, True, False)
+    return np.concatenate((found, rows[n:])) if m > n else found, rank, values
 
 
 def _gelsd(namespace: Any, a: Any, rows: Any, rcond: float) -> Any:

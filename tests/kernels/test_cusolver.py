@@ -1,4 +1,4 @@
-"""kernels/cusolver.py over a stand-in for CuPy: LAPACK works at the addresses that cuSOLVER gets."""
+"""kernels/cusolver.py over a stand-in for CuPy: LAPACK works at the addresses that it is given."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import ctypes
 import inspect
 import re
 import types
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from gputensor.kernels import lapack
 from gputensor.runtime.libraries import HOST
@@ -31,9 +33,22 @@ class Arrays:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
-        if isinstance(found, type) or not callable(found):
-            return found
-        return lambda *args, **named: np.asarray(found(*args, **named)).view(Array)
+        return found if isinstance(found, type) or not callable(found) else self.wrapped(found)
+
+    linalg = property(
+        lambda self: types.SimpleNamespace(
+            svd=self.wrapped(np.linalg.svd), qr=self.wrapped(np.linalg.qr)
+        )
+    )
+
+    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            made = function(*args, **named)
+            if isinstance(made, tuple):
+                return tuple([x.view(Array) for x in made])
+            return np.asarray(made).view(Array)
+
+        return call
 
 
 def at(ptr: int, char: str, *sizes: int) -> np.ndarray:
@@ -82,6 +97,12 @@ NAMES = ("getrf_bufferSize", "getrf", "potrf_bufferSize", "potrf", "potrfBatched
 
 class Library:
     is_gpu, np = True, Arrays()
+
+    def scipy(self, part: str) -> Any:
+        """What `cupyx.scipy.linalg` has."""
+        assert part == "linalg"
+        solve = self.np.wrapped(scipy.linalg.solve_triangular)
+        return types.SimpleNamespace(solve_triangular=solve)
 
     def cusolver(self) -> Any:
         of = {letter: Routines(letter) for letter in CHARS}
@@ -148,3 +169,26 @@ def test_cholesky(char: str, upper: bool, batch: tuple[int, ...]) -> None:
     found = np.asarray(found)[is_good]
     made = found.swapaxes(-1, -2).conj() if upper else found
     np.testing.assert_allclose(made, wanted, rtol=2e-5 if char in "fF" else 1e-12, atol=1e-5)
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (3, 3), (2, 4, 2)])
+def test_least_squares(char: str, driver: str, shape: tuple[int, ...]) -> None:
+    *batch, m, n = shape
+    a, b = numbers(shape, char), numbers((*batch, m, 2), char)[..., ::-1, :]
+    if driver != "gels":
+        a[..., 1] = a[..., 0]  # of a rank that is not full
+    found, rank, values = lapack.lstsq(GPU, a, b, 1e-4, driver)
+    wanted = np.linalg.pinv(np.asarray(a), rcond=1e-4) @ b
+    tolerance = 2e-4 if char in "fF" else 1e-9
+    np.testing.assert_allclose(found[..., :n, :], wanted, rtol=tolerance, atol=tolerance)
+    rest = np.linalg.norm(found[..., n:, :], axis=-2)
+    if m > n:
+        missed = np.linalg.norm(b - a @ wanted, axis=-2)
+        if driver == "gels":
+            np.testing.assert_allclose(rest, missed, rtol=tolerance, atol=tolerance)
+    if driver != "gels":
+        np.testing.assert_array_equal(rank, min(m, n) - (m >= n))
+        singular = np.linalg.svd(np.asarray(a), compute_uv=False)
+        np.testing.assert_allclose(values, singular, rtol=tolerance, atol=tolerance)
