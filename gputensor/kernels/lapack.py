@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from . import cusolver
 from .compiled import lapack as compiled
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -70,10 +71,7 @@ def lu_factor(namespace: Any, a: Any) -> Any:
         return lu, (pivots + 1).astype(np.int32), np.int32(max(info, 0))
 
     def on_gpu(x: Any) -> Any:
-        lu, pivots = namespace.scipy("linalg").lu_factor(x, check_finite=False)
-        is_zero = lu.diagonal() == 0
-        first = np.argmax(is_zero).astype(np.int32) + 1
-        return lu, (pivots + 1).astype(np.int32), np.where(is_zero.any(), first, 0).astype(np.int32)
+        return cusolver.getrf(namespace, x)
 
     return each(namespace, on_gpu if namespace.is_gpu else on_host, a)
 
@@ -121,7 +119,7 @@ def slogdet(namespace: Any, lu: Any, pivots: Any) -> Any:
 
 @_compiled_on_host
 def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
-    """The factor and info. A GPU's cuSOLVER leaves NaN where it failed."""
+    """The factor and info."""
     np = namespace.np
 
     def on_host(x: Any) -> Any:
@@ -131,10 +129,8 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     if not namespace.is_gpu:
         return each(namespace, on_host, a)
-    kept = np.triu(a).swapaxes(-1, -2).conj() if upper else np.tril(a)
-    found = np.linalg.cholesky(kept)
-    failed = ~np.isfinite(np.diagonal(found, 0, -2, -1)).all(-1)
-    return (found.swapaxes(-1, -2).conj() if upper else found), failed.astype(np.int32)
+    found, info = cusolver.potrf(namespace, a.swapaxes(-1, -2).conj() if upper else a)
+    return (found.swapaxes(-1, -2).conj() if upper else found), info
 
 
 @_compiled_on_host
@@ -240,6 +236,9 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
         if made is not None:
             return made
 
+    def on_gpu(a: Any, b: Any) -> Any:
+        return _least_squares(namespace, a, b, None if driver == "gels" else rcond)
+
     def one(a: Any, b: Any) -> Any:
         rows = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")
         rows[:m] = b
@@ -257,7 +256,30 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
             found, values, rank = _gelsd(namespace, a, rows, rcond)
         return found, np.int64(rank), values
 
-    return each(namespace, one, a, b)
+    return each(namespace, on_gpu if namespace.is_gpu else one, a, b)
+
+
+def _least_squares(namespace: Any, a: Any, b: Any, rcond: float | None) -> Any:
+    """What `lstsq` gives of one matrix, by QR where its rank is taken for full (`rcond` is None),
+    else by SVD. CuPy has no drivers of LAPACK's."""
+    np = namespace.np
+    m, n = a.shape
+    k = min(m, n)
+    rank, values = np.zeros((), np.int64), np.zeros(k, a.real.dtype)
+    if rcond is not None:
+        u, values, vh = np.linalg.svd(a, full_matrices=m > n)
+        counts = values > rcond * values[0]
+        rows, rank = u.T.conj() @ b, counts.sum()
+        scaled = np.where(counts[:, None], rows[:k] / np.where(counts, values, 1)[:, None], 0)
+        found = vh[:k].T.conj() @ scaled.astype(b.dtype)
+    elif m >= n:
+        q, r = np.linalg.qr(a, mode="complete" if m > n else "reduced")
+        rows = q.T.conj() @ b
+        found = solve_triangular(namespace, r[:n], rows[:n], True, True, False)
+    else:
+        q, r = np.linalg.qr(a.T.conj())
+        found = q @ solve_triangular(namespace, r.T.conj(), b, False, True, False)
+    return np.concatenate((found, rows[n:])) if m > n else found, rank, values
 
 
 def _gelsd(namespace: Any, a: Any, rows: Any, rcond: float) -> Any:

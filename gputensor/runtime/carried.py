@@ -37,13 +37,17 @@ def find(text: str, options: Sequence[str]) -> bytes | None:
     return whole[0]
 
 
-@cache
 def _is_trusted(folder: str) -> bool:
-    """Whether only we can have filled it (Note [Trust]); says so once where it is not so."""
-    reason = trust.wrong_folder(folder)
-    if reason:
+    """Return whether only we can have filled a folder (Note [Trust]); warn once if not."""
+    reason = _wrong(folder)
+    if reason and folder not in _told:
+        _told.add(folder)  # first: a warning that is an error must not fail every kernel
         warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
     return not reason
+
+
+_wrong = cache(trust.wrong_folder)
+_told: set[str] = set()
 
 
 def keep(

@@ -35,6 +35,7 @@ from .capture import capturing
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
 from .pinned import Staging
+from .plans import Plans
 
 name = "cuda"
 is_emulated = False
@@ -164,8 +165,8 @@ def _is_done(device_index: int, what: str, status: int) -> bool:
 
 
 class _Relaxed:
-    """While a graph is captured, lets this thread take memory from the driver: what a capture
-    recorded cannot know of it. CuPy does not offer the driver's function for that."""
+    """While a graph is captured, let this thread take memory from the driver and load modules,
+    which a capture does not record. CuPy does not offer the driver's function for that."""
 
     __slots__ = ("_mode",)
 
@@ -877,39 +878,46 @@ def _launch_error(
 _MOST_CONSTANTS = 16 << 20
 
 
-class _OfDevice(Library):
-    """CuPy, and the constants that its device has already."""
-
-    __slots__ = ("_found", "_nbytes")
+class _OnGpu(Library):
+    """CuPy. Its transforms are ordered: Note [Work area of a plan]."""
 
     def __init__(self) -> None:
         super().__init__(cupy, "cupyx.scipy", is_gpu=True)
-        self._found: dict[tuple[Any, ...], Any] = {}
-        self._nbytes: dict[int, int] = {}
+        self._constants: dict[tuple[Any, ...], Any] = {}
+        self._constant_bytes: dict[int, int] = {}
 
     def constant(self, array: np.ndarray) -> Any:
         """Raises: DeviceError within a capture, unless a call before it has copied the array."""
-        index = current_device()
+        index = _get_device()
         key = index, array.dtype.str, array.shape, array.tobytes()
-        found = self._found.get(key)
+        found = self._constants.get(key)
         if found is not None:
             return found
         if capturing and capture.of(current_stream(index)) is not None:
             why = "it copies a table to the device, which a call before the capture does"
             raise errors.capture_refused(capture.operator() or "a library", why)
-        if self._nbytes.get(index, 0) + array.nbytes > _MOST_CONSTANTS:
+        if self._constant_bytes.get(index, 0) + array.nbytes > _MOST_CONSTANTS:
             return cupy.asarray(array)
         # Not our allocator's memory, which belongs to a stream: graphs and other streams use it.
         with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
             found = cupy.asarray(array)
         cupy.cuda.get_current_stream().synchronize()  # once, so that no stream has to wait for it
         with _lock:
-            self._nbytes[index] = self._nbytes.get(index, 0) + array.nbytes
-            self._found[key] = found
+            self._constant_bytes[index] = self._constant_bytes.get(index, 0) + array.nbytes
+            self._constants[key] = found
         return found
 
+    def scipy(self, part: str) -> Any:
+        if part == "fft":
+            _plans.begin(current_stream(_get_device()))
+        return super().scipy(part)
 
-_library = _OfDevice()
+    def cusolver(self) -> tuple[Any, int]:
+        """CuPy's functions for cuSOLVER, and the handle of this thread and the current device."""
+        return cupy.cuda.cusolver, cupy.cuda.device.get_cusolver_handle()
+
+
+_library = _OnGpu()
 
 
 def nccl() -> Any:
@@ -935,6 +943,14 @@ def _for_cupy(nbytes: int) -> Any:
     return cupy.cuda.MemoryPointer(_Temporary(allocate(nbytes, _get_device())), 0)
 
 
+def _memory_of_area(area: Any) -> Memory | None:
+    held = getattr(area, "mem", None)
+    return held.memory if type(held) is _Temporary else None
+
+
+_plans = Plans(lambda: cupy.fft.config.get_plan_cache(), Event, _memory_of_area, record_stream)
+
+
 def call_library(
     op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
     device_index: int,
@@ -945,15 +961,18 @@ def call_library(
     results: None returns what the function returned. It is the function that waits, where it looks
     at values.
     """
-    with _On(_checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy):
+    # CuPy loads a kernel, and makes a plan, when it first needs one: also within a capture.
+    with _On(_checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy), _Relaxed():
         own = capture.of(current_stream(device_index)) if capturing else None
         if own is not None:
             if results is None:
                 raise errors.capture_refused(op, "it waits for the device")
         try:
-            returned = function(_library, *[_array_over(x, x.ptr, device_index) for x in operands])
-            if own is not None:
-                _keep_plans(own)
+            arrays = [_array_over(x, x.ptr, device_index) for x in operands]
+            try:
+                returned = function(_library, *arrays)
+            finally:
+                _plans.end(own)
             if results is None:
                 return returned
             taken: set[int] = set()
@@ -965,12 +984,6 @@ def call_library(
             raise errors.kernel_failed(op, _told("a library", error)) from error
         except Exception as error:
             raise errors.library_failed(op, error) from error
-
-
-def _keep_plans(own: capture.Capture) -> None:
-    """Plans of cuFFT have work areas, which a graph uses after they have left CuPy's cache."""
-    cache = cupy.fft.config.get_plan_cache()
-    own.kept.update((id(node.plan), node.plan) for _, node in cache)
 
 
 def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> Any:
@@ -1013,6 +1026,9 @@ class _Capture(capture.Capture):
                 if error.status == _UNJOINED:
                     raise errors.unjoined_capture() from error
                 raise _failed(index, "the capture of a graph", error) from error
+            finally:
+                if self.kept:
+                    _plans.forget()
 
 
 def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:

@@ -143,8 +143,8 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
                 return path
         except OSError as error:
             reason = f"{place} cannot be written ({error.strerror})"
+        _is_alone = True  # first: a warning that is an error must not fail every kernel
         warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
-        _is_alone = True
     return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
 

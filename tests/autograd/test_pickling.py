@@ -38,6 +38,8 @@ each = pytest.mark.parametrize("duplicate", DUPLICATES, ids=lambda f: f.__name__
 @each
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])
 def test_a_leaf_stays_a_leaf(duplicate: Callable[[Any], Any], device: str) -> None:
+    if device != "cpu" and gt.cuda.device_count() < 2:
+        device = "cuda:0"
     w = gt.ones(2, 3, device=device, requires_grad=True)
     (w * 3).sum().backward()
     back = duplicate(w)

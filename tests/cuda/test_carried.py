@@ -42,7 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernel_cache, "_known", {})
     monkeypatch.setattr(carried, "_used", carried.Counter())
-    carried._is_trusted.cache_clear()
+    carried._wrong.cache_clear()
+    carried._told.clear()
     made = tmp_path / "carried"
     assert nvrtc.carry_cubin(Binding(12, 9), TEXT, {"OP": "abs"}, "sm_90", str(made))
     kernel_cache.clear()
@@ -101,6 +102,13 @@ def test_a_folder_that_others_may_write_is_not_used_and_says_so_once(folder: Pat
         for define in ("abs", "neg"):
             assert compiled(Binding(13, 0), OP=define) == b"by (13, 0)\0"
     assert len(seen) == 1 and carried.used() == {}
+
+
+def test_a_warning_that_is_an_error_fails_one_kernel_and_not_all(folder: Path) -> None:
+    folder.chmod(0o777)
+    with pytest.raises(RuntimeWarning, match="carried cubins are not used"):
+        compiled(Binding(13, 0))
+    assert compiled(Binding(13, 0)) == b"by (13, 0)\0"
 
 
 def test_a_cubin_that_others_may_write_is_compiled_here(folder: Path) -> None:

@@ -105,6 +105,15 @@ def test_an_unwritable_directory_warns_once_and_keeps_entries_in_this_process(
     assert len(caught) == 1 and build.calls == 2
 
 
+def test_a_warning_that_is_an_error_fails_one_kernel_and_not_all(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path / "file" / "below"))
+    build = Builder()
+    with pytest.raises(RuntimeWarning, match="cannot be written"):
+        kernel_cache.fetch("a", ".so", build)
+    assert kernel_cache.fetch("a", ".so", build)[0] == build.payload
+
+
 def test_threads_wait_for_one_build():
     begun = threading.Event()
     build = Builder()

@@ -328,6 +328,97 @@ def test_a_library_gets_our_memory_and_device(cuda, fake):
     assert fake.allocator is None
 
 
+class Transforms:
+    """CuPy's transforms and its cache of their plans: one plan, made by the first transform."""
+
+    def __init__(self, cuda, fake, monkeypatch):
+        self.cuda, self.fake, self.cached = cuda, fake, {}
+        config = types.SimpleNamespace(get_plan_cache=lambda: self)
+        fake.module.fft = types.SimpleNamespace(config=config)
+        monkeypatch.setitem(sys.modules, "cupyx.scipy.fft", types.ModuleType("cupyx.scipy.fft"))
+
+    def __iter__(self):
+        return iter(self.cached.items())
+
+    def clear(self):
+        self.cached.clear()
+
+    def on(self, stream):
+        """Run one; returns what the driver was asked."""
+        self.cuda.set_stream(stream)
+        calls(self.fake)
+        self.cuda.call_library("fft", self._transform, (), (), 0)
+        return [call for call in calls(self.fake) if call[0] != "malloc"]
+
+    def _transform(self, library):
+        library.scipy("fft")
+        if not self.cached:
+            plan = types.SimpleNamespace(work_area=self.fake.allocator(4096))
+            self.cached["key"] = types.SimpleNamespace(plan=plan)
+        self.fake.calls.append(("exec", 0))
+        return ()
+
+
+@pytest.mark.skipif(REAL is None, reason="needs CuPy, and no driver")
+def test_plans_of_cupy_are_cached_as_the_stand_in_does():
+    cache = sys.modules["cupy_without_driver"].fft._cache
+    real = cache.PlanCache(2, -1, 0)
+    assert [*real] == [] and real.clear() is None
+    assert hasattr(cache._Node, "plan")
+
+
+def test_transforms_that_share_a_plan_wait_for_each_other(cuda, fake, monkeypatch):
+    one, other = cuda.Stream(0), cuda.Stream(0)
+    transforms = Transforms(cuda, fake, monkeypatch)
+    ran = [("exec", 0), ("eventRecord", 0, one.ptr)]
+    assert transforms.on(one) == transforms.on(one) == ran
+    wait, run, _ = transforms.on(other)
+    assert wait[:3] == ("streamWaitEvent", 0, other.ptr) and run == ("exec", 0)
+    assert [name for name, *_ in transforms.on(other)] == ["exec", "eventRecord"]
+    # The plan leaves the cache: its memory waits for the stream that it was not made for.
+    ptr = transforms.cached["key"].plan.work_area.ptr
+    transforms.clear()
+    cuda.set_stream(one)
+    calls(fake)
+    fake.status = 600
+    assert cuda.allocate(4096, 0).ptr != ptr
+    assert ("eventRecord", 0, other.ptr) in calls(fake)
+
+
+def test_a_stream_that_is_gone_is_not_asked_after_its_transforms(cuda, fake, monkeypatch):
+    transforms = Transforms(cuda, fake, monkeypatch)
+    transforms.on(cuda.external_stream(0, 0x77))
+    fake.destroyed.add(0x77)
+    names = [name for name, *_ in transforms.on(cuda.Stream(0))]
+    assert names == ["streamWaitEvent", "exec", "eventRecord"]
+
+
+def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, monkeypatch):
+    modes = []
+
+    def exchange(mode):
+        modes.append(mode._obj.value)
+        mode._obj.value = 0
+        return 0
+
+    library = types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=exchange)
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
+    stream, eager = cuda.Stream(0), cuda.Stream(0)
+    transforms = Transforms(cuda, fake, monkeypatch)
+    transforms.on(eager)
+    begun = cuda.begin_capture(stream, (9, 0), "global")
+    seen = []
+    cuda.call_library("sort", lambda library: seen.append([*modes]), (), (), 0)
+    assert seen == [[2]] and modes == [2, 0], "a kernel of CuPy's is loaded in relaxed mode"
+    names = [name for name, *_ in transforms.on(stream)]
+    assert names == ["exec", "eventRecord"], "what is outside of it is not waited for"
+    plan = transforms.cached["key"].plan
+    begun.end()
+    assert not transforms.cached and begun.kept == {id(plan): plan}
+    transforms.on(eager)
+    assert transforms.cached["key"].plan is not plan
+
+
 # What asks the driver for nothing, or for what exists without a device, or is asked at the start.
 SILENT = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "

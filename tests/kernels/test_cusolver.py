@@ -1,0 +1,194 @@
+"""kernels/cusolver.py over a stand-in for CuPy: LAPACK works at the addresses that it is given."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import re
+import types
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from gputensor.kernels import lapack
+from gputensor.runtime.libraries import HOST
+
+CHARS = {"s": "f", "d": "d", "c": "F", "z": "D"}
+HANDLE, FULL = 0x5000, 0
+
+
+class Array(np.ndarray):
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Arrays:
+    """NumPy whose arrays have CuPy's `data`."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        return found if isinstance(found, type) or not callable(found) else self.wrapped(found)
+
+    linalg = property(
+        lambda self: types.SimpleNamespace(
+            svd=self.wrapped(np.linalg.svd), qr=self.wrapped(np.linalg.qr)
+        )
+    )
+
+    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            made = function(*args, **named)
+            if isinstance(made, tuple):
+                return tuple([x.view(Array) for x in made])
+            return np.asarray(made).view(Array)
+
+        return call
+
+
+def at(ptr: int, char: str, *sizes: int) -> np.ndarray:
+    """An array at an address, column by column."""
+    room = (ctypes.c_char * int(np.prod(sizes) * np.dtype(char).itemsize)).from_address(ptr)
+    return np.frombuffer(room, char).reshape(sizes, order="F")
+
+
+class Routines:
+    """cuSOLVER for the dtype of one letter, with the parameters that CuPy's functions have."""
+
+    def __init__(self, letter: str) -> None:
+        self.char = CHARS[letter]
+
+    def getrf_bufferSize(self, handle: int, m: int, n: int, A: int, lda: int) -> int:
+        return m * n
+
+    def getrf(
+        self, handle: int, m: int, n: int, A: int, lda: int, work: int, devIpiv: int, devInfo: int
+    ) -> None:  # fmt: skip
+        assert handle == HANDLE and lda == m
+        x = at(A, self.char, m, n)
+        lu, pivots, info = lapack.routine(HOST, "getrf", x)(x)
+        x[...], at(devIpiv, "i4", min(m, n))[...], at(devInfo, "i4", 1)[...] = lu, pivots + 1, info
+
+    def potrf_bufferSize(self, handle: int, uplo: int, n: int, A: int, lda: int) -> int:
+        return n
+
+    def potrf(
+        self, handle: int, uplo: int, n: int, A: int, lda: int, work: int, lwork: int, devInfo: int
+    ) -> None:  # fmt: skip
+        assert handle == HANDLE and lda == n
+        x = at(A, self.char, n, n)
+        made, info = lapack.routine(HOST, "potrf", x)(x, lower=uplo == FULL, clean=0)
+        x[...], at(devInfo, "i4", 1)[...] = made, info
+
+    def potrfBatched(
+        self, handle: int, uplo: int, n: int, Aarray: int, lda: int, infoArray: int, batchSize: int
+    ) -> None:  # fmt: skip
+        for i, A in enumerate(at(Aarray, "u8", batchSize)):
+            self.potrf(handle, uplo, n, int(A), lda, 0, 0, infoArray + 4 * i)
+
+
+NAMES = ("getrf_bufferSize", "getrf", "potrf_bufferSize", "potrf", "potrfBatched")
+
+
+class Library:
+    is_gpu, np = True, Arrays()
+
+    def scipy(self, part: str) -> Any:
+        """What `cupyx.scipy.linalg` has."""
+        assert part == "linalg"
+        solve = self.np.wrapped(scipy.linalg.solve_triangular)
+        return types.SimpleNamespace(solve_triangular=solve)
+
+    def cusolver(self) -> Any:
+        of = {letter: Routines(letter) for letter in CHARS}
+        named = {f"{a}{name}": getattr(r, name) for a, r in of.items() for name in NAMES}
+        return types.SimpleNamespace(**named), HANDLE
+
+
+GPU = Library()
+
+
+def numbers(shape: tuple[int, ...], char: str) -> Array:
+    random = np.random.default_rng(3)
+    made = random.standard_normal(shape)
+    return (
+        (made + 1j * random.standard_normal(shape) if char in "FD" else made)
+        .astype(char)
+        .view(Array)
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_stand_in_has_the_parameters_of_cupy(name: str) -> None:
+    spec = find_spec("cupy_backends")
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    files = [file for place in places for file in Path(place).glob("cuda/libs/cusolver.*.so")]
+    if not files:
+        pytest.skip("CuPy is not installed")
+    ours = [*inspect.signature(getattr(Routines, name)).parameters][1:]
+    for letter in CHARS:
+        found = re.search(rf"\0{letter}{name}\((.*?)\)".encode(), files[0].read_bytes())
+        assert found is not None
+        assert [part.split()[-1] for part in found[1].decode().split(", ")] == ours
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4), (2, 3, 3, 3)])
+def test_lu(char: str, shape: tuple[int, ...]) -> None:
+    a = numbers(shape, char)
+    a[..., -1] = 0
+    found = lapack.lu_factor(GPU, a.swapaxes(-1, -2))
+    wanted = lapack.lu_factor.__wrapped__(HOST, a.swapaxes(-1, -2))
+    for x, y in zip(found, wanted):
+        np.testing.assert_array_equal(x, y)
+        assert x.dtype == y.dtype
+    if shape[-1] == shape[-2]:
+        assert np.all(found[2] == 3), "it is singular, which nobody warns of"
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3)])
+def test_cholesky(char: str, upper: bool, batch: tuple[int, ...]) -> None:
+    a = numbers((*batch, 3, 3), char)
+    a = a @ a.swapaxes(-1, -2).conj() + np.eye(3, dtype=char)
+    kept = np.triu(a) if upper else np.tril(a)  # nothing else is read
+    if batch:
+        kept[..., -1, 1, 1] = -1  # the last of each row fails at its second pivot
+    found, info = lapack.cholesky(GPU, kept.view(Array), upper)
+    assert info.dtype == np.int32 and info.shape == batch
+    is_good = np.asarray(info) == 0
+    assert is_good.sum() == (is_good.size - batch[0] if len(batch) > 1 else not batch)
+    assert np.isin(info, (0, 2)).all(), "which pivot failed, as LAPACK says"
+    wanted = np.linalg.cholesky(np.asarray(a)[is_good])
+    found = np.asarray(found)[is_good]
+    made = found.swapaxes(-1, -2).conj() if upper else found
+    np.testing.assert_allclose(made, wanted, rtol=2e-5 if char in "fF" else 1e-12, atol=1e-5)
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (3, 3), (2, 4, 2)])
+def test_least_squares(char: str, driver: str, shape: tuple[int, ...]) -> None:
+    *batch, m, n = shape
+    a, b = numbers(shape, char), numbers((*batch, m, 2), char)[..., ::-1, :]
+    if driver != "gels":
+        a[..., 1] = a[..., 0]  # of a rank that is not full
+    found, rank, values = lapack.lstsq(GPU, a, b, 1e-4, driver)
+    wanted = np.linalg.pinv(np.asarray(a), rcond=1e-4) @ b
+    tolerance = 2e-4 if char in "fF" else 1e-9
+    np.testing.assert_allclose(found[..., :n, :], wanted, rtol=tolerance, atol=tolerance)
+    rest = np.linalg.norm(found[..., n:, :], axis=-2)
+    if m > n:
+        missed = np.linalg.norm(b - a @ wanted, axis=-2)
+        if driver == "gels":
+            np.testing.assert_allclose(rest, missed, rtol=tolerance, atol=tolerance)
+    if driver != "gels":
+        np.testing.assert_array_equal(rank, min(m, n) - (m >= n))
+        singular = np.linalg.svd(np.asarray(a), compute_uv=False)
+        np.testing.assert_allclose(values, singular, rtol=tolerance, atol=tolerance)
