@@ -17,7 +17,7 @@ import gputensor as gt
 
 from .harness import bad_values, cases, tier
 from .harness.bad_values import VALUES
-from .harness.cases import CALLABLE, OPS, OPS_OF, Case
+from .harness.cases import CALLABLE, NOT_ON_A_GPU, OPS, OPS_OF, Case
 from .harness import module_entrances
 from .harness.entrances import ENTRANCES
 from .rows import Row
@@ -84,6 +84,11 @@ def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
                 yield form, argument, name, call
 
 
+def _is_there(row: Row, device: str) -> bool:
+    is_gpu = device.startswith("cuda") and not gt.cuda.is_emulated()
+    return not (is_gpu and row.name in NOT_ON_A_GPU)
+
+
 @pytest.mark.parametrize("device", STRIDE)
 @pytest.mark.parametrize("family", sorted({op.family for op in OPS}))
 def test_operators(family: str, device: str) -> None:
@@ -91,7 +96,8 @@ def test_operators(family: str, device: str) -> None:
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
     faults, made = [], 0
     calls = (
-        (case, *spoiled) for row in CALLABLE if OPS_OF[row.name][0].family == family
+        (case, *spoiled) for row in CALLABLE
+        if OPS_OF[row.name][0].family == family and _is_there(row, device)
         for case in _good(row) for spoiled in _spoiled(case, device)
     )  # fmt: skip
     for number, (case, form, argument, value, call) in enumerate(calls):
@@ -105,7 +111,8 @@ def test_operators(family: str, device: str) -> None:
     assert not faults, f"{len(faults)} of {made}\n" + "\n".join(faults[:20])
     # Nothing that was tried lies in a plan or a memo and spoils a good call.
     for row in CALLABLE:
-        if OPS_OF[row.name][0].family == family and not (device == "meta" and row.no_meta):
+        has_meta = device != "meta" or not row.no_meta
+        if OPS_OF[row.name][0].family == family and has_meta and _is_there(row, device):
             for case in _good(row):
                 if device != "meta" or case.op().name != "where":  # whose elements decide sizes
                     case.build(device).run()
@@ -272,7 +279,9 @@ def test_values_that_a_factorisation_does_not_end_with() -> None:
     from gputensor.linalg import LinAlgError
 
     nan = gt.full((2, 2), float("nan"))
-    for device in ("cpu", *(["cuda"] if gt.cuda.is_available() else [])):
+    # On a GPU cuSOLVER gives NaN, and nothing waits for the device to look.
+    is_emulated = gt.cuda.is_available() and gt.cuda.is_emulated()
+    for device in ("cpu", *(["cuda"] if is_emulated else [])):
         for call in (gt.linalg.svd, gt.linalg.pinv, gt.linalg.eig, gt.ops.aten.linalg_eig):
             with pytest.raises(LinAlgError, match="(svd|eig|pinv): 'A' must have"):
                 call(nan.to(device))
@@ -304,7 +313,7 @@ def test_more_bins_than_there_is_memory_for(most: int, device: str) -> None:
     if device == "meta" or device != "cpu" and not gt.cuda.is_available():
         pytest.skip("bincount waits for values")
     x = gt.tensor([1, most], device=device)  # NumPy writes beside its bins for 2**63 - 1
-    with pytest.raises(gt.GpuTensorError, match="^bincount: "):
+    with pytest.raises(gt.GpuTensorError, match="^bincount: |cannot allocate"):
         gt.bincount(x)
     if most == 2**63 - 1:
         with pytest.raises(gt.GpuTensorError, match="numbers less than"):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import errors
 from ..core.device import device as _device
+from ..structured.arguments import integer
 from ..structured.generator import default_generator, seed_devices
 from ..runtime.current import CurrentDevice, CurrentStream
 
@@ -60,7 +61,9 @@ class DeviceFace:
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
         """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
-        return self._runtime.Stream(self._index(device, "Stream"), priority)
+        most = 2**31 - 1  # a C int; drivers clamp it to the priorities that they have
+        level = max(-most, min(integer("Stream", "priority", priority), most))
+        return self._runtime.Stream(self._index(device, "Stream"), level)
 
     def stream(self, stream: Any) -> CurrentStream:
         """Work in the block goes to `stream`, on its device; None is none. Also a decorator."""

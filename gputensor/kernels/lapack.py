@@ -19,7 +19,10 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """`getrf` for the array's dtype."""
+    """`getrf` for the array's dtype. Raises: NotImplementedError on a GPU, whose CuPy has none."""
+    if namespace.is_gpu:
+        rule = f"CuPy has no LAPACK, and cuSOLVER's {name} is not in it"
+        raise NotImplementedError(f"{rule}; compute this on the CPU, with .cpu()")
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
@@ -157,7 +160,7 @@ def solve_triangular(
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
-    """LD, pivots, info. CuPy has none, so on a GPU this fails with its error."""
+    """LD, pivots, info. Not on a GPU."""
     np = namespace.np
     name = "hetrf" if hermitian and a.dtype.kind == "c" else "sytrf"
 

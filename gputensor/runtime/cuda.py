@@ -276,6 +276,8 @@ class _Backend:
         with _On(self._device_index), _Relaxed():
             try:
                 handle = cupy.cuda.Memory(size)
+            except OverflowError as error:  # more bytes than there are addresses
+                raise MemoryError from error
             except _CudaError as error:
                 if error.status == _OUT_OF_MEMORY:
                     raise MemoryError from error

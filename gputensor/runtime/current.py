@@ -12,6 +12,11 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
+# The handles of the legacy and the per-thread default stream; 0 is the one that is chosen.
+_DEFAULT_STREAMS = (0, 1, 2)
+_MOST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables
+
+
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     """A stream of any library, or its handle, as one of the runtime; an object is kept with it.
 
@@ -20,10 +25,14 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
         return given
     handle = getattr(given, "ptr", getattr(given, "cuda_stream", given))
-    if getattr(runtime, "is_emulated", True) or type(handle) is not int:
-        is_real = not getattr(runtime, "is_emulated", True)
+    is_real = not getattr(runtime, "is_emulated", True)
+    if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
+    # The driver reads what lies at a handle: a number that is no address ends the process.
+    is_address = handle % 8 == 0 and 0 < handle < _MOST_ADDRESS
+    if handle is given and not is_address and handle not in _DEFAULT_STREAMS:
+        raise errors.must(op, "stream", "be a stream or the address of one", given)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 

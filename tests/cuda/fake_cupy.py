@@ -105,7 +105,9 @@ class FakeCupy:
         self.module.cuda = self._cuda()  # type: ignore[attr-defined]
         self.module.ndarray = _Array  # type: ignore[attr-defined]
         self.module.asarray = lambda x: x  # type: ignore[attr-defined]
-        pool = types.SimpleNamespace(free_all_blocks=lambda: self._call("free_all_blocks"))
+        pool = types.SimpleNamespace(
+            free_all_blocks=lambda: self._call("free_all_blocks"), malloc=None
+        )
         self.module.get_default_memory_pool = lambda: pool  # type: ignore[attr-defined]
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -309,7 +309,8 @@ def test_an_override_that_is_an_error_changes_nothing(lib: Library) -> None:
         match=rf"CPU is registered at .*{HERE}, and allow_override=False at .*{HERE}; schema",
     ):
         lib.impl("f", kernel("g"), "CPU", allow_override=False)
-    with pytest.raises(errors.OverrideWarning):  # pytest makes errors of warnings here
+    with warnings.catch_warnings(), pytest.raises(errors.OverrideWarning):
+        warnings.simplefilter("error", errors.OverrideWarning)
         lib.impl("f", kernel("g"), "CPU")
     assert dispatch.dump(f"{lib.ns}::f") == before
 
