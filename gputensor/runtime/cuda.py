@@ -29,7 +29,7 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import capture, no_cuda, nvrtc
+from . import capture, no_cuda, nvrtc, settling
 from .allocator import Allocator, Allocators, Memory, allocating, taking
 from .capture import capturing
 from .device_limits import Limits
@@ -419,6 +419,7 @@ class Event:
         self._capture: capture.Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
+        settling.settle("an event is recorded")
         stream = stream or current_stream(_get_device())
         try:
             self.record_or_fail(stream)
@@ -437,6 +438,7 @@ class Event:
     def wait(self, stream: Stream | None = None) -> None:
         """Work added to the stream from now on runs after this point."""
         if self.cupy is not None:
+            settling.settle("a stream waits for an event")
             stream = stream or current_stream(_get_device())
             if capturing or self._capture is not None:
                 capture.before_waiting(self._capture, stream)
@@ -520,8 +522,12 @@ taker = taking(_allocators, _cupy_stream, lambda *given: allocate(*given))
 def set_stream(stream: Stream) -> Stream:
     """Make a stream current for its device in this thread; returns the one that was."""
     previous = current_stream(stream.device_index)
-    with _On(stream.device_index):
-        stream.cupy.use()
+    try:
+        if previous.key != stream.key:
+            settling.settle("another stream becomes current")
+    finally:
+        with _On(stream.device_index):
+            stream.cupy.use()
     return previous
 
 
@@ -916,7 +922,9 @@ class _OnGpu(Library):
 
     def cusolver(self) -> tuple[Any, int]:
         """CuPy's functions for cuSOLVER, and the handle of this thread and the current device."""
-        return cupy.cuda.cusolver, cupy.cuda.device.get_cusolver_handle()
+        from cupy_backends.cuda.libs import cusolver
+
+        return cusolver, cupy.cuda.device.get_cusolver_handle()
 
 
 _library = _OnGpu()

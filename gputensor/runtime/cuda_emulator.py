@@ -25,7 +25,7 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import capture, kernel_cache, no_cuda, nvrtc
+from . import capture, kernel_cache, no_cuda, nvrtc, settling
 from .allocator import Allocator, Allocators, allocating, taking
 from .capture import capturing
 from .emulator import findings, nvrtc_options, settings, toolchain
@@ -283,6 +283,7 @@ class Event:
         self._capture: capture.Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
+        settling.settle("an event is recorded")
         stream = stream or current_stream(current_device())
         self._capture, self._by = capture.of(stream) if capturing else None, ref(stream)
         self._mark = _scheduler.record(stream.queue)
@@ -290,6 +291,7 @@ class Event:
     def wait(self, stream: Stream | None = None) -> None:
         """Work added to the stream from now on runs after this point."""
         if self._mark is not None:
+            settling.settle("a stream waits for an event")
             stream = stream or current_stream(current_device())
             if capturing or self._capture is not None:
                 capture.before_waiting(self._capture, stream)
@@ -348,9 +350,13 @@ def external_stream(index: int, ptr: int) -> Stream:
 def set_stream(stream: Stream) -> Stream:
     """Make a stream current for its device in this thread; returns the one that was."""
     previous = current_stream(stream.device_index)
-    if not hasattr(_local, "streams"):
-        _local.streams = {}
-    _local.streams[stream.device_index] = stream
+    try:
+        if previous.key != stream.key:
+            settling.settle("another stream becomes current")
+    finally:
+        if not hasattr(_local, "streams"):
+            _local.streams = {}
+        _local.streams[stream.device_index] = stream
     return previous
 
 

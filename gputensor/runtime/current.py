@@ -108,9 +108,11 @@ class CurrentStream(Guard):
 
     def _put_back(self, found: Any) -> None:
         if found:
-            self._runtime.set_stream(found[0])
-            self._device._put_back(found[2])
-            del self._before[found[1] :]
+            try:
+                self._runtime.set_stream(found[0])  # which may run what was recorded, and raise
+            finally:
+                self._device._put_back(found[2])
+                del self._before[found[1] :]
 
 
 # --- another thread in the place of this one ----------------------------------------------------

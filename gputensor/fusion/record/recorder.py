@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.arguments import NUMBERS
 from ...dispatch.backend_select import TENSOR_KEYS
+from ...runtime import settling
 from ...tensor.make import from_storage
 from ...tensor.storage import Storage, on_exposure
 from ...tensor.tensor import Tensor
@@ -29,9 +30,10 @@ _new = object.__new__
 class Recorder:
     """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
     who watches a call that may be replayed. told: gets what entries record, for quick.py. latest:
-    the open one that quick.py met last. is_alone: see Note [Memory that others share]."""
+    the open one that quick.py met last. is_alone: see Note [Memory that others share]. running:
+    how many recordings are being run."""
 
-    __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone")
+    __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone", "running")
     trace: Trace | None
     told: list[Any] | None
     latest: Recording | None
@@ -41,6 +43,7 @@ class Recorder:
         self.pending: dict[Recording, None] = {}
         self.trace = self.told = self.latest = None
         self.is_alone: bool = False
+        self.running: int = 0
 
     def record(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
@@ -252,15 +255,30 @@ class Recorder:
                 with lock:
                     epilogue.join(recording)
         while self.pending:
-            recording = next(iter(self.pending))
-            try:
-                recording.run(reason, is_last=True)
-            except Exception as error:
-                self.pending.pop(recording, None)
-                recording.error = error
-                failed = failed or error
+            found = self._failure(next(iter(self.pending)), reason, is_last=True)
+            failed = failed or found
         if failed is not None:
             raise failed
+
+    def settle(self, reason: str) -> None:
+        """Run everything where streams meet: see runtime/settling.py. A chain that is being run may
+        record events itself."""
+        failed = None
+        for recording in [] if self.running else [*self.pending]:
+            found = self._failure(recording, reason, is_last=False)
+            failed = failed or found
+        if failed is not None:
+            raise failed
+
+    def _failure(self, recording: Recording, reason: str, is_last: bool) -> Exception | None:
+        """Run a recording; return what it raises, which it does again where it is looked at."""
+        try:
+            recording.run(reason, is_last=is_last)
+        except Exception as error:
+            self.pending.pop(recording, None)
+            recording.error = error
+            return error
+        return None
 
 
 # Integers within this are what any dtype's loop takes.
@@ -275,4 +293,11 @@ def _exposed(storage: Storage) -> None:
         recorder.before_write(storage, "an operand of it is handed out")
 
 
+def _settle(reason: str) -> None:
+    recorder = current.get()
+    if recorder is not None:
+        recorder.settle(reason)
+
+
 on_exposure.append(_exposed)
+settling.before.append(_settle)

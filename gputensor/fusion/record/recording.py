@@ -8,6 +8,7 @@ change any more then. It is run at once when
 - its elements are looked at (pending.py),
 - an operand that it reads is about to be written, or handed out to NumPy or as an address,
 - a recorded operator writes to memory that is there: that is its last instruction,
+- another stream becomes current, or an event is recorded or waited for (runtime/settling.py),
 - it has `LONGEST` instructions, or the block is left.
 
 What nobody can ask for any more, as only the recording holds its storage, is never stored, and what
@@ -199,27 +200,35 @@ class Recording:
             stores = [number for number, _ in wanted]
             if into is not None:
                 stores.append(into[0])
-            if stores:
-                self._run_what_it_reads()
-                outputs = [
-                    allocate(self.steps[number][0].geometry, self.place) for number, _ in wanted
-                ]
-                if into is not None:
-                    outputs.append(into[1])
-                chain, inputs, numbers = self._known(tuple(stores))
-                scalars = [self.scalars[n] for n in numbers]
-                run_chain(chain, [self.tensor(n) for n in inputs], outputs, scalars, reason)
-                for (_, storage), made in zip(wanted, outputs):
-                    fill(storage, made)
-                trace = self.recorder.trace
-                if trace is not None:
-                    taken = [self.inputs[n] for n in inputs]
-                    trace.ran(chain, taken, wanted, scalars, reason, self.steps)
+            self.recorder.running += 1
+            try:
+                if stores:
+                    self._compute(stores, wanted, into, reason)
+            finally:
+                self.recorder.running -= 1
             if left:
                 recompute().move_on(self, wanted, left)
             self.is_run = True
             self.recorder.pending.pop(self, None)
             self.inputs, self.found, self.results = [], {}, []
+
+    def _compute(
+        self, stores: list[int], wanted: list[tuple[int, Pending]],
+        into: tuple[int, Tensor] | None, reason: str,
+    ) -> None:  # fmt: skip
+        self._run_what_it_reads()
+        outputs = [allocate(self.steps[number][0].geometry, self.place) for number, _ in wanted]
+        if into is not None:
+            outputs.append(into[1])
+        chain, inputs, numbers = self._known(tuple(stores))
+        scalars = [self.scalars[n] for n in numbers]
+        run_chain(chain, [self.tensor(n) for n in inputs], outputs, scalars, reason)
+        for (_, storage), made in zip(wanted, outputs):
+            fill(storage, made)
+        trace = self.recorder.trace
+        if trace is not None:
+            taken = [self.inputs[n] for n in inputs]
+            trace.ran(chain, taken, wanted, scalars, reason, self.steps)
 
     def _run_what_it_reads(self) -> None:
         """Run the recordings whose values these are, theirs first: no recursion, however many."""

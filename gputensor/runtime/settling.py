@@ -1,0 +1,19 @@
+"""Work that a thread has recorded and not queued, and the order of streams.
+
+A block of `gt.fuse` queues the kernels of recorded operators later. They belong to the stream that
+was current when the operators were called. So runtimes have them queued before another stream
+becomes current, and before an event is recorded or waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Each queues what the calling thread has recorded; fusion/record/recorder.py adds one.
+before: list[Callable[[str], None]] = []
+
+
+def settle(reason: str) -> None:
+    """Queue what this thread has recorded. reason: what comes next, for `explain`."""
+    for queue in before:
+        queue(reason)
