@@ -25,17 +25,25 @@ _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 def commit() -> dict[str, Any] | None:
     """{"hash", "dirty"}; in an image, of the checkout it is built from; None where unknown."""
+    noted = _noted()
+    # A tree that travelled may lie in another repository, or over an older commit of its own.
+    if noted is not None and not noted["dirty"]:
+        return noted
+    return _of_git() or noted
+
+
+def _of_git() -> dict[str, Any] | None:
     try:
         changed = _git("status", "--porcelain", "--", ".", *_RESULTS)
         return {"hash": _git("rev-parse", "HEAD"), "dirty": bool(changed)}
     except (OSError, subprocess.CalledProcessError):
         built = os.environ.get("GPUTENSOR_COMMIT")
-        return {"hash": built, "dirty": False} if built else _noted()
+        return {"hash": built, "dirty": False} if built else None
 
 
 def note() -> Path:
     """Write the note for where there is no git. Raises: RuntimeError where there is none here."""
-    found = commit()
+    found = _of_git()
     if found is None:
         raise RuntimeError("there is no git to ask for the commit")
     NOTE.parent.mkdir(parents=True, exist_ok=True)

@@ -130,7 +130,7 @@ def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch
     monkeypatch.setattr(command, "CUBINS", tmp_path / "cubins.tar.xz")
     monkeypatch.setattr(command, "PACKAGES", tmp_path / "python")
     monkeypatch.setattr(checkout, "NOTE", tmp_path / "commit.json")
-    monkeypatch.setattr(checkout, "commit", lambda: {"hash": "f" * 40, "dirty": False})
+    monkeypatch.setattr(checkout, "_of_git", lambda: {"hash": "f" * 40, "dirty": False})
     called = []
     with monkeypatch.context() as patch:
 

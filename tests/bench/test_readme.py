@@ -185,6 +185,8 @@ def test_a_tree_without_git_has_the_commit_that_was_noted_before_it_travelled(
     made = checkout.commit()
     assert len(made["hash"]) == 40 and not made["dirty"]
     checkout.note()
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "another"], check=True)
+    assert checkout.commit() == made  # beside the repository of where it came to
     shutil.rmtree(tree / ".git")
     (tree / "bench" / "__pycache__").mkdir()
     (tree / "bench" / "__pycache__" / "timing.pyc").write_text("")
