@@ -103,13 +103,24 @@ def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, A
     yield {"plan": chosen.kernel, "chosen": True}, copy_launch.launch_of(walk, chosen, dtypes, gpu)
     y = copy_plan.direction(walk)
     for plan, group in _tiles(walk, y) if y else ():
-        before, score.TILE_GROUP = score.TILE_GROUP, group
-        try:
-            launch = copy_launch.launch_of(walk, plan, dtypes, gpu)
-        finally:
-            score.TILE_GROUP = before
-        names = ("rows", "columns", "load", "store", "threads")
-        yield {"plan": "tile", "group": group} | {n: getattr(plan, n) for n in names}, launch
+        for sectors in (True, False) if not plan.store and walk.item < 4 else (True,):
+            before, score.TILE_GROUP = score.TILE_GROUP, group
+            step, copy_plan.Tile.step = (
+                copy_plan.Tile.step,
+                copy_plan.Tile.step if sectors else (lambda self, itemsize: self.rows),
+            )
+            try:
+                launch = copy_launch.launch_of(walk, plan, dtypes, gpu)
+            finally:
+                score.TILE_GROUP, copy_plan.Tile.step = before, step
+            if not sectors:
+                launch.defines["SECTORS"] = "0"
+            names = ("rows", "columns", "load", "store", "threads")
+            yield (
+                {"plan": "tile", "group": group, "sectors": sectors}
+                | {n: getattr(plan, n) for n in names},
+                launch,
+            )
     if not walk.is_cast:
         yield from _packs(walk, dtypes, gpu)
 
@@ -120,8 +131,10 @@ def _tiles(walk: Walk, y: int) -> Iterator[tuple[copy_plan.Tile, int]]:
     load, store = copy_plan._tile_accesses(walk, y)
     for rows, columns in product((2 * side, side, side // 2), repeat=2):
         others = sorted({(1, store), (load, 1), (1, 1)} - {(load, store)})
-        tried = [((load, store), group) for group in (1, 8, 16)]
-        for accesses, group in tried + [(of, 8) for of in others if max(rows, columns) <= side]:
+        if rows > side or columns > side:
+            others = []
+        tried = [((load, store), group) for group in (4, 8, 16)]
+        for accesses, group in tried + [(of, 8) for of in others]:
             made = copy_plan.Tile(0, y, *accesses)
             made.rows, made.columns, made.resident = rows, columns, 1
             made.threads = copy_plan._tile_threads(walk, made)
@@ -139,7 +152,7 @@ def _packs(walk: Walk, dtypes: tuple[Any, Any], gpu: Any) -> Iterator[tuple[dict
         for out_bytes in (32, *score.PACK_RUNS_BYTES):
             for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
                 room = max(1, each >> halved) * threads
-                plan = packing._tile(walk, *runs, out_bytes, room, halved)
+                plan = packing._tile(walk, runs[0], runs[1], out_bytes, room, halved)
                 if plan is None or (key := (tuple(plan.chunks), halved)) in seen:
                     continue
                 seen.add(key)

@@ -185,7 +185,8 @@ class CUDAGraph:
         return self._raw("raw_cuda_graph_exec", "graphExec")
 
     def _raw(self, op: str, name: str) -> int:
-        found = getattr(self._graph(op), name, None)
+        graph = self._graph(op)
+        found = getattr(getattr(graph, "cupy", graph), name, None)
         if found is None:
             raise errors.no_graph(op, "is the emulator's, which has no handle")
         return int(found)

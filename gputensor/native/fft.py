@@ -72,6 +72,8 @@ def _transform(
         fft = namespace.scipy("fft")
         more = {} if namespace.is_gpu else {"workers": get_num_threads()}
         named = more if x.size >= _SEVERAL_THREADS else {}
+        if namespace.is_gpu and x.dtype.kind == "f" and x.data.ptr % (2 * x.dtype.itemsize):
+            x = x.copy()  # cuFFT reads pairs: it refuses other addresses
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
     return library.call(op, compute, (wanted,), self)[0]

@@ -22,6 +22,8 @@ from ..core import errors
 
 # What is underway, in all threads.
 capturing: list[Capture] = []
+# Graphs that were dropped meanwhile: to destroy one would end a capture. They go at its end.
+dropped: list[Any] = []
 
 MODES = ("global", "thread_local", "relaxed")
 _numbers = count(1)
@@ -70,6 +72,8 @@ class Capture:
         finally:
             self.is_over = True
             capturing.remove(self)
+            if not capturing:
+                dropped.clear()
             for stream in self.streams:
                 self.allocators[stream.device_index].leave_pool(stream)
 

@@ -1021,6 +1021,19 @@ def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) ->
 # --- graphs -------------------------------------------------------------------------------------
 
 
+class Graph:
+    """What a capture recorded: CuPy's graph."""
+
+    __slots__ = ("cupy",)
+
+    def __init__(self, graph: Any) -> None:
+        self.cupy: Any = graph
+
+    def __del__(self) -> None:
+        if capturing:
+            capture.dropped.append(self.cupy)
+
+
 class _Capture(capture.Capture):
     def _start(self) -> None:
         with _On(self.origin.device_index):
@@ -1031,7 +1044,7 @@ class _Capture(capture.Capture):
         index = self.origin.device_index
         with _On(index):
             try:
-                return self.origin.cupy.end_capture()
+                return Graph(self.origin.cupy.end_capture())
             except _CudaError as error:
                 if error.status == _UNJOINED:
                     raise errors.unjoined_capture() from error
@@ -1054,13 +1067,13 @@ def check_stream(stream: Stream) -> None:
         capture.refuse_entering("stream", stream)
 
 
-def replay(recorded: Any, device_index: int) -> None:
-    """Queue what a capture recorded on the current stream: CuPy's graph."""
+def replay(recorded: Graph, device_index: int) -> None:
+    """Queue what a capture recorded on the current stream."""
     previous = _get_device()
     if previous != device_index:
         _set_device(device_index)
     try:
-        recorded.launch(_cupy_stream(device_index))
+        recorded.cupy.launch(_cupy_stream(device_index))
     except _CudaError as error:
         raise _failed(device_index, "the replay of a graph", error) from error
     finally:

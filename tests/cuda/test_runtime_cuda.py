@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import importlib.util
 import sys
 import types
@@ -360,12 +361,28 @@ def test_a_constant_of_a_library_is_copied_once_and_not_within_a_capture(cuda, f
     begun = cuda.begin_capture(cuda.Stream(0), (9, 0), "relaxed")
     cuda.set_stream(begun.origin)
     place = Array(1 << 20, (1,), (8,), np.dtype("f8"), 8)
-    call = lambda value: lambda library, x: (library.constant(np.full(3, value)), x)[1:]
+
+    def call(value):
+        return lambda library, x: (library.constant(np.full(3, value)), x)[1:]
+
     cuda.call_library("pool", call(8), (place,), (place,), 0)
     with pytest.raises(errors.DeviceError, match="a call before the capture does"):
         cuda.call_library("pool", call(9), (place,), (place,), 0)
     begun.end()
     assert len(copied) == 2 + 1  # of the result
+
+
+def test_a_graph_that_is_dropped_while_another_is_captured_goes_after_it(cuda, fake):
+    stream = cuda.Stream(0)
+    first = cuda.begin_capture(stream, (7, 0), "global").end()
+    gone = weakref.ref(first.cupy)
+    begun = cuda.begin_capture(stream, (8, 0), "global")
+    del first
+    gc.collect()
+    assert gone() is not None, "to destroy it would end the capture"
+    begun.end()
+    gc.collect()
+    assert gone() is None
 
 
 class Transforms:

@@ -26,7 +26,9 @@ ONE, ONES = T(1, 1, values="positive"), T(1, dtype=int32, values="ones")
 TALL = T(2, 3, 2, values="positive")
 A, COLUMN = T(3, 2, 2, values="positive"), T(3, 2, 1, values="positive")
 V, TAU = T(3, 2, values="positive"), T(2, 2, values="positive")
-SOLVED: dict[str, Any] = {"ulp": 1 << 12, "device_ulp": 1 << 12, "why": "the matrices are as bad as condition 1000"}
+SOLVED: dict[str, Any] = {
+    "ulp": 1 << 12, "device_ulp": 1 << 12, "why": "the matrices are as bad as condition 1000",
+}  # fmt: skip
 
 
 def one(*rest: Any, **named: Any) -> list[S]:

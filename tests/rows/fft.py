@@ -13,7 +13,7 @@ from gputensor.core.dtype import complex64, complex128, float16, float32, float6
 from . import DTYPE, Fails, Row, S, T
 
 REAL, COMPLEX = (float32, float64), (complex64, complex128)
-ULP = {"ulp": 512, "device_ulp": 512, "zeros_equal": True}
+ULP = {"ulp": 512, "device_ulp": 512, "zeros_equal": True, "of_largest": True}
 WHY = "sums of n terms that may cancel, in the order of a butterfly; NumPy's is another library's"
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
 _SINGLE = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}

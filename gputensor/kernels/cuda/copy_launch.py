@@ -284,7 +284,7 @@ def _row(walk: Walk, plan: Row, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyL
 def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...], gpu: Limits) -> CopyLaunch:
     x, y = plan.x, plan.y
     dims = [d for d in range(len(walk.sizes)) if d not in (x, y)]
-    row_tiles = -(-walk.sizes[x] // plan.rows)
+    row_tiles = -(-walk.sizes[x] // plan.step(walk.dst_bytes))
     column_tiles = -(-walk.sizes[y] // plan.columns)
     group = score.TILE_GROUP
     last = column_tiles - (-(-column_tiles // group) - 1) * group

@@ -74,6 +74,10 @@ class Tile:
     waves: float
     score: float
 
+    def step(self, itemsize: int) -> int:
+        """Rows from tile to tile: STEP_ROWS of copy_tile.cu. itemsize: of dst."""
+        return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
+
 
 class Skinny:
     """c, pixel: the dimensions. load, store: bytes of an access."""
@@ -234,19 +238,22 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
     narrow = (load * walk.item < 16) + (store * walk.item < 16)
     registers = score.TILE_REGISTERS[walk.item][narrow > 0]
     side = score.TILE_SIDE[walk.item]
-    tallest, widest = max(side, 128 // size_to), side
+    # A tile of whole sectors reads a sector of rows more than it stores: a tall one, fewer of them.
+    tallest, widest = max(side, 128 // size_to) * (1 if store else 2), side
     batches = 1
     for k in rest:
         batches *= walk.sizes[k]
     found = []
     for rows in (tallest, tallest // 2):
         for columns in (widest, widest // 2):
+            if rows * columns * size_to > score.TILE_SHARED_BYTES:
+                continue
             made = Tile(0, y, load, store)
             made.rows, made.columns = rows, columns
             made.threads = _tile_threads(walk, made)
             if not made.threads:
                 continue
-            tiles = -(-walk.sizes[0] // rows) * -(-walk.sizes[y] // columns)
+            tiles = -(-walk.sizes[0] // made.step(size_to)) * -(-walk.sizes[y] // columns)
             made.fill = walk.sizes[0] * walk.sizes[y] / (tiles * rows * columns)
             shared = rows * columns * size_to
             made.resident = score.blocks_per_multiprocessor(gpu, registers, made.threads, shared)
@@ -287,7 +294,7 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
     store = 1
     if walk.dst[0] == size_to:
         to = access_bytes(walk.dst_low, walk.dst[1:])
-        narrow = (4 // size_to if to >= 4 else 0) if size_to < 4 else 1
+        narrow = 0 if size_to <= 4 else 1
         store = 16 // size_to if to == 16 else narrow
     return load, store
 

@@ -43,6 +43,7 @@ REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there
 # --- TILE -----------------------------------------------------------------------------------------
 
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}  # elements, by the wider item
+TILE_SHARED_BYTES = 32 << 10  # of a block, at most
 TILE_SQUARE_BYTES = 128  # of a thread's square in registers, at most
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}  # of loads in flight
 TILE_WAVES = 2  # of blocks; with fewer of them, the smaller tile

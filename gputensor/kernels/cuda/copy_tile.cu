@@ -56,6 +56,9 @@ template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS ==
 #ifndef GROUP
 #define GROUP 8
 #endif
+#ifndef SECTORS
+#define SECTORS 1
+#endif
 #ifndef EDGES
 #define EDGES 1
 #endif
@@ -65,7 +68,8 @@ typedef tile_params<SCALED ? 3 : 2, DIMS> tile_call;
 
 constexpr int S = sizeof(src_t), D = sizeof(dst_t);
 constexpr bool IS_SHIFTED = LOAD == 0, IS_FUNNELLED = STORE == 0;
-constexpr int UNIT = 8;  // bytes of a funnelled store
+constexpr int UNIT = 8, SECTOR = 32;  // bytes of a funnelled store, and of memory's sectors
+constexpr int STEP_ROWS = TILE_ROWS - (IS_FUNNELLED && SECTORS ? SECTOR / D : 0);
 constexpr int C = IS_SHIFTED ? 4 / S : LOAD;        // columns of a square
 constexpr int R = D == 1 && C == 16 ? 8 : 16 / D;   // rows of it: one chunk, or half of one
 constexpr int SQUARES_X = TILE_COLUMNS / C, SQUARES_Y = TILE_ROWS / R;
@@ -90,6 +94,7 @@ struct place {
   char* dst;
   u32 rows, columns;  // that are left from here
   u32 channel;
+  bool is_first;  // no tile is above
 };
 
 // square: column / C, which may be known better than the column.
@@ -233,6 +238,65 @@ template <int STEP> DEVICE u32 square_of(u32 first, int i) {
                                                       : (first + i * STEP) / C;
 }
 
+#if SECTORS
+// Columns of dst as whole sectors: a tile stores the rows of a column from the first that begins a
+// sector, STEP_ROWS of them. The first tile also stores what lies before, the last what is left.
+struct span {
+  i32 lead;        // bytes of the tile's column before the first sector
+  i32 begin, end;  // bytes of it that are stored
+};
+
+template <bool WHOLE> DEVICE span span_of(const place& at, const char* column) {
+  span found;
+  found.lead = -(u32)(u64)column % SECTOR;
+  found.begin = WHOLE || !at.is_first ? found.lead : 0;
+  found.end = found.lead + STEP_ROWS * D;
+  if (!WHOLE && at.rows < TILE_ROWS) found.end = at_most(found.end, at.rows * D);
+  return found;
+}
+
+template <bool WHOLE>
+DEVICE void drain_sectors(const tile_call& p, const place& at, const char* tile) {
+  constexpr int UNITS = TILE_ROWS * D / UNIT, STEP = BLOCK / UNITS, ROUNDS = TILE_COLUMNS / STEP;
+  static_assert(BLOCK % UNITS == 0 && STEP <= TILE_COLUMNS, "");
+  typedef vec<u32, UNIT / 4> unit_t;
+  const u32 unit = threadIdx.x % UNITS, first = threadIdx.x / UNITS;
+  if (unit * UNIT >= STEP_ROWS * D) return;
+  char* to = at.dst + first * p.dst_pitch;
+#pragma unroll(EDGES ? at_most(ROUNDS, 2) : ROUNDS)
+  for (int i = 0; i < ROUNDS; ++i, to += STEP * p.dst_pitch) {
+    const u32 column = first + i * STEP, square = square_of<STEP>(first, i);
+    const span of = span_of<WHOLE>(at, to);
+    const u32 byte = of.lead + unit * UNIT, at_low = byte / UNIT * UNIT;
+    if (WHOLE || (column < at.columns && (i32)byte + UNIT <= of.end)) {
+      const unit_t low = load_vector<unit_t>(tile + shared_at(column, square, at_low));
+      const u32 at_high = at_low + UNIT < TILE_ROWS * D ? at_low + UNIT : at_low;
+      const unit_t high = load_vector<unit_t>(tile + shared_at(column, square, at_high));
+      store_vector(to + byte, funnelled(low, high, byte % UNIT));
+    }
+  }
+}
+
+// What `drain_sectors` leaves of the columns of the first and the last tiles, by elements.
+DEVICE void drain_edges(const tile_call& p, const place& at, const char* tile) {
+  constexpr u32 EDGE = (SECTOR + UNIT) / D;  // elements of a column, at most
+#pragma unroll 1
+  for (u32 o = threadIdx.x; o < TILE_COLUMNS * EDGE; o += BLOCK) {
+    const u32 column = o / EDGE;
+    char* to = at.dst + column * p.dst_pitch;
+    const span of = span_of<false>(at, to);
+    const i32 units = of.end > of.lead ? (of.end - of.lead) / UNIT * UNIT : 0;
+    i32 byte = o % EDGE * D;
+    if (byte >= SECTOR) byte += of.lead + units - SECTOR;
+    else if (byte >= of.lead) byte = of.end;
+    if (column < at.columns && byte >= of.begin && byte < of.end) {
+      const char* from = tile + shared_at(column, column / C, byte);
+      store_vector(to + byte, load_vector<vec<dst_t, 1>>(from));
+    }
+  }
+}
+
+#else
 // Columns of dst as aligned units. `skew`: how far into a unit a column begins.
 template <bool WHOLE>
 DEVICE void drain_units(const tile_call& p, const place& at, const char* tile, i32 bytes) {
@@ -292,11 +356,18 @@ DEVICE void drain_ends(const tile_call& p, const place& at, const char* tile, u3
   }
 }
 
+#endif
+
 template <bool WHOLE> DEVICE void store(const tile_call& p, const place& at, const char* tile) {
   if constexpr (IS_FUNNELLED) {
+#if SECTORS
+    drain_sectors<WHOLE>(p, at, tile);
+    if (!WHOLE) drain_edges(p, at, tile);
+#else
     const u32 bytes = (WHOLE || at.rows > TILE_ROWS ? TILE_ROWS : at.rows) * D;
     drain_units<WHOLE>(p, at, tile, bytes);
     drain_ends<WHOLE>(p, at, tile, bytes);
+#endif
   } else {
     drain<WHOLE>(p, at, tile);
   }
@@ -313,20 +384,21 @@ copy_tile(const __grid_constant__ tile_call p) {
   const bool is_last = (group + 1) * GROUP > p.column_tiles;
   const u32 tile_row = is_last ? quotient_of(rest, p.last_width) : rest / GROUP;
   const u32 tile_column = group * GROUP + rest - tile_row * (is_last ? p.last_width.size : GROUP);
-  const u32 row = tile_row * TILE_ROWS, column = tile_column * TILE_COLUMNS;
+  const u32 row = tile_row * STEP_ROWS, column = tile_column * TILE_COLUMNS;
 
   i64 offset[SCALED ? 3 : 2] = {};
   add_outer(p.outer, batch, offset);
   place at;
   at.src = p.data[1] + offset[1] + row * p.src_pitch + column * p.src_step;
   at.dst = p.data[0] + offset[0] + column * p.dst_pitch + row * p.dst_step;
-  at.rows = p.rows - row, at.columns = p.columns - column;
+  at.rows = p.rows - row, at.columns = p.columns - column, at.is_first = tile_row == 0;
 #if SCALED
   at.channel = p.first_channel + (u32)offset[2];
   if (SCALED == BY_ROW) at.channel += row * (u32)p.channel_step;
   if (SCALED == BY_COLUMN) at.channel += column * (u32)p.channel_step;
 #endif
   bool is_whole = at.rows >= TILE_ROWS && at.columns >= TILE_COLUMNS;
+  if (IS_FUNNELLED && SECTORS) is_whole = is_whole && !at.is_first;
   if (IS_SHIFTED) {
     const u64 last = (u64)at.src + (TILE_ROWS - 1) * p.src_pitch + TILE_COLUMNS * S;
     is_whole = is_whole && (last & ~(u64)3) + 4 <= (u64)p.data[1] + p.src_end;
