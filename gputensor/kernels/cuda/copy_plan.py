@@ -238,8 +238,9 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
     narrow = (load * walk.item < 16) + (store * walk.item < 16)
     registers = score.TILE_REGISTERS[walk.item][narrow > 0]
     side = score.TILE_SIDE[walk.item]
-    # A tile of whole sectors reads a sector of rows more than it stores: a tall one, fewer of them.
-    tallest, widest = max(side, 128 // size_to) * (1 if store else 2), side
+    tallest, widest = max(side, 128 // size_to), side
+    if not store:
+        tallest, widest = score.TILE_OF_SECTORS[size_to]
     batches = 1
     for k in rest:
         batches *= walk.sizes[k]
@@ -294,7 +295,7 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
     store = 1
     if walk.dst[0] == size_to:
         to = access_bytes(walk.dst_low, walk.dst[1:])
-        narrow = 0 if size_to <= 4 else 1
+        narrow = 0 if size_to in score.TILE_OF_SECTORS else 1
         store = 16 // size_to if to == 16 else narrow
     return load, store
 
