@@ -63,7 +63,7 @@ PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
 PACK_RUNS_BYTES = (128, 256, 64, 512)  # runs of dst that are tried; src's is what then fits, up to
 PACK_LONGEST_BYTES = 1024
-PACK_TILES_PER_BLOCK = (3, 16)  # over which a block's offsets are used again; at least, at most
+PACK_TILES_PER_BLOCK = (2, 2)  # over which a block's offsets are used again; at least, at most
 PACK_RESIDENT = 2  # blocks of a multiprocessor; where fewer fit, half as many elements a thread
 # What a block does before its first tile, in tiles' worth of instructions: 3.7 are counted, and
 # what runs of several dimensions add.
