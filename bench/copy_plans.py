@@ -103,24 +103,13 @@ def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, A
     yield {"plan": chosen.kernel, "chosen": True}, copy_launch.launch_of(walk, chosen, dtypes, gpu)
     y = copy_plan.direction(walk)
     for plan, group in _tiles(walk, y) if y else ():
-        for sectors in (True, False) if not plan.store and walk.item < 4 else (True,):
-            before, score.TILE_GROUP = score.TILE_GROUP, group
-            step, copy_plan.Tile.step = (
-                copy_plan.Tile.step,
-                copy_plan.Tile.step if sectors else (lambda self, itemsize: self.rows),
-            )
-            try:
-                launch = copy_launch.launch_of(walk, plan, dtypes, gpu)
-            finally:
-                score.TILE_GROUP, copy_plan.Tile.step = before, step
-            if not sectors:
-                launch.defines["SECTORS"] = "0"
-            names = ("rows", "columns", "load", "store", "threads")
-            yield (
-                {"plan": "tile", "group": group, "sectors": sectors}
-                | {n: getattr(plan, n) for n in names},
-                launch,
-            )
+        before, score.TILE_GROUP = score.TILE_GROUP, group
+        try:
+            launch = copy_launch.launch_of(walk, plan, dtypes, gpu)
+        finally:
+            score.TILE_GROUP = before
+        names = ("rows", "columns", "load", "store", "threads")
+        yield {"plan": "tile", "group": group} | {n: getattr(plan, n) for n in names}, launch
     if not walk.is_cast:
         yield from _packs(walk, dtypes, gpu)
 

@@ -185,8 +185,7 @@ class CUDAGraph:
         return self._raw("raw_cuda_graph_exec", "graphExec")
 
     def _raw(self, op: str, name: str) -> int:
-        graph = self._graph(op)
-        found = getattr(getattr(graph, "cupy", graph), name, None)
+        found = getattr(self._graph(op), name, None)
         if found is None:
             raise errors.no_graph(op, "is the emulator's, which has no handle")
         return int(found)
@@ -194,7 +193,7 @@ class CUDAGraph:
     def _graph(self, op: str) -> Any:
         if self._recorded is None:
             raise errors.no_graph(op, "holds no capture")
-        return self._recorded
+        return getattr(self._recorded, "cupy", self._recorded)
 
 
 class graph:

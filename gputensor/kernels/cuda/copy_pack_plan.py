@@ -27,7 +27,7 @@ class Pack:
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
         "is_wide", "each", "threads", "blocks", "per_block", "resident", "pad_shift", "pad",
-        "min_run_bytes", "score",
+        "min_run_bytes", "has_long_runs", "score",
     )  # fmt: skip
     kernel = "pack"
 
@@ -49,6 +49,7 @@ class Pack:
     pad_shift: int
     pad: int
     min_run_bytes: int
+    has_long_runs: bool
     score: float
 
     def volume(self) -> int:
@@ -103,7 +104,7 @@ def _best(
 
 
 def _rank(of: Pack) -> tuple[bool, float]:
-    return of.min_run_bytes >= score.PACK_RUN_BYTES, of.score
+    return of.has_long_runs, of.score
 
 
 def _useful(walk: Walk) -> float:
@@ -251,20 +252,26 @@ def buffer_bytes(walk: Walk, of: Pack) -> int:
 
 def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
-    of.min_run_bytes = min(run_out * walk.dst_bytes, run_in * walk.src_bytes)
+    out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
+    of.min_run_bytes = min(out_bytes, in_bytes)
+    # What is loaded beyond a short run of src is in the cache for its neighbour.
+    of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
     narrow = (of.load * walk.item < 16) + (of.store * walk.item < 16)
-    # Runs begin anywhere in a sector unless they are aligned; half of one is lost on average.
-    for run, strides, size, low in (
-        (run_out, walk.dst, walk.dst_bytes, walk.dst_low),
-        (run_in, walk.src, walk.src_bytes, walk.src_low),
+    for dims, run, strides, size, low, lost in (
+        (of.run_out, run_out, walk.dst, walk.dst_bytes, walk.dst_low, score.PACK_LOST_STORED),
+        (of.run_in, run_in, walk.src, walk.src_bytes, walk.src_low, score.PACK_LOST_LOADED),
     ):
         nbytes = run * size
-        grain = access_bytes(low, [*strides[1:], nbytes])
-        useful *= nbytes / (nbytes + (score.SECTOR_BYTES - grain if grain < 16 else 0) / 2)
+        steps = [nbytes, *[s for d, s in enumerate(strides) if d not in dims]]
+        grain = access_bytes(low, steps)
+        if grain == 16 and not any(s % score.SECTOR_BYTES for s in steps):
+            grain = score.SECTOR_BYTES
+        useful *= nbytes / (nbytes + lost * (1 - grain / score.SECTOR_BYTES))
     issue = issue_time(walk, gpu, of)
-    of.score = score.score(walk.item, narrow, useful, waves, _fill(walk, of), issue)
+    filled = _fill(walk, of) ** score.PACK_WASTE
+    of.score = score.score(walk.item, narrow, useful, waves, issue, filled)
 
 
 def _fill(walk: Walk, of: Pack) -> float:

@@ -174,7 +174,7 @@ def _two_directions(walk: Walk, y: int, is_dense: bool, gpu: Limits) -> Plan | N
     if few is not None:
         return few
     packed = packing.pack(walk, gpu)
-    if packed is not None and packed.min_run_bytes >= score.PACK_RUN_BYTES:
+    if packed is not None and packed.has_long_runs:
         return packed
     if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
         return tile(walk, y, gpu)  # PACK does not scale
@@ -270,7 +270,8 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
     needed = score.tile_instructions(walk.item, *sides)
     issue = score.issue_time(gpu, needed, best.fill, is_in_l2=walk.nbytes <= gpu.l2_bytes)
     waves = min(1.0, best.waves)
-    best.score = score.score(walk.item, narrow, _useful(walk), waves, best.fill, issue)
+    filled = best.fill**score.TILE_WASTE
+    best.score = score.score(walk.item, narrow, _useful(walk), waves, issue, filled)
     return best
 
 

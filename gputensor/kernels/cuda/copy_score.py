@@ -53,7 +53,9 @@ TILE_WAVES = 2  # of blocks; with fewer of them, the smaller tile
 TILE_GROUP = 8  # columns of tiles that neighbouring blocks cover
 TILE_FILLS = 0.9  # of the best tile's share of busy threads, for a larger one to be taken
 TILE_ENOUGH = 0.8  # a share of busy threads below which PACK is asked, too
-WASTE_EXPONENT = 0.5  # of that share in the score: idle threads cost flight, not bandwidth
+# Of that share in the score. TILE of 0.61, 0.23 and 0.14 got 0.43, 0.08 and 0.06 of memcpy on an
+# H100; PACK, whose next tile is on its way meanwhile, loses less.
+TILE_WASTE, PACK_WASTE = 1.7, 0.5
 
 # --- PACK -----------------------------------------------------------------------------------------
 
@@ -61,8 +63,11 @@ WASTE_EXPONENT = 0.5  # of that share in the score: idle threads cost flight, no
 # (16 bytes of items of four and more), else. Offsets of elements are kept in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
-PACK_RUNS_BYTES = (128, 256, 64, 512)  # runs of dst that are tried; src's is what then fits, up to
+PACK_RUNS_BYTES = (256, 512, 128, 64)  # runs of dst that are tried; src's is what then fits, up to
 PACK_LONGEST_BYTES = 1024
+# What a run costs that begins anywhere in a sector, in bytes: memory reads a sector that is stored
+# in part before it is written, and what is loaded beyond a run is in the cache for its neighbour.
+PACK_LOST_STORED, PACK_LOST_LOADED = 80, 4
 PACK_TILES_PER_BLOCK = (2, 2)  # over which a block's offsets are used again; at least, at most
 PACK_RESIDENT = 2  # blocks of a multiprocessor; where fewer fit, half as many elements a thread
 # What a block does before its first tile, in tiles' worth of instructions: 3.7 are counted, and
@@ -163,14 +168,14 @@ def issue_time(gpu: Limits, instructions: float, fill: float, *, is_in_l2: bool)
 
 
 def score(
-    itemsize: int, narrow_sides: int, useful: float, waves: float, fill: float, issue: float
+    itemsize: int, narrow_sides: int, useful: float, waves: float, issue: float, filled: float
 ) -> float:
     """What to maximise: the share of memcpy's speed that is left.
 
     itemsize: of the wider element. narrow_sides: whose accesses are below 16 bytes. useful: bytes
     asked for per byte of the sectors touched. waves: the share of slots for blocks that are busy.
-    fill: the share of threads with work. issue: see `issue_time`.
+    issue: see `issue_time`. filled: what the share of threads with work leaves.
     """
     bound = min(1.0, 1 / issue)
     narrow: float = NARROW_SIDE[itemsize] ** narrow_sides
-    return useful * waves * bound * float(fill**WASTE_EXPONENT) * narrow
+    return useful * waves * bound * filled * narrow

@@ -7,9 +7,9 @@
 //          each column. A column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no
 //          bank conflict on either side, and no padding (tests/cuda/test_bank_conflicts.py).
 //          LOAD 0: rows begin at any byte; two aligned words are read and shifted together.
-//          STORE 0: columns of dst do; aligned units are funnelled out of shared memory, and what
-//          lies before the first and behind the last of a column is stored by elements, those of
-//          all columns together.
+//          STORE 0: columns of dst do; a tile stores whole sectors of each column, funnelled out of
+//          shared memory, since memory reads a sector before a part of it is written. So it reads a
+//          sector's rows more than it stores, which the next tile reads again out of L2.
 // Source   pytorch#194310 for the bar; cumo#415, CCCL tuning_transform.cuh for bytes in flight.
 #include "copying.cuh"
 
@@ -56,9 +56,6 @@ template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS ==
 #ifndef GROUP
 #define GROUP 8
 #endif
-#ifndef SECTORS
-#define SECTORS 1
-#endif
 #ifndef EDGES
 #define EDGES 1
 #endif
@@ -69,7 +66,7 @@ typedef tile_params<SCALED ? 3 : 2, DIMS> tile_call;
 constexpr int S = sizeof(src_t), D = sizeof(dst_t);
 constexpr bool IS_SHIFTED = LOAD == 0, IS_FUNNELLED = STORE == 0;
 constexpr int UNIT = 8, SECTOR = 32;  // bytes of a funnelled store, and of memory's sectors
-constexpr int STEP_ROWS = TILE_ROWS - (IS_FUNNELLED && SECTORS ? SECTOR / D : 0);
+constexpr int STEP_ROWS = TILE_ROWS - (IS_FUNNELLED ? SECTOR / D : 0);
 constexpr int C = IS_SHIFTED ? 4 / S : LOAD;        // columns of a square
 constexpr int R = D == 1 && C == 16 ? 8 : 16 / D;   // rows of it: one chunk, or half of one
 constexpr int SQUARES_X = TILE_COLUMNS / C, SQUARES_Y = TILE_ROWS / R;
@@ -238,7 +235,6 @@ template <int STEP> DEVICE u32 square_of(u32 first, int i) {
                                                       : (first + i * STEP) / C;
 }
 
-#if SECTORS
 // Columns of dst as whole sectors: a tile stores the rows of a column from the first that begins a
 // sector, STEP_ROWS of them. The first tile also stores what lies before, the last what is left.
 struct span {
@@ -296,78 +292,10 @@ DEVICE void drain_edges(const tile_call& p, const place& at, const char* tile) {
   }
 }
 
-#else
-// Columns of dst as aligned units. `skew`: how far into a unit a column begins.
-template <bool WHOLE>
-DEVICE void drain_units(const tile_call& p, const place& at, const char* tile, i32 bytes) {
-  constexpr int UNITS = TILE_ROWS * D / UNIT, STEP = BLOCK / UNITS, ROUNDS = TILE_COLUMNS / STEP;
-  constexpr bool STAYS = STEP * D % UNIT == 0;  // the skew is that of all of a thread's columns
-  static_assert(BLOCK % UNITS == 0 && STEP <= TILE_COLUMNS, "");
-  typedef vec<u32, UNIT / 4> unit_t;
-  const u32 unit = threadIdx.x % UNITS, first = threadIdx.x / UNITS;
-  char* to = at.dst + first * p.dst_pitch + unit * UNIT;
-  u32 skew = (u64)to % UNIT;
-  if (STAYS) to -= skew;
-  if (STAYS && unit * UNIT < skew) return;
-#pragma unroll(EDGES ? at_most(ROUNDS, 2) : ROUNDS)
-  for (int i = 0; i < ROUNDS; ++i, to += STEP * p.dst_pitch) {
-    if (!STAYS) skew = (u64)to % UNIT;
-    const u32 column = first + i * STEP, square = square_of<STEP>(first, i);
-    const u32 before = (unit - (skew != 0)) % UNITS;
-    const i32 byte = (i32)(unit * UNIT) - (i32)skew;
-    if ((STAYS || byte >= 0) && (WHOLE || (column < at.columns && byte + UNIT <= bytes))) {
-      const unit_t low = load_vector<unit_t>(tile + shared_at(column, square, before * UNIT));
-      const unit_t high = load_vector<unit_t>(tile + shared_at(column, square, unit * UNIT));
-      store_vector(STAYS ? to : to - skew, funnelled(low, high, (0 - skew) % UNIT));
-    }
-  }
-}
-
-// The byte of a column that is number `end` of those outside of units; `bytes` or more: none.
-DEVICE u32 end_of(const char* column, u32 end, u32 bytes) {
-  const u32 skipped = -(u64)column % UNIT, head = skipped < bytes ? skipped : bytes;
-  return end < head ? end : end - head + bytes - (bytes - head) % UNIT;
-}
-
-// What `drain_units` leaves of a column: up to its first unit, and from its last. A warp's columns
-// are those of different squares, for their first chunks to lie in different banks.
-template <bool WHOLE>
-DEVICE void drain_ends(const tile_call& p, const place& at, const char* tile, u32 bytes) {
-  // Of a whole column the two are one unit, or nothing.
-  constexpr int ENDS = (WHOLE ? UNIT : 2 * UNIT) / D, STEP = BLOCK / ENDS, WIDTH = 32 / ENDS;
-  constexpr int APART = at_most(C, at_least(1, STEP / WIDTH));  // columns, from lane to lane
-  constexpr int ROUNDS = at_least(1, TILE_COLUMNS / STEP);
-  constexpr bool STAYS = STEP * D % UNIT == 0;
-  const u32 end = threadIdx.x % ENDS * D, lane = threadIdx.x % 32 / ENDS, warp = threadIdx.x / 32;
-  const u32 first = warp % APART + (warp / APART * WIDTH + lane) * APART;
-  if (STEP > TILE_COLUMNS && first >= TILE_COLUMNS) return;
-  char* begin = at.dst + first * p.dst_pitch;
-  u32 byte = end_of(begin, end, bytes);
-  if (STAYS && byte >= bytes) return;
-  if (STAYS) begin += byte;
-#pragma unroll(EDGES ? at_most(ROUNDS, 2) : ROUNDS)
-  for (int i = 0; i < ROUNDS; ++i, begin += STEP * p.dst_pitch) {
-    if (!STAYS) byte = end_of(begin, end, bytes);
-    const u32 column = first + i * STEP;
-    const char* from = tile + shared_at(column, square_of<STEP>(first, i), byte);
-    if ((STAYS || byte < bytes) && (WHOLE || column < at.columns)) {
-      store_vector(STAYS ? begin : begin + byte, load_vector<vec<dst_t, 1>>(from));
-    }
-  }
-}
-
-#endif
-
 template <bool WHOLE> DEVICE void store(const tile_call& p, const place& at, const char* tile) {
   if constexpr (IS_FUNNELLED) {
-#if SECTORS
     drain_sectors<WHOLE>(p, at, tile);
     if (!WHOLE) drain_edges(p, at, tile);
-#else
-    const u32 bytes = (WHOLE || at.rows > TILE_ROWS ? TILE_ROWS : at.rows) * D;
-    drain_units<WHOLE>(p, at, tile, bytes);
-    drain_ends<WHOLE>(p, at, tile, bytes);
-#endif
   } else {
     drain<WHOLE>(p, at, tile);
   }
@@ -398,7 +326,7 @@ copy_tile(const __grid_constant__ tile_call p) {
   if (SCALED == BY_COLUMN) at.channel += column * (u32)p.channel_step;
 #endif
   bool is_whole = at.rows >= TILE_ROWS && at.columns >= TILE_COLUMNS;
-  if (IS_FUNNELLED && SECTORS) is_whole = is_whole && !at.is_first;
+  if (IS_FUNNELLED) is_whole = is_whole && !at.is_first;
   if (IS_SHIFTED) {
     const u64 last = (u64)at.src + (TILE_ROWS - 1) * p.src_pitch + TILE_COLUMNS * S;
     is_whole = is_whole && (last & ~(u64)3) + 4 <= (u64)p.data[1] + p.src_end;
