@@ -165,8 +165,9 @@ def _is_done(device_index: int, what: str, status: int) -> bool:
 
 
 class _Relaxed:
-    """While a graph is captured, let this thread take memory from the driver and load modules,
-    which a capture does not record. CuPy does not offer the driver's function for that."""
+    """While a graph is captured, let this thread call what the driver else refuses in all threads:
+    take memory, load modules, wait for what is not captured. A capture records none of that. CuPy
+    does not offer the driver's function for it."""
 
     __slots__ = ("_mode",)
 
@@ -362,14 +363,14 @@ class Stream:
     def synchronize(self) -> None:
         if capturing:
             capture.refuse_wait("synchronize", self)
-        with _On(self.device_index):
+        with _On(self.device_index), _Relaxed():
             _reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
         """Whether all its work is done; raises what the device did wrong."""
         if capturing:
             capture.refuse_wait("query", self)
-        with _On(self.device_index):
+        with _On(self.device_index), _Relaxed():
             return _is_done(self.device_index, "asking a stream", _runtime.streamQuery(self.ptr))
 
     def wait_event(self, event: Event) -> None:
@@ -450,6 +451,7 @@ class Event:
             return True
         if capturing or self._capture is not None:
             capture.refuse_wait("query", self._by, self._capture)
+            return self.has_passed()
         return _is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def has_passed(self) -> bool:
@@ -464,7 +466,8 @@ class Event:
         if capturing or self._capture is not None:
             capture.refuse_wait("synchronize", self._by, self._capture)
         if self.cupy is not None:
-            _reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
+            with _Relaxed():
+                _reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds between two points."""
@@ -566,7 +569,7 @@ def synchronize(index: int) -> None:
     """Wait for all work of a device; raises what that work did wrong."""
     if capturing:
         capture.refuse_wait("synchronize")
-    with _On(_checked("synchronize", index)):
+    with _On(_checked("synchronize", index)), _Relaxed():
         _reporting(index, "synchronize", _runtime.deviceSynchronize)
 
 

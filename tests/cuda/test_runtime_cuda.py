@@ -393,16 +393,46 @@ def test_a_stream_that_is_gone_is_not_asked_after_its_transforms(cuda, fake, mon
     assert names == ["streamWaitEvent", "exec", "eventRecord"]
 
 
-def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, monkeypatch):
-    modes = []
+@pytest.fixture
+def modes(cuda, monkeypatch):
+    """How the driver is told to deal with a thread's calls while a graph is captured."""
+    told = []
 
     def exchange(mode):
-        modes.append(mode._obj.value)
+        told.append(mode._obj.value)
         mode._obj.value = 0
         return 0
 
     library = types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=exchange)
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
+    return told
+
+
+def test_another_thread_waits_while_a_graph_is_captured(cuda, fake, modes):
+    stream, other = cuda.Stream(0), cuda.Stream(0)
+    event = other.record_event()
+    begun = cuda.begin_capture(stream, (11, 0), "global")
+    seen = []
+
+    def waits():
+        for call in (other.synchronize, event.synchronize, other.query, event.query):
+            call()
+            seen.append([*modes])
+            modes.clear()
+        cuda.synchronize(0)
+        seen.append([*modes])
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(waits).result()
+    finally:
+        begun.end()
+    assert seen == [[2, 0]] * 5, "relaxed meanwhile, and as before"
+    modes.clear()
+    assert other.query() and event.query() and modes == []
+
+
+def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, modes, monkeypatch):
     stream, eager = cuda.Stream(0), cuda.Stream(0)
     transforms = Transforms(cuda, fake, monkeypatch)
     transforms.on(eager)
