@@ -47,9 +47,20 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def on(device: str, made: Iterable[Case]) -> list[Case]:
-    """The cases for a device; in the quick tier every second one."""
+    """The cases for a device; in the quick tier every second one, where there are two devices."""
     made = list(made)
-    return made if tier.is_full() or len(made) == 1 else made[DEVICES.index(device) :: len(DEVICES)]
+    if tier.is_full() or len(made) == 1 or gt.cuda.device_count() < len(DEVICES):
+        return made
+    return made[DEVICES.index(device) :: len(DEVICES)]
+
+
+def test_one_gpu_gets_the_cases_of_both_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = [*range(5)]
+    monkeypatch.setattr(tier, "is_full", lambda: False)
+    monkeypatch.setattr(gt.cuda, "device_count", lambda: 2)
+    assert [on(device, made) for device in DEVICES] == [[0, 2, 4], [1, 3]]
+    monkeypatch.setattr(gt.cuda, "device_count", lambda: 1)
+    assert on("cuda:0", made) == made
 
 
 @pytest.mark.parametrize("row", some(CALLABLE, 6), ids=str)
