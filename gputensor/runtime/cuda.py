@@ -35,7 +35,7 @@ from .capture import capturing
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
 from .pinned import Staging
-from .plans import Plans
+from .plans import Last, Plans
 
 name = "cuda"
 is_emulated = False
@@ -1002,15 +1002,30 @@ class _Capture(capture.Capture):
     def _finish(self) -> Any:
         index = self.origin.device_index
         with _On(index):
+            order = _plans.order_of(self)
             try:
-                return self.origin.cupy.end_capture()
+                made = self.origin.cupy.end_capture()
             except _CudaError as error:
                 if error.status == _UNJOINED:
                     raise errors.unjoined_capture() from error
                 raise _failed(index, "the capture of a graph", error) from error
-            finally:
-                if self.kept:
-                    _plans.forget()
+            return made if order is None else _WithPlans(made, index, order)
+
+
+class _WithPlans:
+    """CuPy's graph of a capture with transforms: Note [Work area of a plan]."""
+
+    def __init__(self, of: Any, device_index: int, order: Last) -> None:
+        self._of, self._index, self._order = of, device_index, order
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def launch(self, stream: Any) -> None:
+        own = _stream_of(self._index, stream)
+        _plans.wait(self._order, own)
+        self._of.launch(stream)
+        _plans.record(self._order, own)
 
 
 def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:

@@ -340,9 +340,6 @@ class Transforms:
     def __iter__(self):
         return iter(self.cached.items())
 
-    def clear(self):
-        self.cached.clear()
-
     def on(self, stream):
         """Run one; returns what the driver was asked."""
         self.cuda.set_stream(stream)
@@ -363,7 +360,7 @@ class Transforms:
 def test_plans_of_cupy_are_cached_as_the_stand_in_does():
     cache = sys.modules["cupy_without_driver"].fft._cache
     real = cache.PlanCache(2, -1, 0)
-    assert [*real] == [] and real.clear() is None
+    assert [*real] == []
     assert hasattr(cache._Node, "plan")
 
 
@@ -377,7 +374,7 @@ def test_transforms_that_share_a_plan_wait_for_each_other(cuda, fake, monkeypatc
     assert [name for name, *_ in transforms.on(other)] == ["exec", "eventRecord"]
     # The plan leaves the cache: its memory waits for the stream that it was not made for.
     ptr = transforms.cached["key"].plan.work_area.ptr
-    transforms.clear()
+    transforms.cached.clear()
     cuda.set_stream(one)
     calls(fake)
     fake.status = 600
@@ -432,8 +429,8 @@ def test_another_thread_waits_while_a_graph_is_captured(cuda, fake, modes):
     assert other.query() and event.query() and modes == []
 
 
-def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, modes, monkeypatch):
-    stream, eager = cuda.Stream(0), cuda.Stream(0)
+def test_a_replay_counts_as_a_transform(cuda, fake, modes, monkeypatch):
+    stream, side, eager = cuda.Stream(0), cuda.Stream(0), cuda.Stream(0)
     transforms = Transforms(cuda, fake, monkeypatch)
     transforms.on(eager)
     begun = cuda.begin_capture(stream, (9, 0), "global")
@@ -442,11 +439,28 @@ def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, modes, monkeypatch)
     assert seen == [[2]] and modes == [2, 0], "a kernel of CuPy's is loaded in relaxed mode"
     names = [name for name, *_ in transforms.on(stream)]
     assert names == ["exec", "eventRecord"], "what is outside of it is not waited for"
-    plan = transforms.cached["key"].plan
-    begun.end()
-    assert not transforms.cached and begun.kept == {id(plan): plan}
-    transforms.on(eager)
-    assert transforms.cached["key"].plan is not plan
+    side.wait_stream(stream)
+    wait, *_ = transforms.on(side)
+    assert wait[:3] == ("streamWaitEvent", 0, side.ptr), "within it, other streams are"
+    stream.wait_stream(side)
+    recorded = begun.end()
+    assert transforms.cached["key"].plan in begun.kept.values()
+    cuda.set_stream(stream)
+    calls(fake)
+    cuda.replay(recorded, 0)
+    names = [call[:3] for call in calls(fake)]
+    assert names == [
+        ("streamWaitEvent", 0, stream.ptr), ("graphLaunch", 0, stream.ptr),
+        ("eventRecord", 0, stream.ptr),
+    ]  # fmt: skip
+    cuda.replay(recorded, 0)
+    assert [name for name, *_ in calls(fake)] == ["graphLaunch", "eventRecord"]
+    assert [name for name, *_ in transforms.on(eager)][:1] == ["streamWaitEvent"]
+
+
+def test_a_graph_without_transforms_is_cupys(cuda, fake):
+    graph = cuda.begin_capture(cuda.Stream(0), (10, 0), "global").end()
+    assert type(graph).__name__ == "Graph"
 
 
 # What asks the driver for nothing, or for what exists without a device, or is asked at the start.
