@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import re
 import types
@@ -18,8 +17,7 @@ import scipy.linalg
 from gputensor.kernels import lapack
 from gputensor.runtime.libraries import HOST
 
-CHARS = {"s": "f", "d": "d", "c": "F", "z": "D"}
-HANDLE, FULL = 0x5000, 0
+from .cusolver_stand_in import CHARS, HANDLE, NAMES, Routines, routines
 
 
 class Array(np.ndarray):
@@ -51,50 +49,6 @@ class Arrays:
         return call
 
 
-def at(ptr: int, char: str, *sizes: int) -> np.ndarray:
-    """An array at an address, column by column."""
-    room = (ctypes.c_char * int(np.prod(sizes) * np.dtype(char).itemsize)).from_address(ptr)
-    return np.frombuffer(room, char).reshape(sizes, order="F")
-
-
-class Routines:
-    """cuSOLVER for the dtype of one letter, with the parameters that CuPy's functions have."""
-
-    def __init__(self, letter: str) -> None:
-        self.char = CHARS[letter]
-
-    def getrf_bufferSize(self, handle: int, m: int, n: int, A: int, lda: int) -> int:
-        return m * n
-
-    def getrf(
-        self, handle: int, m: int, n: int, A: int, lda: int, work: int, devIpiv: int, devInfo: int
-    ) -> None:  # fmt: skip
-        assert handle == HANDLE and lda == m
-        x = at(A, self.char, m, n)
-        lu, pivots, info = lapack.routine(HOST, "getrf", x)(x)
-        x[...], at(devIpiv, "i4", min(m, n))[...], at(devInfo, "i4", 1)[...] = lu, pivots + 1, info
-
-    def potrf_bufferSize(self, handle: int, uplo: int, n: int, A: int, lda: int) -> int:
-        return n
-
-    def potrf(
-        self, handle: int, uplo: int, n: int, A: int, lda: int, work: int, lwork: int, devInfo: int
-    ) -> None:  # fmt: skip
-        assert handle == HANDLE and lda == n
-        x = at(A, self.char, n, n)
-        made, info = lapack.routine(HOST, "potrf", x)(x, lower=uplo == FULL, clean=0)
-        x[...], at(devInfo, "i4", 1)[...] = made, info
-
-    def potrfBatched(
-        self, handle: int, uplo: int, n: int, Aarray: int, lda: int, infoArray: int, batchSize: int
-    ) -> None:  # fmt: skip
-        for i, A in enumerate(at(Aarray, "u8", batchSize)):
-            self.potrf(handle, uplo, n, int(A), lda, 0, 0, infoArray + 4 * i)
-
-
-NAMES = ("getrf_bufferSize", "getrf", "potrf_bufferSize", "potrf", "potrfBatched")
-
-
 class Library:
     is_gpu, np = True, Arrays()
 
@@ -105,9 +59,7 @@ class Library:
         return types.SimpleNamespace(solve_triangular=solve)
 
     def cusolver(self) -> Any:
-        of = {letter: Routines(letter) for letter in CHARS}
-        named = {f"{a}{name}": getattr(r, name) for a, r in of.items() for name in NAMES}
-        return types.SimpleNamespace(**named), HANDLE
+        return routines(), HANDLE
 
 
 GPU = Library()
