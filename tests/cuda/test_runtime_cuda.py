@@ -575,6 +575,23 @@ def test_a_capture_is_the_drivers_and_a_replay_one_call_of_it(cuda, fake, monkey
     assert calls(fake) == [("graphLaunch", 1, stream.ptr)] and fake.device == 0
 
 
+def test_other_threads_know_of_a_capture_before_the_driver(cuda, fake, monkeypatch):
+    stream, seen = cuda.Stream(0), []
+    begin = stream.cupy.begin_capture
+    monkeypatch.setattr(
+        stream.cupy,
+        "begin_capture",
+        lambda mode: (seen.append([*capture.capturing]), begin(mode)),
+    )
+    begun = cuda.begin_capture(stream, (12, 0), "global")
+    begun.end()
+    assert seen == [[begun]]
+    fake.fail = RuntimeFailure(1)
+    with pytest.raises(errors.KernelError):
+        cuda.begin_capture(stream, (12, 0), "global")
+    assert not capture.capturing and not cuda._allocators[0]._aside
+
+
 def test_a_capture_that_the_driver_ends_leaves_nothing_behind(cuda, fake):
     stream = cuda.Stream(0)
     cuda.set_stream(stream)
