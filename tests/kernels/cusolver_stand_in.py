@@ -12,8 +12,11 @@ from gputensor.kernels import lapack
 from gputensor.runtime.libraries import HOST
 
 CHARS = {"s": "f", "d": "d", "c": "F", "z": "D"}
-HANDLE, FULL = 0x5000, 0
-NAMES = ("getrf_bufferSize", "getrf", "potrf_bufferSize", "potrf", "potrfBatched")
+HANDLE, LOWER = 0x5000, 0
+NAMES = (
+    "getrf_bufferSize", "getrf", "potrf_bufferSize", "potrf", "potrfBatched", "sytrf_bufferSize",
+    "sytrf",
+)  # fmt: skip
 
 
 def at(ptr: int, char: str, *sizes: int) -> np.ndarray:
@@ -47,7 +50,7 @@ class Routines:
     ) -> None:  # fmt: skip
         assert handle == HANDLE and lda == n
         x = at(A, self.char, n, n)
-        made, info = lapack.routine(HOST, "potrf", x)(x, lower=uplo == FULL, clean=0)
+        made, info = lapack.routine(HOST, "potrf", x)(x, lower=uplo == LOWER, clean=0)
         x[...], at(devInfo, "i4", 1)[...] = made, info
 
     def potrfBatched(
@@ -55,6 +58,18 @@ class Routines:
     ) -> None:  # fmt: skip
         for i, A in enumerate(at(Aarray, "u8", batchSize)):
             self.potrf(handle, uplo, n, int(A), lda, 0, 0, infoArray + 4 * i)
+
+    def sytrf_bufferSize(self, handle: int, n: int, A: int, lda: int) -> int:
+        return n
+
+    def sytrf(
+        self, handle: int, uplo: int, n: int, A: int, lda: int, ipiv: int, work: int, lwork: int,
+        devInfo: int,
+    ) -> None:  # fmt: skip
+        assert handle == HANDLE and lda == n and uplo == LOWER
+        x = at(A, self.char, n, n)
+        made, pivots, info = lapack.routine(HOST, "sytrf", x)(x, lower=1)
+        x[...], at(ipiv, "i4", n)[...], at(devInfo, "i4", 1)[...] = made, pivots, info
 
 
 def routines() -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from gputensor.core import errors
 from gputensor.kernels import lapack
 from gputensor.runtime.libraries import HOST
 
@@ -144,3 +145,29 @@ def test_least_squares(char: str, driver: str, shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(rank, min(m, n) - (m >= n))
         singular = np.linalg.svd(np.asarray(a), compute_uv=False)
         np.testing.assert_allclose(values, singular, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_ldl(char: str, hermitian: bool, n: int) -> None:
+    a = numbers((3, n, n), char)
+    turned = a.swapaxes(-1, -2).conj() if hermitian else a.swapaxes(-1, -2)
+    a = a + turned
+    a[1] = 1 - np.eye(n) if n > 1 else 2  # zeros on the diagonal: blocks of two
+    b = numbers((3, n, 2), char)[..., ::-1, :]
+    on_host = lapack.ldl_factor(HOST, np.asarray(a), hermitian)
+    is_complex = char in "FD"
+    if hermitian and is_complex:
+        with pytest.raises(errors.GpuTensorError, match="'hermitian' must be False"):
+            lapack.ldl_factor(GPU, a, True)
+        ld, pivots, info = (x.view(Array) for x in on_host)
+    else:
+        ld, pivots, info = lapack.ldl_factor(GPU, a, hermitian)
+        np.testing.assert_array_equal(pivots, on_host[1])
+        np.testing.assert_array_equal(ld, on_host[0])
+    assert (info == 0).all() and (n == 1 or (pivots < 0).any())
+    found = lapack.ldl_solve(GPU, ld, pivots, b, hermitian)
+    wanted = lapack.ldl_solve(HOST, *on_host[:2], np.asarray(b), hermitian)
+    tolerance = 2e-3 if char in "fF" else 1e-9
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
