@@ -17,7 +17,7 @@ import gputensor as gt
 
 from .harness import bad_values, cases, tier
 from .harness.bad_values import VALUES
-from .harness.cases import CALLABLE, NOT_ON_A_GPU, OPS, OPS_OF, Case
+from .harness.cases import CALLABLE, OPS, OPS_OF, Case
 from .harness import module_entrances
 from .harness.entrances import ENTRANCES
 from .rows import Row
@@ -84,11 +84,6 @@ def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
                 yield form, argument, name, call
 
 
-def _is_there(row: Row, device: str) -> bool:
-    is_gpu = device.startswith("cuda") and not gt.cuda.is_emulated()
-    return not (is_gpu and row.name in NOT_ON_A_GPU)
-
-
 @pytest.mark.parametrize("device", STRIDE)
 @pytest.mark.parametrize("family", sorted({op.family for op in OPS}))
 def test_operators(family: str, device: str) -> None:
@@ -97,7 +92,7 @@ def test_operators(family: str, device: str) -> None:
     faults, made = [], 0
     calls = (
         (case, *spoiled) for row in CALLABLE
-        if OPS_OF[row.name][0].family == family and _is_there(row, device)
+        if OPS_OF[row.name][0].family == family
         for case in _good(row) for spoiled in _spoiled(case, device)
     )  # fmt: skip
     for number, (case, form, argument, value, call) in enumerate(calls):
@@ -112,7 +107,7 @@ def test_operators(family: str, device: str) -> None:
     # Nothing that was tried lies in a plan or a memo and spoils a good call.
     for row in CALLABLE:
         has_meta = device != "meta" or not row.no_meta
-        if OPS_OF[row.name][0].family == family and has_meta and _is_there(row, device):
+        if OPS_OF[row.name][0].family == family and has_meta:
             for case in _good(row):
                 if device != "meta" or case.op().name != "where":  # whose elements decide sizes
                     case.build(device).run()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ..core import errors
 from . import cusolver
 from .compiled import lapack as compiled
 
@@ -19,10 +20,7 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """`getrf` for the array's dtype. Raises: NotImplementedError on a GPU, whose CuPy has none."""
-    if namespace.is_gpu:
-        rule = f"CuPy has no LAPACK, and cuSOLVER's {name} is not in it"
-        raise NotImplementedError(f"{rule}; compute this on the CPU, with .cpu()")
+    """`getrf` for the array's dtype. Not on a GPU: CuPy has no LAPACK."""
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
@@ -160,8 +158,12 @@ def solve_triangular(
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
-    """LD, pivots, info. Not on a GPU."""
+    """LD, pivots, info. A GPU has none for complex Hermitian matrices."""
     np = namespace.np
+    if namespace.is_gpu:
+        if hermitian and a.dtype.kind == "c":
+            raise errors.must("ldl_factor", "hermitian", "be False for complex on a GPU", hermitian)
+        return each(namespace, lambda x: cusolver.sytrf(namespace, x), a)
     name = "hetrf" if hermitian and a.dtype.kind == "c" else "sytrf"
 
     def one(x: Any) -> Any:
@@ -176,6 +178,8 @@ def ldl_solve(namespace: Any, ld: Any, pivots: Any, b: Any, hermitian: bool) -> 
     name = "hetrs" if hermitian and ld.dtype.kind == "c" else "sytrs"
 
     def one(ld: Any, pivots: Any, b: Any) -> Any:
+        if namespace.is_gpu:
+            return (cusolver.sytrs(ld, pivots[:, 0].tolist(), b, name == "hetrs"),)
         found, _ = routine(namespace, name, ld)(ld, pivots[:, 0], b, lower=1)
         return (found,)
 

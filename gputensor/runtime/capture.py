@@ -61,8 +61,13 @@ class Capture:
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
             raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
-        self._start()
+        # First: other threads ask it before they call what the driver refuses from then on.
         capturing.append(self)
+        try:
+            self._start()
+        except BaseException:
+            capturing.remove(self)
+            raise
         self.take_part(self.origin)
 
     def end(self) -> Any:

@@ -35,7 +35,7 @@ from .capture import capturing
 from .device_limits import Limits
 from .libraries import Array, Compute, Library, as_results, has_layout
 from .pinned import Staging
-from .plans import Plans
+from .plans import Last, Plans
 
 name = "cuda"
 is_emulated = False
@@ -165,8 +165,9 @@ def _is_done(device_index: int, what: str, status: int) -> bool:
 
 
 class _Relaxed:
-    """While a graph is captured, let this thread take memory from the driver and load modules,
-    which a capture does not record. CuPy does not offer the driver's function for that."""
+    """While a graph is captured, let this thread call what the driver else refuses in all threads:
+    take memory, load modules, wait for what is not captured. A capture records none of that. CuPy
+    does not offer the driver's function for it."""
 
     __slots__ = ("_mode",)
 
@@ -364,14 +365,14 @@ class Stream:
     def synchronize(self) -> None:
         if capturing:
             capture.refuse_wait("synchronize", self)
-        with _On(self.device_index):
+        with _On(self.device_index), _Relaxed():
             _reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
         """Whether all its work is done; raises what the device did wrong."""
         if capturing:
             capture.refuse_wait("query", self)
-        with _On(self.device_index):
+        with _On(self.device_index), _Relaxed():
             return _is_done(self.device_index, "asking a stream", _runtime.streamQuery(self.ptr))
 
     def wait_event(self, event: Event) -> None:
@@ -452,6 +453,7 @@ class Event:
             return True
         if capturing or self._capture is not None:
             capture.refuse_wait("query", self._by, self._capture)
+            return self.has_passed()
         return _is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def has_passed(self) -> bool:
@@ -466,7 +468,8 @@ class Event:
         if capturing or self._capture is not None:
             capture.refuse_wait("synchronize", self._by, self._capture)
         if self.cupy is not None:
-            _reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
+            with _Relaxed():
+                _reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds between two points."""
@@ -1022,12 +1025,23 @@ def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) ->
 
 
 class Graph:
-    """What a capture recorded: CuPy's graph."""
+    """What a capture recorded: CuPy's graph. order: where its transforms stand among others, of
+    Note [Work area of a plan]; None without transforms."""
 
-    __slots__ = ("cupy",)
+    __slots__ = ("_index", "_order", "cupy")
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, device_index: int, order: Last | None) -> None:
         self.cupy: Any = graph
+        self._index, self._order = device_index, order
+
+    def launch(self, stream: Any) -> None:
+        if self._order is None:
+            self.cupy.launch(stream)
+            return
+        own = _stream_of(self._index, stream)
+        _plans.wait(self._order, own)
+        self.cupy.launch(stream)
+        _plans.record(self._order, own)
 
     def __del__(self) -> None:
         if capturing:
@@ -1043,15 +1057,14 @@ class _Capture(capture.Capture):
     def _finish(self) -> Any:
         index = self.origin.device_index
         with _On(index):
+            order = _plans.order_of(self)
             try:
-                return Graph(self.origin.cupy.end_capture())
+                made = self.origin.cupy.end_capture()
             except _CudaError as error:
                 if error.status == _UNJOINED:
                     raise errors.unjoined_capture() from error
                 raise _failed(index, "the capture of a graph", error) from error
-            finally:
-                if self.kept:
-                    _plans.forget()
+            return Graph(made, index, order)
 
 
 def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
@@ -1073,7 +1086,7 @@ def replay(recorded: Graph, device_index: int) -> None:
     if previous != device_index:
         _set_device(device_index)
     try:
-        recorded.cupy.launch(_cupy_stream(device_index))
+        recorded.launch(_cupy_stream(device_index))
     except _CudaError as error:
         raise _failed(device_index, "the replay of a graph", error) from error
     finally:

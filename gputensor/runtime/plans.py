@@ -4,7 +4,7 @@ Note [Work area of a plan]
 A plan has one work area, which its transforms overwrite on whatever stream they run. CuPy orders
 nothing between them. So a transform waits for the transforms that its thread queued on another
 stream, and the memory of the area is recorded on each stream that uses it. A graph keeps the plans
-that its capture used; they leave the cache, since a replay may run beside later transforms.
+that its capture used, and a replay counts as a transform of the thread that captured it.
 CuPy is handed in: this module imports none.
 """
 
@@ -15,6 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import capture
+
+# By device, and by capture or None: the stream of the last transform, and the event after it.
+Last = dict[tuple[int, Any], tuple[Any, Any]]
 
 
 class Plans:
@@ -35,38 +38,55 @@ class Plans:
     def begin(self, stream: Any) -> None:
         """Make a stream wait for the transforms that this thread queued on another stream."""
         self._local.stream = stream
-        last, event, graph = self._last().get(stream.device_index, (stream, None, None))
-        # Work inside a capture and work outside it cannot wait for each other.
-        if last.key != stream.key and graph is capture.of(stream):
-            event.wait(stream)
+        self.wait(self._last(), stream, capture.of(stream))
 
     def end(self, graph: capture.Capture | None) -> None:
         """Record the end of the transforms since `begin`, and the streams of the plans' memory.
 
-        graph: the capture that the transforms were part of. It gets the plans.
+        graph: the capture that the transforms were part of. It keeps the plans.
         """
         stream = getattr(self._local, "stream", None)
         if stream is None:
             return
         self._local.stream = None
-        event = self._event()
-        event.record(stream)
-        self._last()[stream.device_index] = stream, event, graph
+        last = self._last()
+        self.record(last, stream, graph)
         for _, node in self._cache():
+            if graph is not None:
+                graph.kept[id(node.plan)] = node.plan
+                graph.kept[id(last)] = last
+                continue
             memory = self._memory_of(node.plan.work_area)
             if memory is not None:
                 self._keep(memory, stream)
-            if graph is not None:
-                graph.kept[id(node.plan)] = node.plan
 
-    def forget(self) -> None:
-        """Empty the cache of this thread and the current device."""
-        self._cache().clear()
+    def wait(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
+        """Make a stream wait for the last transform, if that ran on another stream.
 
-    def _last(self) -> dict[int, tuple[Any, Any, Any]]:
-        """By device: this thread's last stream with transforms, the event after them, the graph."""
+        Work inside a capture and work outside it cannot wait for each other.
+        """
+        before, event = last.get((stream.device_index, graph), (stream, None))
+        if before.key != stream.key:
+            event.wait(stream)
+
+    def record(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
+        """Make what a stream has now the last transform."""
+        event = self._event()
+        event.record(stream)
+        last[stream.device_index, graph] = stream, event
+
+    @staticmethod
+    def order_of(graph: capture.Capture) -> Last | None:
+        """The order in which replays of a graph stand; None if it transforms nothing."""
+        found = next((x for x in graph.kept.values() if type(x) is dict), None)
+        if found is not None:
+            for key in [key for key in found if key[1] is graph]:
+                del found[key]
+        return found
+
+    def _last(self) -> Last:
         try:
-            found: dict[int, tuple[Any, Any, Any]] = self._local.last
+            found: Last = self._local.last
         except AttributeError:
             found = self._local.last = {}
         return found

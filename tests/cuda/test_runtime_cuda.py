@@ -397,9 +397,6 @@ class Transforms:
     def __iter__(self):
         return iter(self.cached.items())
 
-    def clear(self):
-        self.cached.clear()
-
     def on(self, stream):
         """Run one; returns what the driver was asked."""
         self.cuda.set_stream(stream)
@@ -420,7 +417,7 @@ class Transforms:
 def test_plans_of_cupy_are_cached_as_the_stand_in_does():
     cache = sys.modules["cupy_without_driver"].fft._cache
     real = cache.PlanCache(2, -1, 0)
-    assert [*real] == [] and real.clear() is None
+    assert [*real] == []
     assert hasattr(cache._Node, "plan")
 
 
@@ -434,7 +431,7 @@ def test_transforms_that_share_a_plan_wait_for_each_other(cuda, fake, monkeypatc
     assert [name for name, *_ in transforms.on(other)] == ["exec", "eventRecord"]
     # The plan leaves the cache: its memory waits for the stream that it was not made for.
     ptr = transforms.cached["key"].plan.work_area.ptr
-    transforms.clear()
+    transforms.cached.clear()
     cuda.set_stream(one)
     calls(fake)
     fake.status = 600
@@ -450,8 +447,32 @@ def test_a_stream_that_is_gone_is_not_asked_after_its_transforms(cuda, fake, mon
     assert names == ["streamWaitEvent", "exec", "eventRecord"]
 
 
-def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, modes, monkeypatch):
-    stream, eager = cuda.Stream(0), cuda.Stream(0)
+def test_another_thread_waits_while_a_graph_is_captured(cuda, fake, modes):
+    stream, other = cuda.Stream(0), cuda.Stream(0)
+    event = other.record_event()
+    begun = cuda.begin_capture(stream, (11, 0), "global")
+    seen = []
+
+    def waits():
+        for call in (other.synchronize, event.synchronize, other.query, event.query):
+            call()
+            seen.append([*modes])
+            modes.clear()
+        with pytest.raises(errors.DeviceError, match="it waits for the device"):
+            cuda.synchronize(0)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(waits).result()
+    finally:
+        begun.end()
+    assert seen == [[2, 0]] * 4, "relaxed meanwhile, and as before"
+    modes.clear()
+    assert other.query() and event.query() and modes == []
+
+
+def test_a_replay_counts_as_a_transform(cuda, fake, modes, monkeypatch):
+    stream, side, eager = cuda.Stream(0), cuda.Stream(0), cuda.Stream(0)
     transforms = Transforms(cuda, fake, monkeypatch)
     transforms.on(eager)
     begun = cuda.begin_capture(stream, (9, 0), "global")
@@ -460,11 +481,28 @@ def test_plans_of_a_capture_are_the_graphs_alone(cuda, fake, modes, monkeypatch)
     assert seen == [[2]] and modes == [2, 0], "a kernel of CuPy's is loaded in relaxed mode"
     names = [name for name, *_ in transforms.on(stream)]
     assert names == ["exec", "eventRecord"], "what is outside of it is not waited for"
-    plan = transforms.cached["key"].plan
-    begun.end()
-    assert not transforms.cached and begun.kept == {id(plan): plan}
-    transforms.on(eager)
-    assert transforms.cached["key"].plan is not plan
+    side.wait_stream(stream)
+    wait, *_ = transforms.on(side)
+    assert wait[:3] == ("streamWaitEvent", 0, side.ptr), "within it, other streams are"
+    stream.wait_stream(side)
+    recorded = begun.end()
+    assert transforms.cached["key"].plan in begun.kept.values()
+    cuda.set_stream(stream)
+    calls(fake)
+    cuda.replay(recorded, 0)
+    names = [call[:3] for call in calls(fake)]
+    assert names == [
+        ("streamWaitEvent", 0, stream.ptr), ("graphLaunch", 0, stream.ptr),
+        ("eventRecord", 0, stream.ptr),
+    ]  # fmt: skip
+    cuda.replay(recorded, 0)
+    assert [name for name, *_ in calls(fake)] == ["graphLaunch", "eventRecord"]
+    assert [name for name, *_ in transforms.on(eager)][:1] == ["streamWaitEvent"]
+
+
+def test_a_graph_without_transforms_is_cupys(cuda, fake):
+    graph = cuda.begin_capture(cuda.Stream(0), (10, 0), "global").end()
+    assert type(graph).__name__ == "Graph"
 
 
 # What asks the driver for nothing, or for what exists without a device, or is asked at the start.
@@ -577,6 +615,23 @@ def test_a_capture_is_the_drivers_and_a_replay_one_call_of_it(cuda, fake, monkey
     calls(fake)
     cuda.replay(graph, 1)
     assert calls(fake) == [("graphLaunch", 1, stream.ptr)] and fake.device == 0
+
+
+def test_other_threads_know_of_a_capture_before_the_driver(cuda, fake, monkeypatch):
+    stream, seen = cuda.Stream(0), []
+    begin = stream.cupy.begin_capture
+    monkeypatch.setattr(
+        stream.cupy,
+        "begin_capture",
+        lambda mode: (seen.append([*capture.capturing]), begin(mode)),
+    )
+    begun = cuda.begin_capture(stream, (12, 0), "global")
+    begun.end()
+    assert seen == [[begun]]
+    fake.fail = RuntimeFailure(1)
+    with pytest.raises(errors.KernelError):
+        cuda.begin_capture(stream, (12, 0), "global")
+    assert not capture.capturing and not cuda._allocators[0]._aside
 
 
 def test_a_capture_that_the_driver_ends_leaves_nothing_behind(cuda, fake):

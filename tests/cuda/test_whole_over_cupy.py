@@ -31,11 +31,14 @@ TESTS = [
     ["tests/device/test_graphs.py"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
+    # What goes to CuPy's libraries.
+    ["tests/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
 ]
 
 
 def name_of(tests: list[str]) -> str:
-    return "-".join([Path(tests[0]).stem, *(t for t in tests if t in ORDERS)])
+    more = [t for t in tests if t in ORDERS]
+    return "-".join([Path(tests[0]).stem, *more, *["libraries"] * ("linalg" in tests[-1])])
 
 
 @requires_emulator

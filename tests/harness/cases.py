@@ -50,8 +50,6 @@ def _by_row() -> dict[str, tuple[Op, ...]]:
 
 OPS_OF = _by_row()
 # Rows that can be called on the devices we have.
-# What CuPy has no function for: refused on a GPU, while the emulator uses SciPy's LAPACK.
-NOT_ON_A_GPU = {"linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve"}
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
 
 

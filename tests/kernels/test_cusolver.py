@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import re
 import types
@@ -15,11 +14,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from gputensor.core import errors
 from gputensor.kernels import lapack
 from gputensor.runtime.libraries import HOST
 
-CHARS = {"s": "f", "d": "d", "c": "F", "z": "D"}
-HANDLE, FULL = 0x5000, 0
+from .cusolver_stand_in import CHARS, HANDLE, NAMES, Routines, routines
 
 
 class Array(np.ndarray):
@@ -51,50 +50,6 @@ class Arrays:
         return call
 
 
-def at(ptr: int, char: str, *sizes: int) -> np.ndarray:
-    """An array at an address, column by column."""
-    room = (ctypes.c_char * int(np.prod(sizes) * np.dtype(char).itemsize)).from_address(ptr)
-    return np.frombuffer(room, char).reshape(sizes, order="F")
-
-
-class Routines:
-    """cuSOLVER for the dtype of one letter, with the parameters that CuPy's functions have."""
-
-    def __init__(self, letter: str) -> None:
-        self.char = CHARS[letter]
-
-    def getrf_bufferSize(self, handle: int, m: int, n: int, A: int, lda: int) -> int:
-        return m * n
-
-    def getrf(
-        self, handle: int, m: int, n: int, A: int, lda: int, work: int, devIpiv: int, devInfo: int
-    ) -> None:  # fmt: skip
-        assert handle == HANDLE and lda == m
-        x = at(A, self.char, m, n)
-        lu, pivots, info = lapack.routine(HOST, "getrf", x)(x)
-        x[...], at(devIpiv, "i4", min(m, n))[...], at(devInfo, "i4", 1)[...] = lu, pivots + 1, info
-
-    def potrf_bufferSize(self, handle: int, uplo: int, n: int, A: int, lda: int) -> int:
-        return n
-
-    def potrf(
-        self, handle: int, uplo: int, n: int, A: int, lda: int, work: int, lwork: int, devInfo: int
-    ) -> None:  # fmt: skip
-        assert handle == HANDLE and lda == n
-        x = at(A, self.char, n, n)
-        made, info = lapack.routine(HOST, "potrf", x)(x, lower=uplo == FULL, clean=0)
-        x[...], at(devInfo, "i4", 1)[...] = made, info
-
-    def potrfBatched(
-        self, handle: int, uplo: int, n: int, Aarray: int, lda: int, infoArray: int, batchSize: int
-    ) -> None:  # fmt: skip
-        for i, A in enumerate(at(Aarray, "u8", batchSize)):
-            self.potrf(handle, uplo, n, int(A), lda, 0, 0, infoArray + 4 * i)
-
-
-NAMES = ("getrf_bufferSize", "getrf", "potrf_bufferSize", "potrf", "potrfBatched")
-
-
 class Library:
     is_gpu, np = True, Arrays()
 
@@ -105,9 +60,7 @@ class Library:
         return types.SimpleNamespace(solve_triangular=solve)
 
     def cusolver(self) -> Any:
-        of = {letter: Routines(letter) for letter in CHARS}
-        named = {f"{a}{name}": getattr(r, name) for a, r in of.items() for name in NAMES}
-        return types.SimpleNamespace(**named), HANDLE
+        return routines(), HANDLE
 
 
 GPU = Library()
@@ -192,3 +145,29 @@ def test_least_squares(char: str, driver: str, shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(rank, min(m, n) - (m >= n))
         singular = np.linalg.svd(np.asarray(a), compute_uv=False)
         np.testing.assert_allclose(values, singular, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_ldl(char: str, hermitian: bool, n: int) -> None:
+    a = numbers((3, n, n), char)
+    turned = a.swapaxes(-1, -2).conj() if hermitian else a.swapaxes(-1, -2)
+    a = a + turned
+    a[1] = 1 - np.eye(n) if n > 1 else 2  # zeros on the diagonal: blocks of two
+    b = numbers((3, n, 2), char)[..., ::-1, :]
+    on_host = lapack.ldl_factor(HOST, np.asarray(a), hermitian)
+    is_complex = char in "FD"
+    if hermitian and is_complex:
+        with pytest.raises(errors.GpuTensorError, match="'hermitian' must be False"):
+            lapack.ldl_factor(GPU, a, True)
+        ld, pivots, info = (x.view(Array) for x in on_host)
+    else:
+        ld, pivots, info = lapack.ldl_factor(GPU, a, hermitian)
+        np.testing.assert_array_equal(pivots, on_host[1])
+        np.testing.assert_array_equal(ld, on_host[0])
+    assert (info == 0).all() and (n == 1 or (pivots < 0).any())
+    found = lapack.ldl_solve(GPU, ld, pivots, b, hermitian)
+    wanted = lapack.ldl_solve(HOST, *on_host[:2], np.asarray(b), hermitian)
+    tolerance = 2e-3 if char in "fF" else 1e-9
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)

@@ -43,7 +43,7 @@ REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there
 # --- TILE -----------------------------------------------------------------------------------------
 
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}  # elements, by the wider item
-# (rows, columns) where columns of dst begin anywhere and are stored as whole sectors, by dst's item:
+# (rows, columns) where columns of dst begin anywhere and whole sectors are stored, by its item:
 # tall ones, since a tile reads a sector's rows more than it stores.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64)}
 TILE_SHARED_BYTES = 32 << 10  # of a block, at most

@@ -28,6 +28,8 @@ from gputensor.cuda import text as layouts
 from gputensor.runtime import cuda_emulator as emulator
 from gputensor.runtime.emulator.queues import Recording
 
+HANDLE = 0x5000  # of cuSOLVER: tests/kernels/cusolver_stand_in.py
+
 emulator.start()
 __version__ = "14.2.0"
 
@@ -348,7 +350,7 @@ class ndarray(np.ndarray):
         assert memptr.mem.device_id in (-1, emulator.current_device()), "the wrong device"
         _as(CUDARuntimeError, emulator.synchronize, emulator.current_device())
         size = memptr.mem.size
-        room = (ctypes.c_char * size).from_address(memptr.ptr) if size else b""
+        room = (ctypes.c_char * size).from_address(memptr.ptr) if size else bytearray()
         made = np.ndarray.__new__(cls, shape, dtype, room, 0, strides)
         made.memory = memptr
         return made
@@ -375,19 +377,25 @@ def _using_allocator(allocator: Any = None) -> Any:
         _local.allocator = before
 
 
-def asarray(x: Any) -> Any:
-    return x if isinstance(_holder(x), ndarray) else _placed(np.asarray(x))
+def asarray(x: Any, dtype: Any = None) -> Any:
+    if isinstance(_holder(x), ndarray) and dtype in (None, x.dtype):
+        return x
+    return _placed(np.asarray(x, dtype))
 
 
-def _placed(x: Any) -> Any:
-    """What NumPy made, moved to memory of the device."""
+def array(x: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> Any:
+    made = np.array(x, dtype, order=order)
+    return _placed(made, made.strides if order == "F" else None)
+
+
+def _placed(x: Any, strides: Any = None) -> Any:
+    """What NumPy made, moved to memory of the device; row by row unless strides are given."""
     if isinstance(x, tuple):
         return tuple([_placed(part) for part in x])
     if not isinstance(x, (np.ndarray, np.generic)):
         return x
-    dense = np.ascontiguousarray(x).reshape(np.shape(x))
-    made = ndarray(dense.shape, dense.dtype, _local.allocator(dense.nbytes))
-    made[...] = dense
+    made = ndarray(np.shape(x), np.asarray(x).dtype, _local.allocator(x.nbytes), strides)
+    made[...] = x
     return made
 
 
@@ -405,10 +413,18 @@ class _Part(types.ModuleType):
 def _on_device(found: Any) -> Any:
     if not callable(found) or isinstance(found, type):
         return found
-    return lambda *args, **named: _placed(found(*args, **named))
+
+    def call(*args: Any, **named: Any) -> Any:
+        with np.errstate(all="ignore"):  # a GPU warns of nothing
+            return _placed(found(*args, **named))
+
+    if hasattr(found, "at"):  # a ufunc's
+        call.at = found.at
+    return call
 
 
 linalg, fft = _Part("cupy.linalg", np.linalg), _Part("cupy.fft", np.fft)
+fft.config = types.SimpleNamespace(get_plan_cache=lambda: ())  # no transform has a plan
 
 
 def __getattr__(name: str) -> Any:
@@ -576,5 +592,6 @@ cuda.__dict__.update(
     get_elapsed_time=lambda begin, end: begin.of.elapsed_time(end.of),
     alloc_pinned_memory=_alloc_pinned_memory, UnownedMemory=UnownedMemory,
     MemoryPointer=MemoryPointer, using_allocator=_using_allocator,
+    device=types.SimpleNamespace(get_cusolver_handle=lambda: HANDLE),
 )  # fmt: skip
 sys.modules["cupy.cuda"] = cuda

@@ -1,0 +1,1 @@
+"""A `cupy_backends` beside the `cupy` of this folder."""

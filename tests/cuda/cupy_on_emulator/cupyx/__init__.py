@@ -1,0 +1,1 @@
+"""A `cupyx` beside the `cupy` of this folder."""

@@ -1,0 +1,1 @@
+"""Parts of SciPy whose results lie on the device."""
