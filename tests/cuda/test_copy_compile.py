@@ -79,6 +79,8 @@ def _tiles() -> Iterator[Gate]:
 
 def _tile(size: int, load: int, store: int, most: float, flight: int) -> Gate:
     rows, columns, threads = TILES[size]
+    if not store:
+        (rows, columns), threads = score.TILE_OF_SECTORS[size], 256
     return Gate(
         "copy_tile", rows * columns * size / threads, most,
         (16, 16) if load * size == store * size == 16 else None, flight, SRC=WORD[size], LOAD=load,
@@ -177,15 +179,6 @@ def test_whole_accesses_take_few_instructions() -> None:
         assert wide[score.WIDE] <= 1.15 * prototype
 
 
-def test_funnelled_stores_take_few_instructions() -> None:
-    """Beside single ones, which columns that begin at any byte would need."""
-    for size, most in {1: 0.7, 2: 0.86}.items():
-        for load, stores in score.TILE_INSTRUCTIONS[size].items():
-            assert stores[score.SHIFTED] <= most * stores[score.SINGLE], (size, load)
-    shifted = score.TILE_INSTRUCTIONS[1][score.SHIFTED]
-    assert shifted[score.SHIFTED] <= 0.6 * shifted[score.SINGLE]
-
-
 @requires_nvrtc
 @pytest.mark.skipif(NVDISASM is None, reason="nvdisasm is not on PATH; nothing to compare with")
 def test_sass_is_read_as_nvdisasm_reads_it(tmp_path: Path) -> None:
@@ -233,11 +226,12 @@ def _copies() -> Iterator[prebuilt.Variant]:
 
 
 def _registers(text: str, defines: dict[str, str], arch: str = ARCHITECTURE) -> int:
-    """Of a thread; fails where any is spilled."""
+    """Of a thread; fails where any is spilled, but for a few words in tiles of whole sectors."""
     made, log = _compile(text, defines, arch)
     nvrtc.destroyProgram(made)
-    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", log)
-    assert spills and all(found == ("0", "0") for found in spills), (text, defines, spills)
+    spills = re.findall(r"(\d+) bytes spill stores", log)
+    most = 24 if defines.get("STORE") == "0" else 0
+    assert spills and all(int(found) <= most for found in spills), (text, defines, spills)
     return max(int(n) for n in re.findall(r"Used (\d+) registers", log))
 
 
@@ -263,8 +257,8 @@ def test_registers_are_those_that_plans_count_with(gate: Gate) -> None:
     used = _registers(gate.text, gate.defines | ({"DIMS": "6"} if gate.text == "copy_pack" else {}))
     size, threads = {v: k for k, v in WORD.items()}[gate.defines["SRC"]], int(gate.defines["BLOCK"])
     if gate.text == "copy_tile":
-        is_narrow = int(gate.width != (16, 16))
-        known, shared = score.TILE_REGISTERS[size][is_narrow], gate.nbytes * threads
+        which = 2 if gate.defines["STORE"] == "0" else int(gate.width != (16, 16))
+        known, shared = score.TILE_REGISTERS[size][which], gate.nbytes * threads
     else:
         is_wide = gate.most == score.PACK_INSTRUCTIONS[size][0]
         known, shared = score.PACK_REGISTERS[size][0 if is_wide else 1], 2 * gate.nbytes * threads
@@ -282,7 +276,7 @@ def test_offsets_take_the_instructions_of_few_tiles(gate: Gate) -> None:
     """Where a run's table is there, and runs have one dimension."""
     code = _code(gate)[1]
     counted = len(sass.loop(code))
-    assert (len(code) - counted) / counted <= 3.7 < score.PACK_OFFSETS
+    assert (len(code) - counted) / counted <= 3.7
 
 
 @pytest.mark.full
@@ -290,7 +284,7 @@ def test_offsets_take_the_instructions_of_few_tiles(gate: Gate) -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
 def test_columns_that_begin_anywhere_spill_little_on_older_gpus(arch: str) -> None:
     gates = [g for g in GATES if g.defines.get("STORE") == "0"]
-    assert len(gates) == 8
+    assert len(gates) == 10
     for gate in gates:
         made, log = _compile(gate.text, gate.defines | {"DIMS": "4"}, arch)
         nvrtc.destroyProgram(made)

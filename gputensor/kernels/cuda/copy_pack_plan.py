@@ -288,35 +288,9 @@ def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
     registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
     shared = 2 * buffer_bytes(walk, of)
     of.resident = score.blocks_per_multiprocessor(gpu, registers, of.threads, shared)
-    slots = of.resident * gpu.multiprocessors
-    issue, least = issue_time(walk, gpu, of), enough(walk, gpu, of)
-    of.blocks, of.per_block = blocks_of(tiles(walk, of), slots, issue, least)
-
-
-def enough(walk: Walk, gpu: Limits, of: Pack) -> float:
-    """The share of resident blocks whose loads keep memory busy."""
-    in_flight = of.resident * of.each * of.threads * walk.src_bytes
-    return min(1.0, score.bytes_in_flight(gpu) / in_flight)
-
-
-def blocks_of(count: int, slots: int, issue: float, least_busy: float) -> tuple[int, int]:
-    """(blocks, tiles of each), `slots` of which run at once: the shares that end soonest.
-
-    Few tiles a block end evenly; a block of many finds its offsets once, and loads one while it
-    stores another. issue: the time of a tile's instructions, its bytes' being 1. least_busy: the
-    share of slots that keep memory busy: a last wave of more of them is as fast as it is short.
-    """
-
-    def time(share: int) -> float:
-        waves = ceil(count / share) / slots
-        last = waves % 1 and max(waves % 1, least_busy)
-        instructions = issue * (share + score.PACK_OFFSETS)
-        block: float = (share**score.OVERLAP + instructions**score.OVERLAP) ** (1 / score.OVERLAP)
-        return (waves // 1 + last + score.PACK_SPREAD) * block
-
-    least, most = [min(bound, ceil(count / slots)) for bound in score.PACK_TILES_PER_BLOCK]
-    per_block = min(range(least, most + 1), key=lambda share: (time(share), -share))
-    return ceil(count / per_block), per_block
+    count, slots = tiles(walk, of), of.resident * gpu.multiprocessors
+    of.per_block = min(score.PACK_TILES, ceil(count / slots))
+    of.blocks = ceil(count / of.per_block)
 
 
 # --- banks ----------------------------------------------------------------------------------------

@@ -236,19 +236,18 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
     size_to = walk.dst_bytes
     load, store = _tile_accesses(walk, y)
     narrow = (load * walk.item < 16) + (store * walk.item < 16)
-    registers = score.TILE_REGISTERS[walk.item][narrow > 0]
+    registers = score.TILE_REGISTERS[walk.item][2 if not store else narrow > 0]
     side = score.TILE_SIDE[walk.item]
     tallest, widest = max(side, 128 // size_to), side
     if not store:
-        tallest, widest = score.TILE_OF_SECTORS[size_to]
+        tallest, widest = score.TILE_OF_SECTORS[walk.item]
     batches = 1
     for k in rest:
         batches *= walk.sizes[k]
     found = []
-    for rows in (tallest, tallest // 2):
+    heights = (tallest, tallest // 2, tallest // 4)[: 2 if store else 3]
+    for rows in heights:
         for columns in (widest, widest // 2):
-            if rows * columns * size_to > score.TILE_SHARED_BYTES:
-                continue
             made = Tile(0, y, load, store)
             made.rows, made.columns = rows, columns
             made.threads = _tile_threads(walk, made)
@@ -296,7 +295,7 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
     store = 1
     if walk.dst[0] == size_to:
         to = access_bytes(walk.dst_low, walk.dst[1:])
-        narrow = 0 if size_to in score.TILE_OF_SECTORS else 1
+        narrow = 0 if size_to <= 4 and walk.item in score.TILE_OF_SECTORS else 1
         store = 16 // size_to if to == 16 else narrow
     return load, store
 
