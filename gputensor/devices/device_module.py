@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import errors
 from ..core.device import device as _device
+from ..structured.arguments import integer
 from ..structured.generator import default_generator, seed_devices
 from ..runtime.current import CurrentDevice, CurrentStream
 
@@ -60,7 +61,8 @@ class DeviceFace:
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
         """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
-        return self._runtime.Stream(self._index(device, "Stream"), priority)
+        index = self._index(device, "Stream")
+        return self._runtime.Stream(index, integer("Stream", "priority", priority))
 
     def stream(self, stream: Any) -> CurrentStream:
         """Work in the block goes to `stream`, on its device; None is none. Also a decorator."""

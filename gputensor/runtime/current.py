@@ -12,6 +12,9 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
+_NO_ADDRESS = 1 << 56  # beyond the addresses that a process can have, on x86-64 and Arm
+
+
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     """A stream of any library, or its handle, as one of the runtime; an object is kept with it.
 
@@ -24,6 +27,8 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
         is_real = not getattr(runtime, "is_emulated", True)
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
+    if not 0 <= handle < _NO_ADDRESS:  # a driver reads at the address, and ends the process
+        raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 

@@ -66,6 +66,8 @@ def test_off_by_default(ops: Any) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_results_come_back_to_the_device(ops: Any, on: None, device: str) -> None:
+    if device == "cuda:1" and gt.cuda.device_count() < 2:
+        pytest.skip("this machine has one CUDA device")
     x, y = arange(2, 3, device=device), gt.ones(3, 2, device=device).t()
     found = ops.f(x, y)
     assert found.device == gt.device(device) and found.tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -136,10 +138,11 @@ def test_a_view_in_place(ops: Any, on: None) -> None:
 
 
 def test_a_factory_makes_its_result_on_the_device_it_names(ops: Any, on: None) -> None:
+    last = f"cuda:{gt.cuda.device_count() - 1}"
     with gt.dispatch.IncludeDispatchKeys("CUDA"):
-        assert ops.make(3, device="cuda:1").device == gt.device("cuda:1")
-        with gt.device("cuda:1"):
-            assert ops.make(3).device == gt.device("cuda:1")
+        assert ops.make(3, device=last).device == gt.device(last)
+        with gt.device(last):
+            assert ops.make(3).device == gt.device(last)
 
 
 def test_denied_operators_still_raise(ops: Any, lib: Library) -> None:
