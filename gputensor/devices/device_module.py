@@ -61,9 +61,8 @@ class DeviceFace:
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
         """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
-        most = 2**31 - 1  # a C int; drivers clamp it to the priorities that they have
-        level = max(-most, min(integer("Stream", "priority", priority), most))
-        return self._runtime.Stream(self._index(device, "Stream"), level)
+        index = self._index(device, "Stream")
+        return self._runtime.Stream(index, integer("Stream", "priority", priority))
 
     def stream(self, stream: Any) -> CurrentStream:
         """Work in the block goes to `stream`, on its device; None is none. Also a decorator."""

@@ -12,9 +12,7 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
-# The handles of the legacy and the per-thread default stream; 0 is the one that is chosen.
-_DEFAULT_STREAMS = (0, 1, 2)
-_MOST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables
+_NO_ADDRESS = 1 << 56  # beyond the addresses that a process can have, on x86-64 and Arm
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
@@ -29,10 +27,10 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    # The driver reads what lies at a handle: a number that is no address ends the process.
-    is_address = handle % 8 == 0 and 0 < handle < _MOST_ADDRESS
-    if handle is given and not is_address and handle not in _DEFAULT_STREAMS:
-        raise errors.must(op, "stream", "be a stream or the address of one", given)
+    # A driver reads at the address, and ends the process where nothing is.
+    is_odd = handle is given and handle > 2 and handle % 8  # below stand for default streams
+    if not 0 <= handle < _NO_ADDRESS or is_odd:
+        raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 

@@ -17,6 +17,7 @@ import pytest
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.runtime import allocator, capture, device_limits, kernel_cache
+from gputensor.runtime.current import stream_given
 from gputensor.runtime.libraries import Array
 
 from ..conftest import stop_where_a_device_is_lost
@@ -469,6 +470,15 @@ def test_another_thread_waits_while_a_graph_is_captured(cuda, fake, modes):
     assert seen == [[2, 0]] * 4, "relaxed meanwhile, and as before"
     modes.clear()
     assert other.query() and event.query() and modes == []
+
+
+@pytest.mark.parametrize("handle", [-1, -(2**63), 1 << 56, 2**62, 2**63, 10**400])
+def test_no_address_of_a_stream_reaches_the_driver(cuda, fake, handle):
+    calls(fake)
+    with pytest.raises(errors.GpuTensorError, match="'stream' must be the address of a stream"):
+        stream_given("record_stream", cuda, 0, handle)
+    assert not calls(fake)
+    assert stream_given("record_stream", cuda, 0, 0x7F0012345600).ptr == 0x7F0012345600
 
 
 def test_a_replay_counts_as_a_transform(cuda, fake, modes, monkeypatch):
