@@ -72,7 +72,7 @@ if _typing.TYPE_CHECKING:
     from .exchange.construct import as_tensor as as_tensor, asarray as asarray, tensor as tensor
     from .exchange.dlpack import from_dlpack as from_dlpack
     from .exchange.numpy_bridge import from_numpy as from_numpy, frombuffer as frombuffer
-    from .exchange.serialization import load as load, save as save
+    from .serialization import load as load, save as save
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
         block_diag as block_diag, broadcast_tensors as broadcast_tensors,

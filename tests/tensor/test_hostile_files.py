@@ -218,7 +218,7 @@ def test_a_file_takes_no_more_memory_than_it_has_bytes(make: Callable[[], bytes]
 
 
 def test_save_makes_no_header_that_load_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputensor.exchange.serialization._MOST_HEADER_BYTES", 1 << 20)
+    monkeypatch.setattr("gputensor.serialization.unpickle.MOST_BYTES", 1 << 20)
     gt.save([0] * 100_000, io.BytesIO())
     with pytest.raises(errors.ArgumentError, match="at most 1 MiB besides tensors"):
         gt.save([0] * 400_000, io.BytesIO())

@@ -103,12 +103,42 @@ def test_file_names_and_objects(tmp_path):
 
 
 def test_any_zip_tool_can_read_it():
-    with zipfile.ZipFile(io.BytesIO(saved(gt.arange(3)))) as archive:
-        header = json.loads(archive.read("header.json"))
-        assert header["tensors"] == [
-            {"storage": 0, "offset": 0, "dtype": "int64", "sizes": [3], "strides": [1]}
-        ]
-        assert np.frombuffer(archive.read("storages/0"), np.int64).tolist() == [0, 1, 2]
+    with zipfile.ZipFile(io.BytesIO(saved([gt.arange(3), gt.empty(0), gt.ones(2)]))) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == [
+            "archive/data.pkl", "archive/byteorder", "archive/data/0", "archive/data/1",
+            "archive/data/2", "archive/version",
+        ]  # fmt: skip
+        assert np.frombuffer(archive.read("archive/data/0"), np.int64).tolist() == [0, 1, 2]
+
+
+def test_parameters_come_back_and_types_of_a_storage_too():
+    w = gt.nn.Parameter(gt.ones(2, 3), requires_grad=False)
+    back = through({"w": w, "again": w, "data": w.detach()})
+    assert type(back["w"]) is gt.nn.Parameter and not back["w"].requires_grad
+    assert back["again"] is back["w"]
+    assert back["data"].untyped_storage() is back["w"].untyped_storage()
+    bytes_ = gt.arange(8, dtype=gt.uint8)
+    for views in ([bytes_, bytes_.view(gt.float32)], [bytes_.view(gt.float32), bytes_]):
+        found = through(views)
+        assert [x.dtype for x in found] == [x.dtype for x in views]
+        assert found[0].untyped_storage() is found[1].untyped_storage()
+
+
+def test_safetensors(tmp_path):
+    pytest.importorskip("safetensors", reason="it is an extra")
+    state = {"a": gt.arange(6).reshape(2, 3).t(), "b": gt.ones(2, dtype=gt.bfloat16)}
+    gt.save(state, tmp_path / "x.safetensors")
+    for options in ({}, {"map_location": "cpu"}, {"map_location": {"cpu": "cpu"}}):
+        found = gt.load(tmp_path / "x.safetensors", **options)
+        assert found["a"].tolist() == state["a"].tolist() and found["b"].dtype is gt.bfloat16
+    with pytest.raises(errors.ArgumentTypeError, match="'obj.*a.*' must be a tensor"):
+        gt.save({"a": 1}, tmp_path / "y.safetensors")
+    with pytest.raises(errors.ArgumentTypeError, match="a dict of tensors"):
+        gt.save([gt.ones(1)], tmp_path / "y.safetensors")
+    (tmp_path / "y.safetensors").write_bytes(b"no such file")
+    with pytest.raises(errors.FileFormatError):
+        gt.load(tmp_path / "y.safetensors")
 
 
 def test_map_location():
@@ -170,7 +200,7 @@ def test_changed_bytes_are_refused_or_change_nothing():
         except errors.FileFormatError as error:
             assert "\n" not in str(error)
             refused += 1
-    assert refused > 1000
+    assert refused > 900  # the rest is padding, or dates
 
 
 def forged(change, storage=bytes(24)):

@@ -182,6 +182,15 @@ def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
     return FileFormatError(f"{op}: 'f' must be a whole file that save wrote (got{which}: {why})")
 
 
+def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
+    """A pickle names what `load` builds nothing of."""
+    which = "" if name is None else f" {str(name)!r}"
+    return FileFormatError(
+        f"{op}: 'f' must hold tensors, numbers, strings and containers alone (got{which}: it names "
+        f"{what}); save its state_dict()"
+    )
+
+
 # --- promotion ------------------------------------------------------------------------------------
 
 

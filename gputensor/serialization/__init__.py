@@ -1,0 +1,191 @@
+"""save and load: tensors, numbers, strings and containers of them, in PyTorch's files.
+
+`save` writes what `torch.load(weights_only=True)` reads; `load` reads what `torch.save` wrote, in
+its zip format and in the one before PyTorch 1.6, what `save` wrote before it wrote PyTorch's
+(format1.py), and `.safetensors`. Shared storages stay shared, and saving a view saves the whole
+storage behind it, as in PyTorch; `.clone()` leaves the rest out. No code from a file runs
+(unpickle.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+from ..core import errors
+from ..core.device import device
+from ..runtime import files
+from ..tensor.pickling import host_bytes
+from ..tensor.storage import Storage
+
+# Imported where they are used, since `import gputensor` does without: zipfile and what reads files.
+if TYPE_CHECKING:
+    import zipfile
+
+_ROOT = "archive"  # the folder in a file, as PyTorch's has where no name is given
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal files
+_ALIGNED = 64  # where storages begin in a file, so that they can be mapped into memory
+_PADDING = b"FB"  # the kind of a zip entry's extra field that PyTorch fills up with
+_LOCAL_HEADER, _ZIP64_EXTRA = 30, 20  # bytes of an entry before its name; of sizes above 4 GiB
+_SAFETENSORS = ".safetensors"
+
+
+# --- save ---------------------------------------------------------------------------------------
+
+
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
+    """Write tensors, numbers, strings, and lists, tuples and dicts of them to a file.
+
+    A file that a name is given for appears whole or not at all and keeps its mode; a symbolic link
+    stays, and what it points to is replaced. A name that ends in .safetensors writes a dict of
+    tensors in that format, by the package safetensors. Tensors that require grad will again, as
+    leaves; gradients, history, hooks (with a warning) and the class of a subclass but Parameter are
+    left out. Raises: ArgumentTypeError for anything else, naming where in `obj` it is.
+    """
+    from .pickle_text import Writer
+
+    to: Any = f
+    if not hasattr(to, "write") and _is_safetensors(to):
+        from . import safetensors_files
+
+        safetensors_files.save(obj, _path("save", to))
+        return
+    writer = Writer()
+    try:
+        pickled = writer.pickle(obj)
+    except RecursionError:
+        got = errors.Got(f"a deep {type(obj).__name__}")
+        raise errors.must("save", "obj", "be nested less deeply", got) from None
+    if hasattr(to, "write"):
+        _write(to, pickled, writer.storages)
+        return
+    with files.whole(_path("save", to)) as file:
+        _write(file, pickled, writer.storages)
+
+
+def _path(op: str, f: Any) -> Any:
+    if isinstance(f, (str, bytes, os.PathLike)):
+        return os.fspath(f)
+    rule = "be a path or an open binary file"
+    raise errors.wrong_type(op, "f", rule, errors.Got(type(f).__name__))
+
+
+def _is_safetensors(f: Any) -> bool:
+    return isinstance(f, (str, os.PathLike)) and os.fsdecode(f).endswith(_SAFETENSORS)
+
+
+def _write(file: IO[bytes], pickled: bytes, storages: list[Storage]) -> None:
+    import zipfile
+
+    from .unpickle import MOST_BYTES
+
+    if len(pickled) > MOST_BYTES:
+        got = f"{len(pickled) >> 20} MiB without its tensors' elements"
+        rule = f"take at most {MOST_BYTES >> 20} MiB besides tensors"
+        remedy = "turn long lists of numbers into tensors"
+        raise errors.must("save", "obj", rule, errors.Got(got), remedy=remedy)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in (("data.pkl", pickled), ("byteorder", sys.byteorder.encode())):
+            archive.writestr(zipfile.ZipInfo(f"{_ROOT}/{name}", _EPOCH), text)
+        for number, storage in enumerate(storages):
+            data = host_bytes(storage).data
+            entry = zipfile.ZipInfo(f"{_ROOT}/data/{number}", _EPOCH)
+            entry.file_size = len(data)
+            entry.extra = _padding(archive, entry)
+            with archive.open(entry, "w", force_zip64=True) as to:
+                to.write(data)
+        archive.writestr(zipfile.ZipInfo(f"{_ROOT}/version", _EPOCH), b"3\n")
+
+
+def _padding(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """An extra field after which the entry's data are aligned."""
+    assert archive.fp is not None  # it is open
+    before = archive.fp.tell() + _LOCAL_HEADER + len(entry.filename) + _ZIP64_EXTRA + 4
+    count = -before % _ALIGNED
+    return _PADDING + count.to_bytes(2, "little") + bytes(count)
+
+
+# --- load ---------------------------------------------------------------------------------------
+
+
+def load(
+    f: str | os.PathLike[str] | IO[bytes],
+    map_location: str | device | dict[str, str] | Any = None,
+    pickle_module: None = None, *, weights_only: bool = True, mmap: bool | None = None,
+) -> Any:  # fmt: skip
+    """Read what `save` or PyTorch's `torch.save` wrote, or a .safetensors file. Runs no code of it.
+
+    map_location: a device for all tensors, a dict from saved to wanted device names, or a function
+    of (storage on the CPU, saved device name) that returns a storage or None; None puts them back
+    where they were. mmap: storages on the CPU are the file's own pages, read when they are first
+    needed; what is written to them does not reach the file. `f` must be a path then.
+    Raises: FileFormatError for a file that is damaged, cut short or of another format, or that
+    names anything but tensors, parameters, numbers, strings and containers.
+    """
+    if weights_only is not True:
+        raise errors.must("load", "weights_only", "be True: no code of a file runs", weights_only)
+    if pickle_module is not None:
+        raise errors.must("load", "pickle_module", "be None: no code of a file runs", pickle_module)
+    source: Any = f
+    if hasattr(source, "read"):
+        if mmap:
+            raise errors.must(
+                "load", "f", "be a path where mmap is asked for", errors.Got("a file")
+            )
+        return _load(source, getattr(source, "name", None), map_location, None)
+    name = _path("load", source)
+    if _is_safetensors(name):
+        from . import safetensors_files
+
+        return safetensors_files.load(name, map_location)
+    with open(name, "rb") as file:
+        return _load(file, os.fsdecode(name), map_location, os.fsdecode(name) if mmap else None)
+
+
+def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> Any:
+    import struct
+    import zipfile
+
+    from . import unpickle
+
+    try:
+        return _read(file, map_location, mapped)
+    except unpickle.Refused as error:
+        raise errors.refused_in_file("load", name, str(error)) from None
+    except (
+        zipfile.BadZipFile, struct.error, unpickle.Damaged, EOFError, LookupError, TypeError,
+        ValueError, RuntimeError, AttributeError, OverflowError, OSError, AssertionError,
+    ) as error:  # fmt: skip
+        if isinstance(error, errors.GpuTensorError):  # about devices, and what the caller gave
+            raise
+        # What a lying archive has zipfile seek to; other failures of the file are the system's.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None
+
+
+def _read(file: IO[bytes], map_location: Any, mapped: str | None) -> Any:
+    import zipfile
+
+    from . import format1, torch_files
+    from .places import Places
+    from .unpickle import Damaged
+
+    places = Places(map_location)
+    begin = file.tell()
+    head = file.read(32)
+    file.seek(begin)
+    if torch_files.is_legacy(head):
+        if mapped is not None:
+            rule = "be in the zip format where mmap is asked for"
+            raise errors.must("load", "f", rule, errors.Got(repr(mapped)))
+        return torch_files.load_legacy(file, places)
+    with zipfile.ZipFile(file) as archive:
+        if format1.HEADER in archive.NameToInfo:
+            return format1.load(archive, places)
+        root = torch_files.root_of(archive)
+        if root is None:
+            raise Damaged("there is no data.pkl in it")
+        return torch_files.load_zip(archive, root, places, mapped)

@@ -1,0 +1,204 @@
+"""Writes a value as the pickle that `torch.save` would write, without PyTorch.
+
+Protocol 2, as PyTorch's. A tensor is a call of `torch._utils._rebuild_tensor_v2` over a storage,
+which is a persistent id; Source: torch/serialization.py, torch/_tensor.py (`__reduce_ex__`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..core import errors
+from ..core.device import META, device
+from ..core.dtype import dtype
+from ..core.geometry import Size
+from ..tensor.pickling import check_hooks, in_memory
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
+
+# dtype -> PyTorch's class of a storage; others are written as bytes, and their dtype beside them.
+STORAGE_TYPES = {
+    "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
+    "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
+    "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
+}  # fmt: skip
+_PARAMETER = "gputensor.nn.parameter.Parameter"  # nn is not loaded for tensors alone
+_INT32 = range(-(2**31), 2**31)
+
+
+class Writer:
+    """The bytes of a pickle, and the storages that it names, in their order."""
+
+    def __init__(self) -> None:
+        self.storages: list[Storage] = []
+        self._out = bytearray(b"\x80\x02")
+        self._numbers: dict[int, int] = {}  # of a storage, by its id
+        self._types: dict[int, str | None] = {}  # the class that it is written with; None for bytes
+        self._memo: dict[int, int] = {}  # of a tensor, by its id
+        self._alive: list[Any] = []  # an id is a name only while its object lives
+        self._open: set[int] = set()
+        self._kinds: dict[type, Callable[[Any], None]] = {
+            type(None): lambda _: self._add(b"N"),
+            bool: lambda value: self._add(b"\x88" if value else b"\x89"),
+            int: self._int, float: lambda value: self._add(b"G" + struct.pack(">d", value)),
+            str: self._str, complex: self._complex, dtype: self._dtype, device: self._device,
+            Size: self._size,
+        }  # fmt: skip
+
+    def pickle(self, value: Any) -> bytes:
+        """Raises: ArgumentTypeError for what no file holds, which names where in `obj` it is."""
+        self._write(value, "obj")
+        return bytes(self._out) + b"."
+
+    def _add(self, data: bytes) -> None:
+        self._out += data
+
+    def _write(self, value: Any, where: str) -> None:
+        plain = self._kinds.get(type(value))
+        if plain is not None:
+            plain(value)
+        elif hasattr(value, "_geometry"):
+            self._tensor(value)
+        else:
+            self._container(value, where)
+
+    # --- plain values -----------------------------------------------------------------------------
+
+    def _int(self, value: int) -> None:
+        if value in _INT32:
+            self._add(b"J" + struct.pack("<i", value))
+            return
+        data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        if len(data) < 256:
+            self._add(b"\x8a" + bytes([len(data)]) + data)
+        else:
+            self._add(b"\x8b" + struct.pack("<i", len(data)) + data)
+
+    def _str(self, value: str) -> None:
+        data = value.encode("utf-8", "surrogatepass")
+        self._add(b"X" + struct.pack("<I", len(data)) + data)
+
+    def _complex(self, value: complex) -> None:
+        self._call("builtins", "complex", value.real, value.imag)
+
+    def _dtype(self, value: dtype) -> None:
+        self._name("torch", value.name)
+
+    def _device(self, value: device) -> None:
+        numbered = () if value.index is None else (value.index,)
+        self._call("torch", "device", value.type, *numbered)
+
+    def _size(self, value: Size) -> None:
+        self._call("torch", "Size", tuple(value))
+
+    def _name(self, module: str, name: str) -> None:
+        self._add(f"c{module}\n{name}\n".encode())
+
+    def _call(self, module: str, name: str, *arguments: Any) -> None:
+        self._name(module, name)
+        self._write(arguments, "obj")
+        self._add(b"R")
+
+    # --- containers -------------------------------------------------------------------------------
+
+    def _container(self, value: Any, where: str) -> None:
+        kind = type(value)
+        is_ordered = kind.__name__ == "OrderedDict" and isinstance(value, dict)
+        if kind not in (list, tuple, dict) and not is_ordered:
+            rule = "be a tensor, number, string, list, tuple or dict"
+            raise errors.wrong_type("save", where, rule, errors.Got(kind.__name__))
+        if id(value) in self._open:
+            raise errors.must("save", where, "not contain itself", errors.Got(kind.__name__))
+        self._open.add(id(value))
+        try:
+            if kind in (list, tuple):
+                self._sequence(value, where, kind is list)
+            else:
+                self._dict(value, where, is_ordered)
+        finally:
+            self._open.discard(id(value))
+
+    def _sequence(self, value: Any, where: str, is_list: bool) -> None:
+        if not value:
+            self._add(b"]" if is_list else b")")
+            return
+        self._add(b"](" if is_list else b"(")
+        for i, item in enumerate(value):
+            self._write(item, f"{where}[{i}]")
+        self._add(b"e" if is_list else b"t")
+
+    def _dict(self, value: dict[Any, Any], where: str, is_ordered: bool) -> None:
+        self._add(b"ccollections\nOrderedDict\n)R" if is_ordered else b"}")
+        if value:
+            self._add(b"(")
+            for key, item in value.items():
+                self._write(key, f"a key of {where}")
+                self._write(item, f"{where}[{key!r}]")
+            self._add(b"u")
+        if is_ordered and vars(value):  # what Module.state_dict keeps beside the tensors
+            self._write(vars(value), f"the attributes of {where}")
+            self._add(b"b")
+
+    # --- tensors ----------------------------------------------------------------------------------
+
+    def _tensor(self, tensor: Tensor) -> None:
+        known = self._memo.get(id(tensor))
+        if known is not None:
+            self._add(b"j" + struct.pack("<I", known))
+            return
+        check_hooks(tensor)
+        self._alive.append(tensor)
+        if f"{type(tensor).__module__}.{type(tensor).__name__}" == _PARAMETER:
+            self._name("torch._utils", "_rebuild_parameter")
+            self._add(b"(")
+            self._elements(tensor, False)
+            self._write(tensor.requires_grad, "obj")
+            self._no_hooks()
+            self._add(b"tR")
+        else:
+            self._elements(tensor, tensor.requires_grad)
+        number = self._memo[id(tensor)] = len(self._memo)
+        self._add(b"r" + struct.pack("<I", number))
+
+    def _elements(self, tensor: Tensor, requires_grad: bool) -> None:
+        storage, offset, shape = in_memory(tensor, "save")
+        self._alive.append(storage)
+        sizes, strides = tuple(shape.sizes), tuple(shape.strides)
+        if storage.device is META:
+            name = "_rebuild_meta_tensor_no_storage"
+            self._call("torch._utils", name, shape.dtype, sizes, strides, requires_grad)
+            return
+        number = self._numbers.setdefault(id(storage), len(self._numbers))
+        if number == len(self.storages):
+            self.storages.append(storage)
+        # What is no whole number of elements, or of a dtype without a class, is written as bytes;
+        # PyTorch takes the class at a storage's first use for all.
+        size = shape.dtype.itemsize
+        kind = STORAGE_TYPES.get(shape.dtype.name) if storage.nbytes % size == 0 else None
+        if self._types.setdefault(id(storage), kind) != kind:
+            kind = None
+        self._name("torch._utils", f"_rebuild_tensor_v{3 if kind is None else 2}")
+        self._add(b"(")
+        self._storage(storage, number, kind, size)
+        for value in (offset, sizes, strides, requires_grad):
+            self._write(value, "obj")
+        self._no_hooks()
+        if kind is None:
+            self._write(shape.dtype, "obj")
+        self._add(b"tR")
+
+    def _storage(self, storage: Storage, number: int, kind: str | None, itemsize: int) -> None:
+        self._add(b"(")
+        self._str("storage")
+        self._name(*("torch.storage", "UntypedStorage") if kind is None else ("torch", kind))
+        self._str(str(number))
+        self._str(str(storage.device))
+        self._int(storage.nbytes if kind is None else storage.nbytes // itemsize)
+        self._add(b"tQ")
+
+    def _no_hooks(self) -> None:
+        self._write(OrderedDict(), "obj")

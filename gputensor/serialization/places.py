@@ -1,0 +1,125 @@
+"""Where the storages of a file go: read or mapped into memory, checked, put on their devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core import errors
+from ..core.device import CPU, device
+from ..dispatch import backend_select
+from ..tensor.pickling import storage_from
+from ..tensor.storage import Storage, allocate_storage
+from .unpickle import Damaged
+
+if TYPE_CHECKING:
+    import zipfile
+
+_ALIGNED = 64  # bytes: what loops and kernels count with at a storage's begin
+_LOCAL_HEADER = 30  # bytes of a zip entry before its name
+
+
+class Places:
+    """Puts storages on the devices that `map_location` says.
+
+    map_location: a device for all, a dict from saved to wanted device names, a function of
+    (storage on the CPU, saved name) that returns a storage or None, or None.
+    """
+
+    def __init__(self, map_location: Any) -> None:
+        self._map = map_location
+
+    def read(
+        self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int
+    ) -> np.ndarray[Any, Any]:
+        """The bytes of an entry, in memory of our own."""
+        self._check(archive, entry, nbytes)
+        data: np.ndarray[Any, Any] = allocate_storage(nbytes, CPU).data
+        view, done = data.data, 0
+        opened: Any = archive.open(entry)
+        with opened as stream:
+            while done < nbytes:
+                count = stream.readinto(view[done:])
+                if not count:
+                    raise Damaged(f"{entry.filename} ends after {done} of {nbytes} bytes")
+                done += count
+            stream.read(1)  # the archive compares the CRC at the end of an entry
+        return data
+
+    def mapped(
+        self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int, name: str
+    ) -> np.ndarray[Any, Any]:
+        """The bytes of an entry where they lie in the file; what is written to stays here."""
+        self._check(archive, entry, nbytes)
+        if not nbytes:
+            return np.empty(0, np.uint8)
+        with open(name, "rb") as file:
+            file.seek(entry.header_offset)
+            local = file.read(_LOCAL_HEADER)
+        if len(local) != _LOCAL_HEADER or local[:4] != b"PK\x03\x04":
+            raise Damaged(f"{entry.filename} does not begin where the archive says")
+        extra = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+        begin = entry.header_offset + _LOCAL_HEADER + extra
+        if begin + nbytes > archive.start_dir:
+            raise Damaged(f"{entry.filename} reaches beyond the file")
+        if begin % _ALIGNED:
+            rule = "be a file whose storages are aligned, where mmap is asked for"
+            remedy = "load it without mmap and save it again"
+            raise errors.must("load", "f", rule, errors.Got(repr(name)), remedy=remedy)
+        return np.memmap(name, np.uint8, "c", begin, (nbytes,))
+
+    def _check(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int) -> None:
+        if entry.file_size != nbytes or entry.compress_type != 0:  # stored as it is
+            got = f"{entry.file_size} bytes where {nbytes} are asked for"
+            raise Damaged(f"{entry.filename} has {got}")
+        if entry.header_offset + nbytes > archive.start_dir:
+            raise Damaged(f"{entry.filename} reaches beyond the file")
+
+    def put(self, data: np.ndarray[Any, Any], saved_on: str) -> Storage:
+        """A storage of these bytes, on the device that the map says."""
+        wanted = self._map
+        if callable(wanted):
+            here = Storage.over(data, data.size, CPU)
+            found = wanted(here, saved_on)
+            if found is not None:
+                if not isinstance(found, Storage):
+                    rule = "return a storage or None"
+                    raise errors.wrong_type("load", "map_location", rule, found)
+                return found
+        place = self.place(saved_on)
+        try:
+            return storage_from(data, place)
+        except errors.DeviceError as error:
+            raise errors.cannot_load_to(place, error) from None
+
+    def place(self, saved_on: str) -> device:
+        wanted = None if callable(self._map) else self._map
+        if isinstance(wanted, dict):
+            wanted = wanted.get(saved_on)
+        if wanted is None:
+            try:
+                place = parsed(saved_on)
+            except errors.ArgumentError as error:  # of a device that is not registered here
+                raise errors.cannot_load_to(saved_on, error) from None
+        else:
+            place = device(wanted)
+        return place if place.index is not None else backend_select.resolve(place)
+
+
+def parsed(text: Any) -> device:
+    if type(text) is not str:
+        raise Damaged(f"a device is {text!r}")
+    return device(text)
+
+
+def natural(what: str, value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise Damaged(f"{what} is {value!r}")
+    return value
+
+
+def naturals(what: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, (tuple, list)):
+        raise Damaged(f"{what} is {values!r}")
+    return tuple([natural(what, v) for v in values])

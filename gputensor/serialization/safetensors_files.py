@@ -1,0 +1,47 @@
+"""`.safetensors` files, by the package of that name: `pip install 'gputensor[safetensors]'`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import errors
+from ..tensor.tensor import Tensor
+from ..exchange.construct import asarray
+
+
+def _package(op: str) -> Any:
+    try:
+        from safetensors import numpy
+    except ImportError as error:
+        raise errors.extra_missing(f"{op} of .safetensors", "safetensors") from error
+    return numpy
+
+
+def save(obj: Any, path: Any) -> None:
+    """obj: a dict from names to tensors; each is written whole and contiguous."""
+    package = _package("save")
+    if not isinstance(obj, dict):
+        rule = "be a dict of tensors for a .safetensors file"
+        raise errors.wrong_type("save", "obj", rule, obj)
+    arrays = {}
+    for name, value in obj.items():
+        if type(name) is not str or not isinstance(value, Tensor):
+            rule = "be a tensor under a name for a .safetensors file"
+            raise errors.wrong_type("save", f"obj[{name!r}]", rule, value)
+        arrays[name] = value.detach().cpu().contiguous().numpy()
+    package.save_file(arrays, path)
+
+
+def load(path: Any, map_location: Any) -> dict[str, Tensor]:
+    package = _package("load")
+    try:
+        arrays = package.load_file(path)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # of the package's own classes
+        raise errors.damaged_file("load", path, str(error)) from None
+    made = {name: asarray(array) for name, array in arrays.items()}
+    if map_location is None:
+        return made
+    place = map_location.get("cpu", "cpu") if isinstance(map_location, dict) else map_location
+    return {name: x.to(place) for name, x in made.items()}

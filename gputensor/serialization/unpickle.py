@@ -1,0 +1,194 @@
+"""Reads a pickle and runs nothing from it: a machine for the opcodes that saved weights consist of.
+
+A pickle names the functions that build its objects. Here a name means what the caller's table says,
+and every other name is refused, so no code from the file runs and no module is imported. The memory
+that a pickle takes is bounded by its length.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+# What a pickle may have besides storages, so that a small file cannot fill the memory with objects.
+MOST_BYTES = 64 << 20
+
+
+class Refused(Exception):
+    """A name that is not in the table. str() is "module.name"."""
+
+
+class Damaged(Exception):
+    """What is wrong with a file; `load` makes the sentence."""
+
+
+def read(
+    data: bytes, names: Mapping[str, Any], persistent: Callable[[Any], Any], begin: int = 0
+) -> tuple[Any, int]:
+    """(value, position behind it) of the pickle at `begin`.
+
+    names: "module name" -> what it stands for; what is called must be callable. persistent: makes
+    an object of a persistent id. Raises: Refused, Damaged; ValueError and LookupError of damage.
+    """
+    stream = io.BytesIO(data)
+    stream.seek(begin)
+    machine = _Machine(names, persistent)
+    while True:
+        opcode = _opcodes().get(stream.read(1).decode("latin1"))
+        if opcode is None:
+            raise Damaged("its pickle is cut short, or has what is no opcode")
+        if opcode.name == "STOP":
+            return machine.pop(), stream.tell()
+        step = _STEPS.get(opcode.name)
+        if step is None:
+            raise Damaged(f"its pickle has the opcode {opcode.name}, which weights do without")
+        if opcode.name == "GLOBAL":  # pickletools takes a backslash for the beginning of an escape
+            step(machine, (_line(stream), _line(stream)))
+        else:
+            step(machine, None if opcode.arg is None else opcode.arg.reader(stream))
+
+
+@cache
+def _opcodes() -> dict[str, Any]:
+    import pickletools
+
+    return {opcode.code: opcode for opcode in pickletools.opcodes}
+
+
+def _line(stream: io.BytesIO) -> str:
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        raise Damaged("its pickle is cut short")
+    return line[:-1].decode("utf-8")
+
+
+class _Machine:
+    """The pickle machine: a stack, the stacks below marks, and the memo."""
+
+    def __init__(self, names: Mapping[str, Any], persistent: Callable[[Any], Any]) -> None:
+        self.names, self.persistent = names, persistent
+        self.stack: list[Any] = []
+        self.below: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def mark(self, _: Any) -> None:
+        self.below.append(self.stack)
+        self.stack = []
+
+    def since_mark(self) -> list[Any]:
+        found, self.stack = self.stack, self.below.pop()
+        return found
+
+    def find(self, module: Any, name: Any) -> None:
+        key = f"{module} {name}"
+        if key not in self.names:
+            raise Refused(f"{module}.{name}")
+        self.push(self.names[key])
+
+    def reduce(self, _: Any) -> None:
+        arguments, function = self.pop(), self.pop()
+        if type(arguments) is not tuple or not callable(function):
+            raise Damaged("its pickle calls what is no function")
+        self.push(function(*arguments))
+
+    def build(self, _: Any) -> None:
+        """State of a container: the attributes of an OrderedDict, as `Module.state_dict` has."""
+        state, made = self.pop(), self.stack[-1]
+        if type(made) is not OrderedDict or type(state) is not dict:
+            raise Damaged("its pickle gives a state to what has none")
+        if not all(type(name) is str for name in state):
+            raise Damaged("its pickle names an attribute by what is no string")
+        vars(made).update(state)
+
+    def append(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not list:
+            raise Damaged("its pickle appends to what is no list")
+        target.extend(items)
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) not in (dict, OrderedDict) or len(items) % 2:
+            raise Damaged("its pickle sets items of what is no dict")
+        for key, value in zip(items[::2], items[1::2]):
+            target[key] = value
+
+    def add(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not set:
+            raise Damaged("its pickle adds to what is no set")
+        target.update(items)
+
+    def last(self, count: int) -> tuple[Any, ...]:
+        if len(self.stack) < count:
+            raise Damaged("its pickle takes more than there is")
+        found = tuple(self.stack[-count:])
+        del self.stack[-count:]
+        return found
+
+
+def _constant(value: Any) -> Callable[[_Machine, Any], None]:
+    return lambda machine, _: machine.push(value)
+
+
+def _push(machine: _Machine, argument: Any) -> None:
+    machine.push(argument)
+
+
+def _put(machine: _Machine, number: Any) -> None:
+    machine.memo[len(machine.memo) if number is None else int(number)] = machine.stack[-1]
+
+
+def _get(machine: _Machine, number: Any) -> None:
+    machine.push(machine.memo[int(number)])
+
+
+def _global(machine: _Machine, names: tuple[str, str]) -> None:
+    machine.find(*names)
+
+
+def _stack_global(machine: _Machine, _: Any) -> None:
+    machine.find(*machine.last(2))
+
+
+def _pair(machine: _Machine) -> list[Any]:
+    return list(machine.last(2))
+
+
+_Step = Callable[[_Machine, Any], None]
+_STEPS: dict[str, _Step] = {
+    "PROTO": lambda machine, _: None, "FRAME": lambda machine, _: None,
+    "MARK": _Machine.mark, "POP": lambda machine, _: (machine.pop(), None)[1],
+    "NONE": _constant(None), "NEWTRUE": _constant(True), "NEWFALSE": _constant(False),
+    "EMPTY_TUPLE": _constant(()), "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_SET": lambda machine, _: machine.push(set()),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
+    "TUPLE1": lambda machine, _: machine.push(machine.last(1)),
+    "TUPLE2": lambda machine, _: machine.push(machine.last(2)),
+    "TUPLE3": lambda machine, _: machine.push(machine.last(3)),
+    "APPEND": lambda machine, _: machine.append([machine.pop()]),
+    "APPENDS": lambda machine, _: machine.append(machine.since_mark()),
+    "SETITEM": lambda machine, _: machine.set_items(_pair(machine)),
+    "SETITEMS": lambda machine, _: machine.set_items(machine.since_mark()),
+    "ADDITEMS": lambda machine, _: machine.add(machine.since_mark()),
+    "FROZENSET": lambda machine, _: machine.push(frozenset(machine.since_mark())),
+    "GLOBAL": _global, "STACK_GLOBAL": _stack_global,
+    "REDUCE": _Machine.reduce, "BUILD": _Machine.build,
+    "BINPERSID": lambda machine, _: machine.push(machine.persistent(machine.pop())),
+    "MEMOIZE": _put, "BINPUT": _put, "LONG_BINPUT": _put, "BINGET": _get, "LONG_BINGET": _get,
+    **dict.fromkeys(
+        ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE",
+         "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+         "BINSTRING", "SHORT_BINSTRING"), _push,
+    ),
+}  # fmt: skip

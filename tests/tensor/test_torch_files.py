@@ -1,0 +1,318 @@
+"""load of files that PyTorch 2.13 wrote (tests/golden/checkpoints), and of forged ones.
+
+`python -m tests.tensor.test_torch_files` says how the files were made. What is written here and
+read by PyTorch is in tests/oracle/test_serialization_oracle.py.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+import random
+import struct
+import tracemalloc
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
+FILES = ("zip.pt", "legacy.pt")
+
+
+@pytest.fixture(params=FILES)
+def found(request: pytest.FixtureRequest) -> dict[str, Any]:
+    made: dict[str, Any] = gt.load(GOLDEN / request.param)
+    return made
+
+
+def test_what_pytorch_wrote(found: dict[str, Any]) -> None:
+    assert found["x"].tolist() == [[0, 1, 2], [3, 4, 5]] and found["x"].dtype is gt.float32
+    view = found["view"]
+    assert view.tolist() == [[1, 4], [2, 5]] and view.stride() == (1, 3)
+    assert view.untyped_storage() is found["x"].untyped_storage()
+    assert found["plain"] == [1, 2.5, "a", None, True, (1, 2), 2**70]
+    assert found["bf16"].dtype is gt.bfloat16 and found["c64"].tolist() == [1 - 2j]
+    assert found["dtype"] is gt.float32 and found["device"] == gt.device("cpu")
+    assert type(found["size"]) is gt.Size and found["size"] == (1, 2)
+    assert found["grad"].requires_grad and found["grad"].is_leaf and found["bytes"] == b"ab\xff"
+
+
+def test_a_module_takes_its_weights(found: dict[str, Any]) -> None:
+    state = found["state"]
+    assert type(state) is OrderedDict and state._metadata[""] == {"version": 1}
+    module = gt.nn.Linear(3, 2)
+    module.load_state_dict(state)
+    assert module(gt.ones(3)).tolist() == [0 + 1 + 2 + 1, 3 + 4 + 5 - 1]
+    assert isinstance(found["parameter"], gt.nn.Parameter) and found["parameter"].requires_grad
+    assert found["parameter"].untyped_storage() is state["weight"].untyped_storage()
+
+
+def test_dtypes_without_a_class_of_storages_and_tensors_without_data() -> None:
+    found = gt.load(GOLDEN / "zip.pt")
+    assert found["u16"].dtype is gt.uint16 and found["u16"].tolist() == [65535]
+    assert found["meta"].is_meta and found["meta"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_map_location(name: str) -> None:
+    path = GOLDEN / name
+    assert gt.load(path, map_location="meta")["x"].is_meta
+    assert gt.load(path, map_location={"cpu": "meta"})["x"].is_meta
+    seen: list[str] = []
+
+    def where(storage: Any, saved_on: str) -> Any:
+        seen.append(saved_on)
+        return storage if len(seen) % 2 else None
+
+    assert gt.load(path, map_location=where)["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert set(seen) == {"cpu"}
+    with pytest.raises(errors.ArgumentTypeError, match="'map_location' must return a storage"):
+        gt.load(path, map_location=lambda storage, saved_on: "cpu")
+
+
+def test_a_whole_module_is_refused_by_the_name_of_its_class() -> None:
+    with pytest.raises(errors.FileFormatError) as caught:
+        gt.load(GOLDEN / "module.pt")
+    said = str(caught.value)
+    assert "names torch.nn.modules.linear.Linear); save its state_dict()" in said
+    for option in ({"weights_only": False}, {"pickle_module": pickle}):
+        with pytest.raises(errors.ArgumentError, match="no code of a file runs"):
+            gt.load(GOLDEN / "zip.pt", **option)
+
+
+# --- memory that is the file's --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["pytorch", "here"])
+def test_storages_that_are_mapped(tmp_path: Path, by: str) -> None:
+    path = GOLDEN / "zip.pt"
+    if by == "here":
+        path = tmp_path / "x.pt"
+        gt.save({"x": gt.arange(6.0).reshape(2, 3), "e": gt.empty(0)}, path)
+    before = path.read_bytes()
+    found = gt.load(path, mmap=True)
+    assert isinstance(found["x"].untyped_storage().data, np.memmap)
+    assert found["x"].data_ptr() % 64 == 0
+    found["x"].add_(1)
+    assert found["x"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert path.read_bytes() == before, "what is written stays here"
+
+
+def test_what_cannot_be_mapped(tmp_path: Path) -> None:
+    with pytest.raises(errors.ArgumentError, match="a path where mmap is asked for"):
+        gt.load(io.BytesIO(b""), mmap=True)
+    with pytest.raises(errors.ArgumentError, match="be in the zip format where mmap"):
+        gt.load(GOLDEN / "legacy.pt", mmap=True)
+    path = tmp_path / "x.pt"
+    with zipfile.ZipFile(GOLDEN / "zip.pt") as old, zipfile.ZipFile(path, "w") as new:
+        for entry in old.infolist():  # as a zip tool packs it again: nothing is aligned
+            new.writestr(entry.filename, old.read(entry))
+    assert gt.load(path)["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(errors.ArgumentError, match="load it without mmap and save it again"):
+        gt.load(path, mmap=True)
+
+
+# --- forged files ---------------------------------------------------------------------------------
+
+STORAGE = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu"
+
+
+def packed(pickled: bytes, storage: bytes = bytes(24), **more: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/data.pkl", pickled)
+        archive.writestr("a/data/0", storage)
+        for name, data in more.items():
+            archive.writestr(f"a/{name}", data)
+    return file.getvalue()
+
+
+def tensor(
+    offset: bytes = b"K\x00", sizes: bytes = b"K\x06\x85", strides: bytes = b"K\x01\x85",
+    count: bytes = b"K\x06", grad: bytes = b"\x89",
+) -> bytes:  # fmt: skip
+    head = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n("
+    return head + STORAGE + count + b"tQ" + offset + sizes + strides + grad + b"NtR."
+
+
+def refused(data: bytes, words: str | None = None) -> None:
+    with pytest.raises(errors.FileFormatError, match=words) as caught:
+        gt.load(io.BytesIO(data))
+    assert "\n" not in str(caught.value) and str(caught.value).startswith("load: 'f' must")
+
+
+def test_an_unchanged_forgery_loads() -> None:
+    assert gt.load(io.BytesIO(packed(tensor()))).tolist() == [0] * 6
+
+
+class Runs:
+    def __reduce__(self) -> Any:
+        return print, ("this must not run",)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_code_is_refused_by_its_name(protocol: int, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(packed(pickle.dumps(Runs(), protocol)), r"it names \w+.print\)")
+    refused(packed(pickle.dumps({1: pytest.Item}, protocol)), "it names _pytest.nodes.Item")
+    assert capsys.readouterr().out == ""
+
+
+LIES: dict[str, Callable[[], bytes]] = {
+    "beyond its storage": lambda: packed(tensor(sizes=b"K\x07\x85")),
+    "behind its storage": lambda: packed(tensor(offset=b"K\x01")),
+    "a negative offset": lambda: packed(tensor(offset=b"J\xff\xff\xff\xff")),
+    "a negative stride": lambda: packed(tensor(strides=b"J\xff\xff\xff\xff\x85")),
+    "sizes without strides": lambda: packed(tensor(sizes=b"K\x01K\x06\x86")),
+    "huge sizes": lambda: packed(tensor(sizes=b"\x8a\x09" + b"\x00" * 8 + b"\x40\x85")),
+    "a size that is a word": lambda: packed(tensor(sizes=b"X\x01\x00\x00\x00a\x85")),
+    "a size that is True": lambda: packed(tensor(sizes=b"\x88\x85")),
+    "a storage of another size": lambda: packed(tensor(), bytes(28)),
+    "a storage that claims more": lambda: packed(tensor(count=b"J\xff\xff\xff\x7f")),
+    "grad that is a word": lambda: packed(tensor(grad=b"X\x01\x00\x00\x00a")),
+    "no storage": lambda: packed(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(NK\x00))\x89NtR."),
+    "a call of a dtype": lambda: packed(b"\x80\x02ctorch\nfloat32\n)R."),
+    "a call of a number": lambda: packed(b"\x80\x02K\x01)R."),
+    "a state of a list": lambda: packed(b"\x80\x02]}b."),
+    "items of a number": lambda: packed(b"\x80\x02K\x01K\x02K\x03s."),
+    "a dict of unhashable keys": lambda: packed(b"\x80\x02}]K\x01s."),
+    "an object of a class": lambda: packed(b"\x80\x02ccollections\nOrderedDict\n)\x81."),
+    "a text opcode": lambda: packed(b"I1\n."),
+    "nothing on the stack": lambda: packed(b"\x80\x02."),
+    "no end": lambda: packed(b"\x80\x02K\x01"),
+    "a memo that is not there": lambda: packed(b"\x80\x02h\x07."),
+    "an id that is no storage": lambda: packed(b"\x80\x02K\x01Q."),
+    "an unknown byte order": lambda: packed(tensor(), byteorder=b"x" * 40),
+    "a class as weights": lambda: packed(b"\x80\x02ctorch\nFloatStorage\nctorch\nTensor\n\x86R."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_lies_are_refused(name: str) -> None:
+    refused(LIES[name]())
+
+
+def test_compressed_pickles_and_storages_are_refused() -> None:
+    for compressed in ("a/data.pkl", "a/data/0"):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in (("a/data.pkl", tensor()), ("a/data/0", bytes(24))):
+                how = zipfile.ZIP_DEFLATED if name == compressed else zipfile.ZIP_STORED
+                archive.writestr(name, data, how)
+        refused(file.getvalue())
+
+
+BOMBS = {
+    # CPython's unpickler makes an array of twice as many entries as the largest number in its memo.
+    "a memo of 2**31 entries": b"\x80\x02K\x01r\xff\xff\xff\x7f.",
+    "a string of 4 GiB": b"\x80\x02X\xff\xff\xff\xff.",
+    "a number of 2 GiB": b"\x80\x02\x8b\xff\xff\xff\x7f.",
+    "a frame of 2**63 bytes": b"\x80\x04\x95" + b"\xff" * 7 + b"\x7f" + b"K\x01.",
+    "a thousand of a thousand of …": b"\x80\x02]q\x00" + b"](" + b"h\x00" * 1000 + b"e.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_pickle_takes_no_more_memory_than_it_has_bytes(name: str) -> None:
+    data = packed(BOMBS[name])
+    tracemalloc.start()
+    try:
+        try:
+            gt.load(io.BytesIO(data))
+        except errors.FileFormatError as error:
+            assert "\n" not in str(error)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_overlapping_storages_take_no_more_memory_than_the_file() -> None:
+    file = io.BytesIO()
+    part = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE.replace(b"X\x01\x00\x00\x000", b"%s")
+    tensors = b"".join(
+        part % (b"X\x03\x00\x00\x00%03d" % n) + b"J\xa8\x61\x00\x00tQK\x00)N\x89NtR"
+        for n in range(500)
+    )
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02](" + tensors + b"e.")
+        archive.writestr("a/data/000", bytes(100_000))
+        of = archive.getinfo("a/data/000")
+        for n in range(1, 500):
+            entry = zipfile.ZipInfo(f"a/data/{n:03d}")
+            entry.header_offset, entry.CRC = of.header_offset, of.CRC
+            entry.file_size = entry.compress_size = of.file_size
+            archive.filelist.append(entry)
+    tracemalloc.start()
+    try:
+        refused(file.getvalue())
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_random_bytes_anywhere_are_refused_or_load(name: str) -> None:
+    data = (GOLDEN / name).read_bytes()
+    rng, refusals = random.Random(0), 0
+    for _ in range(600):
+        changed = bytearray(data)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            changed[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            for value in gt.load(io.BytesIO(bytes(changed))).values():
+                repr(value)
+        except errors.GpuTensorError as error:
+            assert "\n" not in str(error)
+            refusals += 1
+    assert refusals > 100
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_cut_is_refused(name: str) -> None:
+    data = (GOLDEN / name).read_bytes()
+    for length in range(0, len(data), 37):
+        refused(data[:length])
+
+
+def test_every_opcode_that_pickle_writes_for_plain_values_is_read() -> None:
+    plain = [
+        1,
+        -1,
+        300,
+        2**40,
+        2**3000,
+        1.5,
+        "x" * 300,
+        b"y" * 300,
+        {1: [2, (3,)]},
+        {4},
+        frozenset({5}),
+    ]
+    for protocol in range(2, 6):
+        data = pickle.dumps(plain, protocol)
+        names = {opcode.name for opcode, _, _ in pickletools.genops(data)}
+        try:
+            assert gt.load(io.BytesIO(packed(data))) == plain
+        except errors.FileFormatError:  # sets and bytes of old protocols are calls of functions
+            assert "GLOBAL" in names and protocol < 4
+
+
+def test_bytes_of_another_order_are_turned() -> None:
+    values = np.arange(6, dtype=">f4").tobytes()
+    found = gt.load(io.BytesIO(packed(tensor(), values, byteorder=b"big")))
+    assert found.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_legacy_file_of_another_machine_is_refused() -> None:
+    data = (GOLDEN / "legacy.pt").read_bytes()
+    assert struct.pack("<q", 6) in data
+    refused(data.replace(struct.pack("<q", 6), struct.pack("<q", 7), 1), "elements")
