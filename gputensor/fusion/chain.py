@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 from ..core.device import device
 from ..core.dtype import bool_, dtype
 from ..core.geometry import Geometry, geometry
+from ..kernels import stub
 
 
 _places: dict[Any, object] = {}
@@ -111,7 +112,7 @@ class Recorded:
         is_other = laid_out is not self.walk and (reduces is None or feeds)
         self.also: Any = _place(self.device, laid_out) if is_other else None
         self.nbytes: int = shape.extent * shape.dtype.itemsize
-        looks = getattr(getattr(entry, "bound", None), "looks_at_values", False)
+        looks = stub.looks_at_values(getattr(entry, "bound", None))
         self.can_wait = (
             walk.is_non_overlapping_and_dense and walk.numel > 0 and not looks
             and self.device.type != "meta"

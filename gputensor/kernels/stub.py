@@ -70,6 +70,13 @@ def is_compiled(loop: object) -> bool:
     return type(loop) is BuiltinFunctionType
 
 
+def looks_at_values(loop: object) -> bool:
+    """Whether a loop that `cpu_loop` gave raises for some values, which no chain may put off."""
+    if is_compiled(loop):
+        return getattr(loop, "__name__", "") == "looking_loop"
+    return getattr(loop, "looks_at_values", False)
+
+
 class _Numpys:
     """NumPy's loop of an operator, bound when it is first called."""
 

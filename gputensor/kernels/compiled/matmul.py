@@ -11,7 +11,7 @@ import numpy as np
 
 from ...runtime import blas, cpu
 from ..cpu import matmul as numpys
-from . import library
+from . import copy, library
 
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # Products to a matrix up to which loops of our own are faster than BLAS.
@@ -22,23 +22,37 @@ _LONG = 1 << 12
 
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Write the product to `out` and return it; all three have one dtype."""
-    char = out.dtype.char
-    if out.ndim != 3:
-        return numpys.mm(a, b, out)
-    if char in _TYPES:
-        return out if _product(a, b, out) else numpys.mm(a, b, out)
-    if out.dtype.itemsize != 2 or out.dtype.kind not in "fV":
-        return numpys.mm(a, b, out)
-    wide = mm(a.astype(np.float32), b.astype(np.float32), np.empty(out.shape, np.float32))
-    np.copyto(out, wide, casting="unsafe")
-    return out
+    if _is_half(out):
+        wide = mm(_widened(a), _widened(b), np.empty(out.shape, np.float32))
+        copy.copy(out, wide)
+        return out
+    if out.ndim == 3 and out.dtype.char in _TYPES and _product(a, b, out):
+        return out
+    return numpys.mm(a, b, out)
 
 
 def addmm(
     self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray
 ) -> np.ndarray:
     """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it."""
-    return numpys.addmm(self, a, b, beta, alpha, out, mm)
+    if not _is_half(out):
+        return numpys.addmm(self, a, b, beta, alpha, out, mm)
+    added = _widened(self) if beta != 0 else self
+    wide = np.empty(out.shape, np.float32)
+    numpys.addmm(added, _widened(a), _widened(b), beta, alpha, wide, mm)
+    copy.copy(out, wide)
+    return out
+
+
+def _is_half(x: np.ndarray) -> bool:
+    return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+
+
+def _widened(x: np.ndarray) -> np.ndarray:
+    """f16 or bf16 as f32."""
+    made = np.empty(x.shape, np.float32)
+    copy.copy(made, x)
+    return made
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:

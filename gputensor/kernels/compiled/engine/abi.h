@@ -46,6 +46,8 @@ struct LoopEntry {
   byte input[3], result, common;  // dtypes: of each input, of the result, and what they meet in
   byte inputs, scalars;             // how many
   Loop loop;
+  // Where it is given: whether the loop takes n dense elements as its second input.
+  bool (*takes)(const char* second, i64 n);
 };
 
 // An array as a function of a family sees it. data is null where None was given.

@@ -59,6 +59,7 @@ bool read_step(PyObject* given, Said* to) {
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
+  if (to->entry && to->entry->takes) return false;  // a chain has no second loop for the others
   if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
     return false;
   to->rounds = found->rounds_numbers;

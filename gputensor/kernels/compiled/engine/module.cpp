@@ -33,6 +33,7 @@ using abi::Scalar;
 struct Bound {
   Program program;
   abi::Loop loop;               // where the program is this alone
+  bool (*takes)(const char*, i64);  // see abi.h
   int inputs, scalars, computed;
   int kind[MOST_INPUTS], out;   // dtypes; NUMBER
   bool is_bare;                 // no casts
@@ -73,6 +74,36 @@ void run(const Bound* bound, const Walk& walk, const Scalar* scalars) {
   PyThreadState* state = PyEval_SaveThread();
   engine::run(bound->program, walk, scalars);
   PyEval_RestoreThread(state);
+}
+
+struct Second {
+  const Bound* bound;
+  const char* data;
+  bool is_refused;
+};
+
+void look_at_second(void* context, i64 first, i64 last) {
+  Second* second = (Second*)context;
+  const i64 item = second->bound->program.itemsize[2];
+  if (!second->bound->takes(second->data + first * item, last - first)) second->is_refused = true;
+}
+
+// Whether the loop takes the second input: see abi.h. Elements that are not dense, or are cast
+// first, are NumPy's.
+bool takes_second(const Bound* bound, PyArrayObject* x, const Scalar* number) {
+  if (!x) return bound->takes((const char*)number, 1);
+  if (bound->kind[1] != bound->computed) return false;
+  if (!PyArray_IS_C_CONTIGUOUS(x) && !PyArray_IS_F_CONTIGUOUS(x)) return false;
+  Second second = {bound, PyArray_BYTES(x), false};
+  const i64 n = PyArray_SIZE(x);
+  if (n < KEEP_LOCK) {
+    look_at_second(&second, 0, n);
+  } else {
+    PyThreadState* state = PyEval_SaveThread();
+    engine::share(look_at_second, &second, n, 1 << 16);
+    PyEval_RestoreThread(state);
+  }
+  return !second.is_refused;
 }
 
 // (*inputs, *scalars, out=None) -> out
@@ -161,6 +192,8 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     }
     shape = common;
   }
+  if (bound->takes && !takes_second(bound, in[1], &number[1]))
+    return hand_over(bound, args, expected, out);
   if (!out) {
     result = (PyArrayObject*)new_result(bound, in, ndim, shape);
     if (!result) return nullptr;
@@ -210,6 +243,9 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
 PyMethodDef loop_method = {"loop", (PyCFunction)(void (*)(void))call_loop,
                            METH_FASTCALL | METH_KEYWORDS,
                            "(*inputs, *scalars, out=None) -> out, or a new array."};
+// Its name tells a loop that looks at values before it runs, for `stub.looks_at_values`.
+PyMethodDef looking_method = {"looking_loop", (PyCFunction)(void (*)(void))call_loop,
+                              METH_FASTCALL | METH_KEYWORDS, loop_method.ml_doc};
 
 void forget_bound(PyObject* capsule) {
   Bound* bound = (Bound*)PyCapsule_GetPointer(capsule, nullptr);
@@ -235,6 +271,7 @@ PyObject* bind(PyObject*, PyObject* args) {
   if (!bound) return PyErr_NoMemory();
   Program& program = bound->program;
   bound->loop = entry->loop, bound->inputs = entry->inputs, bound->scalars = entry->scalars;
+  bound->takes = entry->takes;
   bound->computed = common, bound->out = out;
   bound->rounds_numbers = found->rounds_numbers;
   program.n_outputs = 1, program.n_operands = program.n_slots = entry->inputs + 1;
@@ -279,7 +316,8 @@ PyObject* bind(PyObject*, PyObject* args) {
   bound->otherwise = otherwise;
   PyObject* capsule = PyCapsule_New(bound, nullptr, forget_bound);
   if (!capsule) return nullptr;
-  PyObject* made = PyCFunction_NewEx(&loop_method, capsule, nullptr);
+  PyObject* made = PyCFunction_NewEx(bound->takes ? &looking_method : &loop_method, capsule,
+                                     nullptr);
   Py_DECREF(capsule);
   return made;
 }

@@ -4,11 +4,14 @@
 namespace CAPABILITY {
 #include "heads/binary.h"
 #include "loops.h"
+}  // namespace CAPABILITY
 
-// The functors' third argument is the operator's scalar, which most of them ignore.
-template <class F> struct of_two {
-  template <class T> static DEVICE auto of(T a, T b) { return F::of(a, b, T{}); }
-};
+#include "division.h"
+
+namespace CAPABILITY {
+
+template <> constexpr bool repeats_values<of_two<op::pow>> = true;
+
 struct sub_alpha {
   template <class T> static DEVICE T of(T a, T b, T alpha) {
     return op::add_alpha::of(a, b, negative(alpha));
@@ -34,11 +37,22 @@ static void pow_number(char* const* data, const i64* step, i64 n, const Scalar* 
   loop<of_two<op::pow_number>, 0, T, 2>(data, step, n, s);
 }
 
+// These refuse the divisor 0, for which NumPy's loop raises.
+template <class F, class T> constexpr abi::LoopEntry integer_entry(const char* name) {
+  const abi::byte of = code_of<T>;
+  return {name, {of, of}, of, of, 2, 0, integer_division<F, T>, has_no_zero<T>};
+}
+
+template <class F> constexpr bool DIVIDES =
+    same<F, op::div_floor> || same<F, op::remainder> || same<F, op::fmod>;
+
 template <class F, class T> constexpr abi::LoopEntry binary_entry(const char* name) {
   if constexpr (same<F, op::nextafter> && is_half<T>) {
     return {""};  // the next f32 rounds to the number itself: NumPy has loops of f16 and bf16
   } else if constexpr (same<F, op::pow_number> && (is_real<T> || is_half<T>)) {
     return {name, {code_of<T>, code_of<T>}, code_of<T>, code_of<T>, 2, 0, pow_number<T>};
+  } else if constexpr (DIVIDES<F>) {
+    return entry<typename floating_of<F>::type, 2, 0, T>(name);
   } else if constexpr (same<F, op::add_alpha> || same<F, op::threshold_backward>) {
     return entry<F, 2, 1, T>(name);
   } else {
@@ -53,6 +67,12 @@ static const abi::LoopEntry loops[] = {
 #define X(T) entry<sub_alpha, 2, 1, T>("sub_alpha"),
         X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f16) X(bf16) X(f32) X(f64) X(c64)
             X(c128)
+#undef X
+#define X(T)                                                                            \
+  integer_entry<op::div_floor, T>("div_floor"),                                         \
+      integer_entry<op::div_trunc, T>("div_trunc"), integer_entry<op::fmod, T>("fmod"), \
+      integer_entry<op::remainder, T>("remainder"),
+                X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64)
 #undef X
 };
 extern const abi::Family binary = {"binary", loops, sizeof loops / sizeof *loops, nullptr, 0};

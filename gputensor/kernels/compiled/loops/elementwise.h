@@ -51,11 +51,13 @@ template <class F, int SCALARS, int INPUTS, class A> auto called() {
   }
 }
 
-// Functors of one input that have a slow form for rare elements: Note [Rare elements] of
-// elementary.cuh.
+// Functors that have a slow form for rare elements: Note [Rare elements] of elementary.cuh.
 template <class F, class = void> constexpr bool has_slow_form = false;
 template <class F>
 constexpr bool has_slow_form<F, decltype((void)&F::template is_rare<f32>)> = true;
+// Functors of which no loop is vectorised where an input is one value, as conditions on this value
+// become branches. The value is repeated.
+template <class F> constexpr bool repeats_values = false;
 
 // MASK: bit k is set where input k is one value, of type A.
 template <class F, int SCALARS, class T, int INPUTS, int MASK>
@@ -75,11 +77,18 @@ static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
   typedef decltype(called<F, SCALARS, INPUTS, A>()) R;
   typedef typename result_of<R, T>::type To;
   To* out = (To*)data[0];
-  if constexpr (is_real<A> && has_slow_form<F>) {
+  if constexpr (is_real<A> && has_slow_form<F> && INPUTS == 1) {
     int found = 0;
     for (i64 i = 0; i < n; ++i) found |= F::is_rare(x(i));
     for (i64 i = 0; found && i < n; ++i)
       out[i] = stored_as<To>(F::is_rare(x(i)) ? F::rare(x(i)) : F::of(x(i)));
+    if (found) return;
+  }
+  if constexpr (is_real<A> && has_slow_form<F> && INPUTS == 2) {
+    int found = 0;
+    for (i64 i = 0; i < n; ++i) found |= F::is_rare(x(i), y(i));
+    for (i64 i = 0; found && i < n; ++i)
+      out[i] = stored_as<To>(F::is_rare(x(i), y(i)) ? F::rare(x(i), y(i)) : F::of(x(i), y(i)));
     if (found) return;
   }
   // Outputs may be inputs, element for element, and overlap them in no other way.
@@ -171,7 +180,7 @@ static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalar
     int mask = 0;
     for (int k = 0; k < INPUTS; ++k) mask |= step[k + 1] ? 0 : 1 << k;
     if (mask == 0) return dense_loop<F, SCALARS, T, INPUTS, 0>(data, n, s);
-    if constexpr (INPUTS == 2) {
+    if constexpr (INPUTS == 2 && !repeats_values<F>) {
       if (mask == 2) return dense_loop<F, SCALARS, T, INPUTS, 2>(data, n, s);
     } else if constexpr (INPUTS == 3) {
       if (mask == 4) return dense_loop<F, SCALARS, T, INPUTS, 4>(data, n, s);
