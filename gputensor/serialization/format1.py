@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtype as dtypes
 from ..core.device import META
-from ..core.geometry import Size, geometry, unholdable
-from ..dispatch.backend_select import TENSOR_KEYS
-from ..tensor.make import from_storage
+from ..core.geometry import Size
 from ..tensor.storage import Storage, allocate_storage
 from ..tensor.tensor import Tensor
-from .places import Places, natural, naturals, parsed
+from .places import Places, natural, naturals, parsed, tensor_over
 from .unpickle import MOST_BYTES, Damaged
 
 if TYPE_CHECKING:
@@ -95,24 +93,11 @@ class _Reader:
         found = self._tensors.get(number)
         if found is None:
             described = self._header["tensors"][natural("tensor", number)]
-            storage = self._storage(natural("storage", described["storage"]))
-            element = _DTYPES[described["dtype"]]
-            sizes = naturals("sizes", described["sizes"])
-            strides = naturals("strides", described["strides"])
-            offset = natural("offset", described["offset"])
-            wrong = unholdable(sizes, strides, element.itemsize)
-            if wrong:
-                raise Damaged(f"tensor {number} has {wrong}")
-            shape = geometry(sizes, strides, element)
-            if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
-                raise Damaged(f"tensor {number} reaches beyond its storage")
-            bits = TENSOR_KEYS[storage.device.type]
-            found = self._tensors[number] = from_storage(storage, offset, shape, bits)
-            wish = described.get("requires_grad", False)
-            if type(wish) is not bool or wish and element.category < dtypes.FLOATING:
-                raise Damaged(f"tensor {number} of {element.name} has requires_grad {wish!r}")
-            if wish:
-                found.requires_grad_()
+            found = self._tensors[number] = tensor_over(
+                f"tensor {number}", self._storage(natural("storage", described["storage"])),
+                described["offset"], described["sizes"], described["strides"],
+                _DTYPES[described["dtype"]], described.get("requires_grad", False),
+            )  # fmt: skip
         return found
 
     def _storage(self, number: int) -> Storage:

@@ -8,9 +8,14 @@ import numpy as np
 
 from ..core import errors
 from ..core.device import CPU, device
+from ..core.dtype import FLOATING, dtype
+from ..core.geometry import Geometry, geometry, unholdable
 from ..dispatch import backend_select
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..tensor.make import from_storage
 from ..tensor.pickling import storage_from
 from ..tensor.storage import Storage, allocate_storage
+from ..tensor.tensor import Tensor
 from .unpickle import Damaged
 
 if TYPE_CHECKING:
@@ -105,6 +110,39 @@ class Places:
         else:
             place = device(wanted)
         return place if place.index is not None else backend_select.resolve(place)
+
+
+# --- what a file says of a tensor -----------------------------------------------------------------
+
+
+def tensor_over(
+    what: str, storage: Storage, offset: Any, sizes: Any, strides: Any, element: Any,
+    requires_grad: Any,
+) -> Tensor:  # fmt: skip
+    """A tensor over a storage. Raises: Damaged, which begins with `what`, where it does not fit."""
+    shape = described(what, sizes, strides, element)
+    offset = natural("offset", offset)
+    if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
+        raise Damaged(f"{what} reaches beyond its storage")
+    made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
+    return with_grad(what, made, requires_grad)
+
+
+def described(what: str, sizes: Any, strides: Any, element: Any) -> Geometry:
+    if type(element) is not dtype:
+        raise Damaged(f"{what} has the dtype {element!r}")
+    sizes, strides = naturals("sizes", sizes), naturals("strides", strides)
+    wrong = unholdable(sizes, strides, element.itemsize)
+    if wrong:
+        raise Damaged(f"{what} has {wrong}")
+    return geometry(sizes, strides, element)
+
+
+def with_grad(what: str, x: Tensor, requires_grad: Any) -> Tensor:
+    element = x._geometry.dtype
+    if type(requires_grad) is not bool or requires_grad and element.category < FLOATING:
+        raise Damaged(f"{what} of {element.name} has requires_grad {requires_grad!r}")
+    return x.requires_grad_() if requires_grad else x
 
 
 def parsed(text: Any) -> device:

@@ -18,13 +18,11 @@ import numpy as np
 from ..core import dtype as dtypes, memory_format as formats
 from ..core.device import META, device
 from ..core.dtype import dtype
-from ..core.geometry import Size, geometry, unholdable
-from ..dispatch.backend_select import TENSOR_KEYS
-from ..tensor.make import from_storage
+from ..core.geometry import Size
 from ..tensor.storage import Storage, allocate_storage
 from ..tensor.tensor import Tensor
 from .pickle_text import STORAGE_TYPES
-from .places import Places, natural, naturals
+from .places import Places, described, natural, naturals, tensor_over, with_grad
 from .unpickle import MOST_BYTES, Damaged, read
 
 if TYPE_CHECKING:
@@ -61,18 +59,8 @@ def _tensor(
     if type(stored) is not _Stored:
         raise Damaged("a tensor has no storage")
     element = stored.dtype if of is None else of
-    if type(element) is not dtype:
-        raise Damaged(f"a tensor's dtype is {element!r}")
-    sizes, strides = naturals("sizes", sizes), naturals("strides", strides)
-    offset, storage = natural("offset", offset), stored.storage
-    wrong = unholdable(sizes, strides, element.itemsize)
-    if wrong:
-        raise Damaged(f"a tensor has {wrong}")
-    shape = geometry(sizes, strides, element)
-    if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
-        raise Damaged("a tensor reaches beyond its storage")
-    made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
-    return _with_grad(_with_bits(made, metadata), requires_grad)
+    made = tensor_over("a tensor", stored.storage, offset, sizes, strides, element, False)
+    return with_grad("a tensor", _with_bits(made, metadata), requires_grad)
 
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
@@ -83,14 +71,6 @@ def _with_bits(x: Tensor, metadata: Any) -> Tensor:
     return x
 
 
-def _with_grad(x: Tensor, requires_grad: Any) -> Tensor:
-    if type(requires_grad) is not bool:
-        raise Damaged(f"a tensor has requires_grad {requires_grad!r}")
-    if requires_grad and x.dtype.category < dtypes.FLOATING:
-        raise Damaged(f"a tensor of {x.dtype.name} has requires_grad")
-    return x.requires_grad_() if requires_grad else x
-
-
 def _tensor_v2(
     stored: Any, offset: Any, sizes: Any, strides: Any, requires_grad: Any = False,
     hooks: Any = None, metadata: Any = None,
@@ -99,15 +79,9 @@ def _tensor_v2(
 
 
 def _meta_tensor(element: Any, sizes: Any, strides: Any, requires_grad: Any) -> Tensor:
-    if type(element) is not dtype:
-        raise Damaged(f"a tensor's dtype is {element!r}")
-    sizes, strides = naturals("sizes", sizes), naturals("strides", strides)
-    wrong = unholdable(sizes, strides, element.itemsize)
-    if wrong:
-        raise Damaged(f"a tensor has {wrong}")
-    shape = geometry(sizes, strides, element)
+    shape = described("a tensor", sizes, strides, element)
     storage = allocate_storage(shape.extent * element.itemsize, META)
-    return _with_grad(from_storage(storage, 0, shape, TENSOR_KEYS["meta"]), requires_grad)
+    return tensor_over("a tensor", storage, 0, sizes, strides, element, requires_grad)
 
 
 def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = None) -> Any:

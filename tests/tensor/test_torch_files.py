@@ -1,7 +1,7 @@
 """load of files that PyTorch 2.13 wrote (tests/golden/checkpoints), and of forged ones.
 
-`python -m tests.tensor.test_torch_files` says how the files were made. What is written here and
-read by PyTorch is in tests/oracle/test_serialization_oracle.py.
+tests/golden/freeze_checkpoints.py made the files. What is written here and read by PyTorch is in
+tests/oracle/test_serialization_oracle.py.
 """
 
 from __future__ import annotations
