@@ -78,12 +78,6 @@ def _continued_pieces(size: int, before: int, after: int) -> list[Piece]:
     return [first, _kept(size, before, after), last]
 
 
-def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
-    inner = _kept(size, before, after)
-    first = Piece(max(before, 0), inner.begin + inner.size - before, 1)
-    return [first, inner, Piece(max(after, 0), inner.begin, 1)]
-
-
 def _is_on_cpu(self: Tensor) -> bool:
     """Whether the elements are ours to move; who registers or watches copy_ sees each copy."""
     return self._device is CPU and copies_are_ours(self._keys)
@@ -161,16 +155,12 @@ def _continued(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
     return [*repeated(0, before), inner, *repeated(n - 1, after)]
 
 
-def _check_wraps(d: int, n: int, before: int, after: int) -> None:
-    if max(before, after) > n:
-        rule = f"be at most size {n} at dimension {d}"
-        raise errors.must("_pad_circular", "pad", rule, (before, after))
-
-
 def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
     inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
     n = inner._geometry.sizes[d]
-    _check_wraps(d, n, before, after)
+    if max(before, after) > n:
+        rule = f"be at most size {n} at dimension {d}"
+        raise errors.must("_pad_circular", "pad", rule, (before, after))
     parts = [_cut(inner, d, n - before, n)] if before > 0 else []
     return [*parts, inner, *([_cut(inner, d, 0, after)] if after > 0 else [])]
 
@@ -271,11 +261,7 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    if _is_on_cpu(self):
-        for d, before, after in pairs:
-            _check_wraps(d, _kept(shape.sizes[d], before, after).size, before, after)
-        return _at_once(op, self, pairs, _wrapped_pieces, formats.contiguous_format)
-    made = self
+    made = self  # no kernel of its own, so that cat's derivative is its derivative
     for d, before, after in pairs:
         made = calls.cat(_wrapped(made, d, before, after), d)
     return calls.contiguous(made)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gputensor as gt
+from gputensor.nn import functional as F
 from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy_pieces as numpys
@@ -131,3 +132,20 @@ def test_join_of_other_layouts_is_left_to_others() -> None:
     dst, x = np.zeros((8, 4), np.float32), np.ones((4, 4), np.float32)
     assert join(dst, x, x.T, 0) and join(dst, x[:, ::-1], x, 0) and join(dst, x, 0)
     assert join(dst, x.astype(np.float64), x, 0) and not dst.any()
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_pads_have_gradients(mode: str) -> None:
+    x = gt.arange(6.0).reshape(1, 1, 6).requires_grad_()
+    padded = F.pad(x, (2, 1), mode)
+    padded.backward(gt.arange(9.0).reshape(1, 1, 9))
+    found = gt.zeros(6)
+    places = F.pad(gt.arange(6.0).reshape(1, 1, 6), (2, 1), mode, **_outside(mode))
+    for k, place in enumerate(places.flatten().tolist()):
+        if place >= 0:
+            found[int(place)] += k
+    assert x.grad is not None and x.grad.flatten().tolist() == found.tolist()
+
+
+def _outside(mode: str) -> dict[str, float]:
+    return {"value": -1.0} if mode == "constant" else {}

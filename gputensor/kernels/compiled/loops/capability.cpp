@@ -26,6 +26,7 @@ namespace CAPABILITY {
   X(orthogonal) \
   X(random) \
   X(reduce) \
+  X(resample) \
   X(scan) \
   X(scatter) \
   X(search) \
