@@ -56,6 +56,7 @@ _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
 _ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
 _OUT_OF_MEMORY, _BAD_HANDLE, _NOT_READY, _HAS_PEER, _UNJOINED = 2, 400, 600, 704, 904
 _LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+_MOST_LAUNCHERS = 1024  # of a kernel that are kept
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; modes are numbered as capture.MODES lists them
 _PER_THREAD = 2  # the handle that stands for another stream in each thread
 _STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
@@ -671,15 +672,17 @@ class Function:
     """One kernel, for one device; `shared_bytes` is what it may be launched with as it stands."""
 
     __slots__ = (
-        "carveout", "device_index", "function", "image", "module", "name", "ptr", "shared_bytes",
+        "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
+        "shared_bytes",
     )  # fmt: skip
+    launchers: dict[tuple[Any, ...], Callable[[bytes], None]]  # by grid, block and shared memory
     image: bytes
     module: Any
 
     def __init__(
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
     ) -> None:
-        self.module, self.image = module, image
+        self.module, self.image, self.launchers = module, image, {}
         self.function: Any = function  # keeps the module loaded
         self.ptr: int = function.ptr
         self.name: str = name
@@ -830,8 +833,13 @@ def launcher(
 ) -> Callable[[bytes], None]:  # fmt: skip
     """What launches one kernel again and again: `run(params)`, on the current stream.
 
-    It does what `launch` does in one frame, where nothing has to be prepared or switched.
+    It does what `launch` does in one frame, where nothing has to be prepared or switched. Layouts
+    that launch alike share one.
     """
+    key = grid, block, shared_bytes
+    known = function.launchers.get(key)
+    if known is not None:
+        return known
     ptr, device = function.ptr, function.device_index
     (gx, gy, gz), (bx, by, bz) = grid, block
 
@@ -852,6 +860,9 @@ def launcher(
             failed = function, grid, block, shared_bytes, current_stream(device), params
             raise _launch_error(error, *failed) from error
 
+    if len(function.launchers) >= _MOST_LAUNCHERS:
+        function.launchers.clear()
+    function.launchers[key] = run
     return run
 
 
