@@ -66,6 +66,11 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     return self
 
 
+def copies_are_ours(key_set: int) -> bool:
+    """Whether `copy_` of these keys is the kernel above: who registers another sees each copy."""
+    return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
+
+
 def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
     """Who moves the elements of this pair of layouts and devices: run(to, src, non_blocking)."""
     if plan.numel == 0 or to._device.type == "meta":

@@ -20,17 +20,20 @@ from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
+from ..kernels import stub
 from ..tensor.base import suggest_memory_format, suggested_format
 from ..tensor.make import CPU_KEYS, allocate, from_array, over_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
-from .copy import copy_
+from .copy import copies_are_ours
 from .view import unsqueeze, view_strides
 
-# Bytes up to which NumPy's one call is faster than a copy of each part, threads and all.
-_SMALL = 1 << 18
+# Bytes up to which a result's layout is kept, and below which NumPy joins faster than our loop.
+_SMALL, _TINY = 1 << 18, 1 << 14
+
+_join_arrays = stub.cpu("copy_pieces").join
 
 
 def _tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[Tensor]:
@@ -118,11 +121,11 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     return out
 
 
-def _by_numpy(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
-    """A small result at once: views and copies of each part would take longer than its bytes."""
+def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
+    """Write a result at once, if that is faster than views and copies of each part."""
     arrays = [x._get_array() for x in tensors if not _is_skipped(x)]
-    np.concatenate(arrays, dim, out._get_array())
-    return out
+    done: bool = _join_arrays(out._get_array(), arrays, dim)
+    return done
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
@@ -133,11 +136,7 @@ def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
         if x._geometry.dtype is not element:
             return False
         key_set |= x._keys
-    return _copies_are_ours(key_set)
-
-
-def _copies_are_ours(key_set: int) -> bool:
-    return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
+    return copies_are_ours(key_set)
 
 
 def _fill(part: Tensor, source: Tensor) -> None:
@@ -160,12 +159,13 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     found = _tensors("cat", tensors)
     d, shape = _cat_plan(found, dim)
     made = allocate(shape, found[0]._device)
-    if made._device is CPU and 0 < shape.nbytes <= _SMALL and _is_plain(made, found):
+    if made._device is CPU and shape.nbytes and _is_plain(made, found):
         first = found[0]._geometry
         is_alike = all([x._geometry is first for x in found])
-        if is_alike and first.is_contiguous and made._array is not None:
+        if is_alike and first.is_contiguous and made._array is not None and shape.nbytes <= _SMALL:
             operators.cat.table.remember((first, len(found), dim), shape)
-        return _by_numpy(made, found, d)
+        if _is_joined(made, found, d):
+            return made
     return _join(made, found, d)
 
 
@@ -182,9 +182,13 @@ def _known(tensors: Any, dim: Any) -> Tensor | None:
         if type(x) is not Tensor or x._keys is not CPU_KEYS or x._geometry is not first:
             return None
         arrays.append(x._get_array())
-    if not _copies_are_ours(CPU_KEYS):
+    if not copies_are_ours(CPU_KEYS):
         return None
-    return from_array(np.concatenate(arrays, dim), shape)
+    if shape.nbytes < _TINY:
+        return from_array(np.concatenate(arrays, dim), shape)
+    made = np.empty(shape.sizes, shape.dtype.np)
+    _join_arrays(made, arrays, dim % shape.ndim)
+    return from_array(made, shape)
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
@@ -247,7 +251,7 @@ def _comes_straight(tensors: list[Tensor]) -> bool:
     return (
         plain and shortcuts.comes_straight(operators.cat, cat)
         and shortcuts.comes_straight(operators.unsqueeze, unsqueeze)
-        and _copies_are_ours(CPU_KEYS)
+        and copies_are_ours(CPU_KEYS)
     )  # fmt: skip
 
 
@@ -261,7 +265,7 @@ def _at_once(tensors: list[Tensor], shape: Geometry, dim: int) -> Tensor:
     else:
         sizes = tensors[0]._geometry.sizes
         joined = (*sizes[:dim], len(tensors) * sizes[dim], *sizes[dim + 1 :])
-        np.concatenate(arrays, dim, out.reshape(joined))
+        _join_arrays(out.reshape(joined), arrays, dim)
     return made
 
 

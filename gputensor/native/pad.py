@@ -10,13 +10,17 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
+from ..core.device import CPU
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..kernels import stub
+from ..kernels.cpu.copy_pieces import Piece
 from ..structured import arguments
 from ..structured.pointwise import NUMBERS
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
+from .copy import copies_are_ours
 
 Kernel = Callable[..., Tensor]
 # Elements from which on two calls for a dimension's edges cost less than to fill all of them.
@@ -44,6 +48,64 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
     return tuple(sizes)
 
 
+# --- in one pass on the CPU -----------------------------------------------------------------------
+
+Pairs = list[tuple[int, int, int]]
+# (size, before, after) -> where each piece of a dimension comes from
+Pieces = Callable[[int, int, int], list[Piece]]
+_place = stub.cpu("copy_pieces").place
+
+
+def _kept(size: int, before: int, after: int) -> Piece:
+    start = max(-before, 0)
+    return Piece(max(size + min(after, 0) - start, 0), start, 1)
+
+
+def _constant_pieces(size: int, before: int, after: int) -> list[Piece]:
+    kept = _kept(size, before, after)
+    if not kept.size:
+        return [Piece(size + before + after, -1, 0)]
+    return [Piece(max(before, 0), -1, 0), kept, Piece(max(after, 0), -1, 0)]
+
+
+def _mirrored_pieces(size: int, before: int, after: int) -> list[Piece]:
+    first, last = Piece(max(before, 0), before, -1), Piece(max(after, 0), size - 2, -1)
+    return [first, _kept(size, before, after), last]
+
+
+def _continued_pieces(size: int, before: int, after: int) -> list[Piece]:
+    first, last = Piece(max(before, 0), 0, 0), Piece(max(after, 0), size - 1, 0)
+    return [first, _kept(size, before, after), last]
+
+
+def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
+    inner = _kept(size, before, after)
+    first = Piece(max(before, 0), inner.begin + inner.size - before, 1)
+    return [first, inner, Piece(max(after, 0), inner.begin, 1)]
+
+
+def _is_on_cpu(self: Tensor) -> bool:
+    """Whether the elements are ours to move; who registers or watches copy_ sees each copy."""
+    return self._device is CPU and copies_are_ours(self._keys)
+
+
+def _at_once(
+    op: str, self: Tensor, pairs: Pairs, pieces: Pieces, form: Any, value: Any = 0
+) -> Tensor:
+    sizes, element = self._geometry.sizes, self._geometry.dtype
+    of = [[Piece(n, 0, 1)] for n in sizes]
+    for d, before, after in pairs:
+        of[d] = [piece for piece in pieces(sizes[d], before, after) if piece.size]
+    grown = tuple([sum([piece.size for piece in found]) for found in of])
+    made = allocate(geometry(grown, formats.strides_for(op, grown, form), element), CPU)
+    filler = allocate(geometry((), (), element), CPU)
+    if pieces is _constant_pieces:
+        key_set = (self._keys | filler._keys) & BELOW_ADINPLACEORVIEW
+        operators.fill__Scalar.redispatch_table[key_set](key_set, filler, value)
+    _place(made._get_array(), self._get_array(), filler._get_array(), of)
+    return made
+
+
 # --- constant -------------------------------------------------------------------------------------
 
 
@@ -59,6 +121,8 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
     if all(max(before, after) <= 0 for _, before, after in pairs):
         return calls.clone(kept)
     form = suggest_memory_format(self)
+    if _is_on_cpu(self):
+        return _at_once(op, self, pairs, _constant_pieces, form, value)
     shape = geometry(sizes, formats.strides_for(op, sizes, form), self._geometry.dtype)
     made = allocate(shape, self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
@@ -97,12 +161,16 @@ def _continued(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
     return [*repeated(0, before), inner, *repeated(n - 1, after)]
 
 
-def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
-    inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
-    n = inner._geometry.sizes[d]
+def _check_wraps(d: int, n: int, before: int, after: int) -> None:
     if max(before, after) > n:
         rule = f"be at most size {n} at dimension {d}"
         raise errors.must("_pad_circular", "pad", rule, (before, after))
+
+
+def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
+    inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
+    n = inner._geometry.sizes[d]
+    _check_wraps(d, n, before, after)
     parts = [_cut(inner, d, n - before, n)] if before > 0 else []
     return [*parts, inner, *([_cut(inner, d, 0, after)] if after > 0 else [])]
 
@@ -129,10 +197,12 @@ def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int
     return pairs
 
 
-def _padding(op: str, planes: int, parts: Any) -> Kernel:
+def _padding(op: str, planes: int, parts: Any, pieces: Pieces) -> Kernel:
     def kernel(key_set: int, self: Tensor, padding: Any) -> Tensor:
-        made = self
-        for d, before, after in _checked(op, self, padding, planes):
+        made, pairs = self, _checked(op, self, padding, planes)
+        if _is_on_cpu(self):
+            return _at_once(op, self, pairs, pieces, suggest_memory_format(self))
+        for d, before, after in pairs:
             made = calls.cat(parts(made, d, before, after), d)
         return calls.contiguous(made, suggest_memory_format(self))
 
@@ -180,12 +250,12 @@ def _fold_continued(made: Tensor, d: int, end: int, n: int, edge: Tensor) -> Non
     _add(_cut(made, d, end, end + 1), calls.sum_dim_IntList(edge, (d,), True))
 
 
-reflection_pad1d: Kernel = _padding("reflection_pad1d", 1, _mirrored)
-reflection_pad2d: Kernel = _padding("reflection_pad2d", 2, _mirrored)
-reflection_pad3d: Kernel = _padding("reflection_pad3d", 3, _mirrored)
-replication_pad1d: Kernel = _padding("replication_pad1d", 1, _continued)
-replication_pad2d: Kernel = _padding("replication_pad2d", 2, _continued)
-replication_pad3d: Kernel = _padding("replication_pad3d", 3, _continued)
+reflection_pad1d: Kernel = _padding("reflection_pad1d", 1, _mirrored, _mirrored_pieces)
+reflection_pad2d: Kernel = _padding("reflection_pad2d", 2, _mirrored, _mirrored_pieces)
+reflection_pad3d: Kernel = _padding("reflection_pad3d", 3, _mirrored, _mirrored_pieces)
+replication_pad1d: Kernel = _padding("replication_pad1d", 1, _continued, _continued_pieces)
+replication_pad2d: Kernel = _padding("replication_pad2d", 2, _continued, _continued_pieces)
+replication_pad3d: Kernel = _padding("replication_pad3d", 3, _continued, _continued_pieces)
 reflection_pad1d_backward: Kernel = _backward("reflection_pad1d_backward", 1, _fold_mirrored)
 reflection_pad2d_backward: Kernel = _backward("reflection_pad2d_backward", 2, _fold_mirrored)
 reflection_pad3d_backward: Kernel = _backward("reflection_pad3d_backward", 3, _fold_mirrored)
@@ -201,6 +271,10 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
+    if _is_on_cpu(self):
+        for d, before, after in pairs:
+            _check_wraps(d, _kept(shape.sizes[d], before, after).size, before, after)
+        return _at_once(op, self, pairs, _wrapped_pieces, formats.contiguous_format)
     made = self
     for d, before, after in pairs:
         made = calls.cat(_wrapped(made, d, before, after), d)

@@ -10,15 +10,20 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
+from ..core.device import CPU
 from ..core.geometry import geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..kernels import stub
+from ..kernels.cpu.copy_pieces import Piece
 from ..structured import arguments
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
+from .copy import copies_are_ours
 from .view import transpose_, with_sizes
 
 Sizes = tuple[int, ...]
+_place = stub.cpu("copy_pieces").place
 
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
@@ -49,14 +54,40 @@ def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         raise errors.wrong_index("roll", "self", "have a dimension", self)
     for dim in axes:
         arguments.dim("roll", dim, self._geometry.ndim, "dims")
+    if _is_on_cpu(self):
+        return _rolled_at_once(self, moves, axes)
     for shift, dim in zip(moves, axes):
         self = _rolled(self, shift, dim)
     return self
 
 
+def _is_on_cpu(self: Tensor) -> bool:
+    return self._device is CPU and self._geometry.numel > 0 and copies_are_ours(self._keys)
+
+
+def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
+    sizes, form = self._geometry.sizes, suggest_memory_format(self)
+    starts = [0] * len(sizes)
+    for shift, d in zip(moves, axes):
+        if not shift % sizes[d]:  # one by one, that would be a clone
+            form = formats.contiguous_format
+        starts[d] = (starts[d] - shift) % sizes[d]
+    pieces = [
+        [Piece(n - start, start, 1), Piece(start, 0, 1)] if start else [Piece(n, 0, 1)]
+        for n, start in zip(sizes, starts)
+    ]
+    strides = formats.strides_for("roll", sizes, form)
+    made = allocate(geometry(sizes, strides, self._geometry.dtype), CPU)
+    source = self._get_array()
+    _place(made._get_array(), source, source, pieces)
+    return made
+
+
 def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
     if not self._geometry.numel:
         return calls.clone(self)
+    if _is_on_cpu(self):
+        return _rolled_at_once(self, (shift,), (dim,))
     size = self._geometry.sizes[dim]
     start = -shift % size
     if not start:

@@ -286,7 +286,7 @@ PyObject* bind(PyObject*, PyObject* args) {
 
 // --- functions of a family ----------------------------------------------------------------------
 
-constexpr int MOST_ARRAYS = 8, MOST_NUMBERS = 64;
+constexpr int MOST_ARRAYS = 32, MOST_NUMBERS = 64;
 
 // (*arrays, ints and floats) -> an int: see abi.h
 PyObject* call_function(PyObject* self, PyObject* const* args, Py_ssize_t n) {

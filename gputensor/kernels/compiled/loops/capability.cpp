@@ -10,6 +10,7 @@ namespace CAPABILITY {
   X(comparison) \
   X(copy) \
   X(copy_pack) \
+  X(copy_pieces) \
   X(criterion) \
   X(exponential) \
   X(gather) \

@@ -1,0 +1,257 @@
+// dst made of pieces of others: pad, roll, cat.                                     family: pieces
+//
+// Calls    place(dst, src, value, pieces): of each dimension how many pieces, and of each its size,
+//          where it begins in src (below 0: it holds value), and its step (1, 0, -1)
+//          join(dst, sources, dim): one behind the other along dim
+// Shapes   any strides. join: all dense, in one order of dimensions.
+// Types    one dtype; bytes are moved.
+// Order    each element by itself; a row of dst is written from its begin to its end. Returns 1
+//          where NumPy has to do it, and nothing is written then.
+#include "copy_plan.h"
+
+namespace CAPABILITY {
+namespace copies {
+
+constexpr int MOST_PIECES = 16;
+// Bytes of a unit of work, and of a block that is not put together any more.
+constexpr i64 PIECE_BYTES = 1 << 16, BLOCK_BYTES = 1 << 14, PARALLEL_PIECES = 1 << 16;
+
+struct Piece { i64 end, from, step; bool is_value; };  // its end in dst; bytes in src
+
+struct Axis {
+  i64 size, to, from;  // bytes
+  int n;
+  Piece piece[MOST_PIECES];
+};
+
+struct Placing {
+  Place at;
+  const char* value;
+  i64 item, block;  // bytes of an element, and of what is one run on both sides
+  int n;
+  Axis axis[MOST_DIMS];  // the first is walked along
+  i64 part, parts, units;  // entries of the first axis in a unit, and units of it
+};
+
+// --- one piece of a row -------------------------------------------------------------------------
+
+template <int ITEM>
+static void words(char* to, i64 to_step, const char* from, i64 from_step, i64 n) {
+  typedef word<ITEM> W;
+  if (to_step == ITEM && from_step == 0) {
+    const W x = *(const W*)from;
+    for (i64 i = 0; i < n; i++) ((W*)to)[i] = x;
+  } else if (to_step == ITEM && from_step == -ITEM) {
+    for (i64 i = 0; i < n; i++) ((W*)to)[i] = ((const W*)from)[-i];
+  } else {
+    for (i64 i = 0; i < n; i++) *(W*)(to + i * to_step) = *(const W*)(from + i * from_step);
+  }
+}
+
+static void entries(char* to, i64 to_step, const char* from, i64 from_step, i64 n, i64 block) {
+  if (to_step == block && from_step == block) {
+    memcpy(to, from, n * block);
+    return;
+  }
+  switch (block) {
+    case 1: return words<1>(to, to_step, from, from_step, n);
+    case 2: return words<2>(to, to_step, from, from_step, n);
+    case 4: return words<4>(to, to_step, from, from_step, n);
+    case 8: return words<8>(to, to_step, from, from_step, n);
+    case 16: return words<16>(to, to_step, from, from_step, n);
+  }
+  for (i64 i = 0; i < n; i++) memcpy(to + i * to_step, from + i * from_step, block);
+}
+
+static void values(const Placing& p, char* to, i64 to_step, i64 n) {
+  if (p.item == p.block) return entries(to, to_step, p.value, 0, n, p.item);
+  if (to_step == p.block) return entries(to, p.item, p.value, 0, n * (p.block / p.item), p.item);
+  for (i64 i = 0; i < n; i++)
+    entries(to + i * to_step, p.item, p.value, 0, p.block / p.item, p.item);
+}
+
+// --- rows ---------------------------------------------------------------------------------------
+
+// The piece of an axis that an index is in.
+INLINE const Piece& piece_of(const Axis& axis, i64 index) {
+  int k = 0;
+  while (index >= axis.piece[k].end) k++;
+  return axis.piece[k];
+}
+
+static void place_units(void* context, i64 first, i64 last) {
+  const Placing& p = *(const Placing*)context;
+  const Axis& along = p.axis[0];
+  i64 index[MOST_DIMS], rest = first / p.parts, part = first % p.parts;
+  for (int d = 1; d < p.n; d++) index[d] = rest % p.axis[d].size, rest /= p.axis[d].size;
+  for (i64 number = first; number < last; number++) {
+    char* to = p.at.to;
+    const char* from = p.at.from;
+    bool is_value = false;
+    for (int d = 1; d < p.n; d++) {
+      const Piece& piece = piece_of(p.axis[d], index[d]);
+      to += index[d] * p.axis[d].to, from += piece.from + index[d] * piece.step;
+      is_value = is_value || piece.is_value;
+    }
+    const i64 end = least(along.size, (part + 1) * p.part);
+    i64 at = part * p.part;
+    if (is_value) {
+      values(p, to + at * along.to, along.to, end - at);
+    } else {
+      for (int k = 0; at < end; k++) {
+        const Piece& piece = along.piece[k];
+        const i64 until = least(end, piece.end);
+        if (until <= at) continue;
+        if (piece.is_value) {
+          values(p, to + at * along.to, along.to, until - at);
+        } else {
+          entries(to + at * along.to, along.to, from + piece.from + at * piece.step, piece.step,
+                  until - at, p.block);
+        }
+        at = until;
+      }
+    }
+    if (++part < p.parts) continue;
+    part = 0;
+    for (int d = 1; d < p.n && ++index[d] == p.axis[d].size; d++) index[d] = 0;
+  }
+}
+
+// Whether all of an axis is one run of src, which begins where `from` is moved to.
+static bool is_whole(const Axis& axis, i64 block) {
+  return axis.n == 1 && !axis.piece[0].is_value && axis.to == block && axis.piece[0].step == block;
+}
+
+static i64 place(const Call& call) {
+  const Array &dst = call.array[0], &src = call.array[1], &value = call.array[2];
+  if (dst.dtype < 0 || src.dtype != dst.dtype || value.dtype != dst.dtype || !dst.ndim ||
+      dst.ndim != src.ndim || !value.size)
+    return 1;
+  Placing p;
+  p.at = {dst.data, src.data}, p.value = value.data, p.item = p.block = dst.itemsize, p.n = 0;
+  const i64 *next = call.integer, *end = next + call.n_ints;
+  for (int d = 0; d < dst.ndim; d++) {
+    Axis axis = {dst.shape[d], dst.stride[d], src.stride[d], 0, {}};
+    if (next == end || axis.to < 0) return 1;
+    i64 n = *next++, to = 0;
+    if (n > MOST_PIECES || end - next < 3 * n) return 1;
+    for (; n; n--, next += 3) {
+      const i64 size = next[0], begin = next[1], step = next[2];
+      if (!size) continue;
+      const i64 last = begin + step * (size - 1);
+      if (size < 0 || (begin >= 0 && (begin >= src.shape[d] || last < 0 || last >= src.shape[d])))
+        return 1;
+      axis.piece[axis.n++] = {to + size, (begin - step * to) * axis.from, step * axis.from,
+                              begin < 0};
+      to += size;
+    }
+    if (to != axis.size) return 1;
+    int k = p.n++;
+    for (; k > 0 && p.axis[k - 1].to > axis.to; k--) p.axis[k] = p.axis[k - 1];
+    p.axis[k] = axis;
+  }
+  if (!dst.size) return 0;
+  int taken = 0;
+  for (; taken < p.n - 1 && is_whole(p.axis[taken], p.block); taken++) {
+    if (p.block * p.axis[taken].size > BLOCK_BYTES) break;
+    p.at.from += p.axis[taken].piece[0].from, p.block *= p.axis[taken].size;
+  }
+  p.n -= taken;
+  for (int d = 0; d < p.n; d++) p.axis[d] = p.axis[d + taken];
+  const Axis& along = p.axis[0];
+  p.part = least(along.size, PIECE_BYTES / p.block < 1 ? 1 : PIECE_BYTES / p.block);
+  p.parts = (along.size + p.part - 1) / p.part, p.units = p.parts;
+  for (int d = 1; d < p.n; d++) p.units *= p.axis[d].size;
+  const i64 nbytes = dst.size * p.item;
+  if (nbytes < PARALLEL_PIECES) {
+    place_units(&p, 0, p.units);
+  } else {
+    const i64 of_unit = p.part * p.block, piece = least(nbytes / 8, PIECE_BYTES);
+    call.share(place_units, &p, p.units, of_unit < piece ? piece / of_unit : 1);
+  }
+  return 0;
+}
+
+// --- join ---------------------------------------------------------------------------------------
+
+struct Joining {
+  char* to;
+  int n;
+  i64 row, nbytes;  // bytes of all sources' runs side by side; of dst
+  struct { const char* from; i64 run, end; } source[32];
+};
+
+static void join_units(void* context, i64 first, i64 last) {
+  const Joining& j = *(const Joining*)context;
+  i64 at = first * PIECE_BYTES;
+  const i64 end = least(last * PIECE_BYTES, j.nbytes);
+  i64 row = at / j.row, column = at % j.row;
+  int k = 0;
+  while (column >= j.source[k].end) k++;
+  while (at < end) {
+    const auto& source = j.source[k];
+    const i64 within = column - (source.end - source.run), n = least(source.end - column, end - at);
+    memcpy(j.to + at, source.from + row * source.run + within, n);
+    at += n, column += n;
+    while (k < j.n && column >= j.source[k].end) k++;
+    if (k == j.n) k = 0, column = 0, row++;
+  }
+}
+
+// The bytes of a run along `dim` and what lies within, where an array is dense with its dimensions
+// in the order of `like`; else 0.
+static i64 run_of(const Array& x, const Array& like, int dim) {
+  bool is_done[MOST_DIMS] = {false};
+  i64 dense = x.itemsize, run = 0;
+  for (int taken = 0; taken < x.ndim; taken++) {
+    int next = -1;
+    for (int d = 0; d < x.ndim; d++) {
+      if (is_done[d]) continue;
+      if (next < 0 || like.stride[d] < like.stride[next] ||
+          (like.stride[d] == like.stride[next] && like.shape[d] == 1))
+        next = d;
+    }
+    is_done[next] = true;
+    if (x.shape[next] != 1 && x.stride[next] != dense) return 0;
+    dense *= x.shape[next];
+    if (next == dim) run = dense;
+  }
+  return run;
+}
+
+static i64 join(const Call& call) {
+  const Array& dst = call.array[0];
+  const int dim = (int)call.integer[0];
+  if (dst.dtype < 0 || dim < 0 || dim >= dst.ndim || call.n_arrays > 33) return 1;
+  Joining j;
+  j.to = dst.data, j.n = 0, j.row = run_of(dst, dst, dim), j.nbytes = dst.size * dst.itemsize;
+  if (!j.row) return 1;
+  i64 column = 0;
+  for (int k = 1; k < call.n_arrays; k++) {
+    const Array& x = call.array[k];
+    if (x.dtype != dst.dtype || x.ndim != dst.ndim) return 1;
+    for (int d = 0; d < x.ndim; d++)
+      if (d != dim && x.shape[d] != dst.shape[d]) return 1;
+    if (!x.size) continue;
+    const i64 run = run_of(x, dst, dim);
+    if (!run) return 1;
+    column += run;
+    j.source[j.n++] = {x.data, run, column};
+  }
+  if (column != j.row) return 1;
+  const i64 units = (j.nbytes + PIECE_BYTES - 1) / PIECE_BYTES;
+  if (j.nbytes < PARALLEL_PIECES) {
+    join_units(&j, 0, units);
+  } else {
+    call.share(join_units, &j, units, 1);
+  }
+  return 0;
+}
+
+}  // namespace copies
+
+static const abi::FunctionEntry functions[] = {{"place", copies::place}, {"join", copies::join}};
+extern const abi::Family copy_pieces = {"copy_pieces", nullptr, 0, functions,
+                                        sizeof functions / sizeof *functions};
+
+}  // namespace CAPABILITY

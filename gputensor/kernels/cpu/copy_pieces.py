@@ -1,0 +1,57 @@
+"""dst made of pieces of others: pad, roll, cat.                                    family: pieces
+
+Shapes   any strides; dst shares no memory with what it is made of.
+Types    the same dtype; bytes are moved.
+Order    each element by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Piece(NamedTuple):
+    """`size` places of a dimension of dst: from index `begin` of src on, by `step` (1, 0, -1); a
+    value where `begin` is below 0."""
+
+    size: int
+    begin: int
+    step: int
+
+
+def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: list[list[Piece]]) -> None:
+    """Write pieces of `src`, and `value` between them, into `dst`. pieces: of each dimension."""
+    for box in itertools.product(*[_placed(of) for of in pieces]):
+        to = dst[tuple([slice(start, start + piece.size) for start, piece in box])]
+        if any([piece.begin < 0 for _, piece in box]):
+            to[...] = value
+        else:
+            to[...] = src[tuple([_source(piece) for _, piece in box])]
+
+
+def _placed(pieces: list[Piece]) -> list[tuple[int, Piece]]:
+    starts = itertools.accumulate([piece.size for piece in pieces], initial=0)
+    return list(zip(starts, pieces))
+
+
+def _source(piece: Piece) -> slice:
+    if piece.step == 0:
+        return slice(piece.begin, piece.begin + 1)
+    end = piece.begin + piece.step * piece.size
+    return slice(piece.begin, end if end >= 0 else None, piece.step)
+
+
+# Bytes up to which NumPy's one call is faster than a copy of each part, threads and all.
+_SMALL = 1 << 18
+
+
+def join(dst: np.ndarray, sources: list[np.ndarray], dim: int) -> bool:
+    """Write arrays one behind the other along `dim` into `dst`. Returns: False where a copy of each
+    is faster; nothing is written then."""
+    if dst.nbytes > _SMALL:
+        return False
+    np.concatenate(sources, dim, dst)
+    return True
