@@ -83,14 +83,14 @@ def _true(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
 def _floor(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
         return _function(op, _floating_floor_divide, inputs, common, out)
-    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+    return checked_division(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
 def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
         return _trunc_floating(op, inputs, common, out)
     if not common.is_signed:
-        return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+        return checked_division(op, typed(ufunc, inputs, common, common, out), inputs, common)
     signature = (common.np,) * 3
     remainder = partial(np.fmod, signature=signature, casting="unsafe")
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
@@ -100,7 +100,7 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
-    return _checked(op, loop, inputs, common)
+    return checked_division(op, loop, inputs, common)
 
 
 def _trunc_floating(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -114,7 +114,7 @@ def _whole_quotient(a: Any, b: Any) -> Any:
     return np.trunc(np.true_divide(a, b))
 
 
-def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
+def checked_division(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
     """An integer division `loop` that raises where NumPy would warn and give 0. A number counts as
     what it wraps to. Marked, as fusion may not put off an error."""
 
@@ -136,7 +136,7 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
 def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     if common.category == FLOATING:
         return _function(op, _floating_fmod, inputs, common, out)
-    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+    return checked_division(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
 # Elements from which on several ufuncs of NumPy are quicker than one of C's functions.
@@ -198,7 +198,7 @@ def _remainder(
     """Floats as Python has them: zeros too have the sign of other."""
     if common.category == FLOATING:
         return _function(op, _floating_remainder, inputs, common, out)
-    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+    return checked_division(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
 def _floating_remainder(a: Any, b: Any) -> Any:
