@@ -17,6 +17,7 @@ import numpy
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.dtype import COMPLEX, FLOATING, dtype
+from ..kernels import stub
 from ..structured import arguments, windows
 from ..structured.windows import Windows
 from ..tensor.base import suggest_memory_format
@@ -24,6 +25,8 @@ from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 BY_LIBRARY = True
+
+_max_pool_loop = stub.cpu("window").max_pool
 
 Sizes = tuple[int, ...]
 Two = tuple[Tensor, Tensor]
@@ -38,10 +41,13 @@ def _least(of: dtype) -> Any:
     return float("-inf") if of.category == FLOATING else int(numpy.iinfo(of.np).min)
 
 
-def _made(op: str, self: Tensor, like: Tensor | None, out: Sizes, work: windows.Work) -> Two:
+def _made(
+    op: str, self: Tensor, like: Tensor | None, out: Sizes, work: windows.Work,
+    loop: windows.Loop | None = None,
+) -> Two:  # fmt: skip
     x = wide(self)
     of = (x._geometry.dtype, dtypes.int64)
-    values, at = windows.made_of(op, x, like, out, of, work, shares_rows=True)
+    values, at = windows.made_of(op, x, like, out, of, work, shares_rows=True, loop=loop)
     return cast(values, self._geometry.dtype), at
 
 
@@ -110,7 +116,12 @@ def _max_pool(
     at = windows.windows(op, self, count, kernel_size, stride, padding, dilation, ceil_mode)
     _check_ordered(op, self)
     work = partial(_maxima, at, _least(self._geometry.dtype))
-    return _made(op, self, self, at.out, work)
+
+    def loop(x: Any, values: Any, places: Any) -> bool:
+        done: bool = _max_pool_loop(x, values, places, *at[:4])
+        return done
+
+    return _made(op, self, self, at.out, work, loop)
 
 
 def max_pool2d_with_indices(key_set: int, *args: Any) -> Two:

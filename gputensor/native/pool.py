@@ -17,12 +17,14 @@ import numpy
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
+from ..kernels import stub
 from ..structured import windows
 from ..structured.windows import Windows
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 BY_LIBRARY = True
+_avg_pool_loop = stub.cpu("window").avg_pool
 
 Sizes = tuple[int, ...]
 
@@ -92,10 +94,20 @@ def _means(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None
     _divide(on, x, by, first, len(sizes), made)
 
 
-def _avg_pool(count: int, self: Tensor, *rest: Any) -> Tensor:
+def _avg_pool(
+    count: int, self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0,
+    ceil_mode: bool = False, include_pad: bool = True, divisor: int | None = None,
+) -> Tensor:  # fmt: skip
     op = f"avg_pool{count}d"
-    at, by = _arguments(op, count, self, *rest)
-    return _made(op, self, self, at.out, partial(_means, at, by), shares_rows=True)
+    given = (kernel_size, stride, padding, ceil_mode, include_pad, divisor)
+    at, by = _arguments(op, count, self, *given)
+
+    def loop(x: Any, out: Any) -> bool:
+        done: bool = _avg_pool_loop(x, out, include_pad, divisor or 0, *at[:4])
+        return done
+
+    work = partial(_means, at, by)
+    return _made(op, self, self, at.out, work, shares_rows=True, loop=loop)
 
 
 def _spread(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None:

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy
 
 from ..core import errors, memory_format as formats
+from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import geometry
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from . import arguments, library
 
@@ -125,16 +127,18 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
 # work(library, x, first, *made) fills `made`, planes of each result, from the planes x; first: of
 # the first dimension the number of the first window, where rows are shared.
 Work = Callable[..., None]
+# loop(x, *made) -> whether it is done; else nothing is written.
+Loop = Callable[..., bool]
 
 
 def made_of(
     op: str, x: Tensor, like: Tensor | None, out: Sizes, results: Sequence[dtype], work: Work,
-    shares_rows: bool = False, reads: int | None = None,
+    shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """New tensors of x's leading sizes and `out`, in the memory format of `like`.
 
-    shares_rows: where planes are large, threads share their rows. reads: how many elements of a
-    plane are read; None is all.
+    loop: what is tried first on the CPU. shares_rows: where planes are large, threads share their
+    rows. reads: how many elements of a plane are read; None is all.
     """
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like._geometry.ndim) != (2, 3):
@@ -143,6 +147,10 @@ def made_of(
     strides = formats.strides_for(op, sizes, form)
     wanted = [geometry(sizes, strides, of) for of in results]
     is_last = form is not formats.contiguous_format and len(sizes) == count + 2
+    if loop is not None and x._device is CPU and x._geometry.numel:
+        tensors = tuple([allocate(of, CPU) for of in wanted])
+        if loop(x._get_array(), *[made._get_array() for made in tensors]):
+            return tensors
     types = [of.np for of in results]
     compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
     return library.call(op, compute, wanted, x)

@@ -32,7 +32,8 @@ namespace CAPABILITY {
   X(ternary) \
   X(triangle) \
   X(unary) \
-  X(where)
+  X(where) \
+  X(window)
 
 #define DECLARE(NAME) extern const abi::Family NAME;
 FAMILIES(DECLARE)

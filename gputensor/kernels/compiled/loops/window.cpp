@@ -1,0 +1,261 @@
+// out[n, c, window] = the largest of a window, and where it is; or the mean.            family:
+// window
+//
+// Calls    max_pool(x, values, places, windows), avg_pool(x, out, windows, include_pad, divisor or 0)
+//          Arrays are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the step, the
+//          padding and the dilation.
+// Types    max_pool: integers, f32 and f64; avg_pool: f32 and f64.
+// Numbers  of equal elements the first; the last NaN.
+// Order    a window's elements are added in row-major order. A row of windows, or the channels of
+//          one where these lie side by side, is one thread's.
+#include "capability.h"
+
+#include <stdlib.h>
+
+namespace CAPABILITY {
+
+namespace {
+
+constexpr i64 SOME = 256, TAPS = 1 << 15;  // lanes side by side; elements that a thread takes
+
+struct Window { i64 size, out, kernel, step, pad, gap, stride, to; };  // strides in bytes
+
+struct Pool {
+  const char* x;
+  char *out, *places;
+  Window along[3];  // d, h, w
+  i64 channels, channel, channel_to, channel_place;  // bytes from one to the next
+  i64 sample, sample_to, sample_place, place[3];
+  bool has_lanes;  // of channels, not of windows along w
+  bool counts_pad;
+  i64 divisor;
+  i32* columns;  // how many elements of a row count, of each window along w
+};
+
+// The taps of window i that are inside: [first, last).
+inline void taps_of(const Window& w, i64 i, i64& first, i64& last) {
+  const i64 begin = i * w.step - w.pad;
+  first = begin < 0 ? (-begin + w.gap - 1) / w.gap : 0;
+  const i64 left = w.size - begin;
+  last = left <= 0 ? 0 : (left + w.gap - 1) / w.gap;
+  if (last > w.kernel) last = w.kernel;
+}
+
+// The windows from `from` to `to` whose tap k is inside.
+inline void windows_of(const Window& w, i64 k, i64 from, i64 to, i64& first, i64& last) {
+  const i64 at = k * w.gap - w.pad;  // of window 0
+  first = at < 0 ? (-at + w.step - 1) / w.step : 0;
+  last = at >= w.size ? 0 : (w.size - 1 - at) / w.step + 1;
+  if (first < from) first = from;
+  if (last > to) last = to;
+}
+
+inline i64 counted(const Window& w, i64 i, bool with_pad) {
+  i64 begin = i * w.step - w.pad, end = begin + w.kernel;
+  if (end > w.size + w.pad) end = w.size + w.pad;
+  if (!with_pad) begin = begin < 0 ? 0 : begin, end = end > w.size ? w.size : end;
+  return end - begin;
+}
+
+template <class T> constexpr T least_of() {
+  if constexpr (is_real<T>) return -(T)__builtin_inff();
+  return is_signed_integer<T> ? (T)((u64)1 << (8 * sizeof(T) - 1)) : (T)0;
+}
+
+template <class T> struct maximum {
+  static constexpr bool HAS_PLACES = true;
+  T best[SOME];
+  i32 at[SOME];
+
+  void begin(i64 n) {
+    for (i64 k = 0; k < n; ++k) best[k] = least_of<T>();
+  }
+  template <i64 STEP>
+  __attribute__((always_inline)) inline void with(i64 i, i64 n, const char* x, i64 step, i32 place,
+                                                  i32 place_step) {
+    T* b = best + i;
+    i32* a = at + i;
+#pragma GCC ivdep
+    for (i64 k = 0; k < n; ++k) {
+      const T y = *(const T*)(x + k * (STEP ? STEP * (i64)sizeof(T) : step)), so_far = b[k];
+      const bool is = (y > so_far) | (y != y);
+      b[k] = is ? y : so_far;
+      a[k] = is ? place + (i32)k * place_step : a[k];
+    }
+  }
+  const T* made(i64, i64, const i32*) const { return best; }
+};
+
+template <class T> struct average {
+  static constexpr bool HAS_PLACES = false;
+  T sum[SOME];
+
+  void begin(i64 n) {
+    for (i64 k = 0; k < n; ++k) sum[k] = 0;
+  }
+  template <i64 STEP>
+  __attribute__((always_inline)) inline void with(i64 i, i64 n, const char* x, i64 step, i32,
+                                                  i32) {
+    T* s = sum + i;
+#pragma GCC ivdep
+    for (i64 k = 0; k < n; ++k) s[k] += *(const T*)(x + k * (STEP ? STEP * (i64)sizeof(T) : step));
+  }
+  // by: all elements that count, or those of a column of a window, if there are numbers of `columns`
+  const T* made(i64 n, i64 by, const i32* columns) {
+    if (columns) {
+      for (i64 k = 0; k < n; ++k) sum[k] /= (T)by * (T)columns[k];
+    } else {
+      for (i64 k = 0; k < n; ++k) sum[k] /= (T)by;
+    }
+    return sum;
+  }
+};
+
+template <class Of, class T>
+inline void take(Of& of, i64 i, i64 n, const char* x, i64 step, i32 place, i32 place_step) {
+  if (n <= 0) return;
+  if (step == sizeof(T)) return of.template with<1>(i, n, x, step, place, place_step);
+  if (step == 2 * sizeof(T)) return of.template with<2>(i, n, x, step, place, place_step);
+  of.template with<0>(i, n, x, step, place, place_step);
+}
+
+// A row of windows along w, or the channels of one window.
+template <class Of, class T> void units(void* context, i64 first, i64 last) {
+  const Pool& p = *(const Pool*)context;
+  const Window &d = p.along[0], &h = p.along[1], &w = p.along[2];
+  Of of;
+  const i64 lanes = p.has_lanes ? p.channels : w.out, next = p.has_lanes ? p.channel_to : w.to;
+  const i32* columns = p.columns;
+  for (i64 unit = first; unit < last; ++unit) {
+    i64 rest = unit, i[3] = {0, 0, 0};
+    if (p.has_lanes) i[2] = rest % w.out, rest /= w.out;
+    i[1] = rest % h.out, rest /= h.out;
+    i[0] = rest % d.out, rest /= d.out;
+    const i64 channel = p.has_lanes ? 0 : rest % p.channels;
+    if (!p.has_lanes) rest /= p.channels;
+    const char* x = p.x + rest * p.sample + channel * p.channel;
+    char* out = p.out + rest * p.sample_to + channel * p.channel_to;
+    char* places = Of::HAS_PLACES
+                       ? p.places + rest * p.sample_place + channel * p.channel_place
+                       : nullptr;
+    i64 from[3], to[3];
+    for (int k = 0; k < 3; ++k) {
+      if (k == 2 && !p.has_lanes) {
+        from[k] = 0, to[k] = w.kernel;
+      } else {
+        taps_of(p.along[k], i[k], from[k], to[k]);
+        out += i[k] * p.along[k].to;
+        if (Of::HAS_PLACES) places += i[k] * p.place[k];
+      }
+    }
+    const auto at = [&](int k, i64 tap) {
+      return i[k] * p.along[k].step - p.along[k].pad + tap * p.along[k].gap;
+    };
+    const i64 begin_of_row = (at(0, from[0]) * h.size + at(1, from[1])) * w.size;
+    i64 by = p.divisor;
+    if (!by) {
+      by = counted(d, i[0], p.counts_pad) * counted(h, i[1], p.counts_pad);
+      if (p.has_lanes) by *= counted(w, i[2], p.counts_pad);
+    }
+    for (i64 block = 0; block < lanes; block += SOME) {
+      const i64 n = lanes - block < SOME ? lanes - block : SOME;
+      of.begin(n);
+      if constexpr (Of::HAS_PLACES) {
+        for (i64 k = 0; k < n; ++k) of.at[k] = (i32)(begin_of_row + at(2, from[2]));
+        for (i64 k = 0; k < n && !p.has_lanes; ++k) {
+          i64 column = (block + k) * w.step - w.pad;
+          if (column < 0) column += (-column + w.gap - 1) / w.gap * w.gap;
+          of.at[k] = (i32)(begin_of_row + column);
+        }
+      }
+      for (i64 a = from[0]; a < to[0]; ++a)
+        for (i64 b = from[1]; b < to[1]; ++b) {
+          const i64 row = at(0, a) * h.size + at(1, b);
+          const char* of_row = x + at(0, a) * d.stride + at(1, b) * h.stride;
+          for (i64 c = from[2]; c < to[2]; ++c) {
+            if (p.has_lanes) {
+              take<Of, T>(of, 0, n, of_row + at(2, c) * w.stride + block * p.channel, p.channel,
+                          (i32)(row * w.size + at(2, c)), 0);
+              continue;
+            }
+            i64 low, high;
+            windows_of(w, c, block, block + n, low, high);
+            const i64 column = low * w.step - w.pad + c * w.gap;
+            take<Of, T>(of, low - block, high - low, of_row + column * w.stride, w.step * w.stride,
+                        (i32)(row * w.size + column), (i32)w.step);
+          }
+        }
+      const T* made = of.made(n, by, Of::HAS_PLACES || p.has_lanes || p.divisor ? nullptr
+                                                                               : columns + block);
+      if (next == sizeof(T)) {
+        memcpy(out + block * next, made, n * sizeof(T));
+      } else {
+        for (i64 k = 0; k < n; ++k) *(T*)(out + (block + k) * next) = made[k];
+      }
+      if constexpr (Of::HAS_PLACES) {
+        const i64 step = p.has_lanes ? p.channel_place : p.place[2];
+        for (i64 k = 0; k < n; ++k) *(i64*)(places + (block + k) * step) = of.at[k];
+      }
+    }
+  }
+}
+
+template <template <class> class Of, class T> i64 pooled(const Call& call) {
+  const bool has_places = Of<T>::HAS_PLACES;
+  const abi::Array &x = call.array[0], &out = call.array[1];
+  const abi::Array& places = call.array[has_places ? 2 : 1];
+  if (x.ndim != 5 || out.ndim != 5 || places.ndim != 5 || out.dtype != x.dtype) return 1;
+  if (has_places && places.dtype != abi::i64_) return 1;
+  Pool p;
+  p.x = x.data, p.out = out.data, p.places = places.data;
+  i64 taps = 1, plane = 1;
+  for (int k = 0; k < 3; ++k) {
+    const i64* of = call.integer + k;
+    p.along[k] = {x.shape[k + 2], out.shape[k + 2], of[0], of[3], of[6], of[9],
+                  x.stride[k + 2], out.stride[k + 2]};
+    p.place[k] = places.stride[k + 2];
+    taps *= of[0], plane *= x.shape[k + 2];
+  }
+  if (plane >= (i64)1 << 31 || !out.size) return plane >= (i64)1 << 31;
+  p.channels = x.shape[1];
+  p.channel = x.stride[1], p.channel_to = out.stride[1], p.channel_place = places.stride[1];
+  p.sample = x.stride[0], p.sample_to = out.stride[0], p.sample_place = places.stride[0];
+  p.counts_pad = !has_places && call.integer[12];
+  p.divisor = has_places ? 1 : call.integer[13];
+  p.has_lanes = p.channels > 1 && p.channel == x.itemsize && p.along[2].stride != x.itemsize;
+  const i64 lanes = p.has_lanes ? p.channels : p.along[2].out, count = out.size / lanes;
+  const i64 each = TAPS / (lanes * taps);
+  p.columns = has_places ? nullptr : (i32*)malloc(p.along[2].out * sizeof(i32));
+  if (!has_places && !p.columns) return 1;
+  for (i64 k = 0; p.columns && k < p.along[2].out; ++k)
+    p.columns[k] = (i32)counted(p.along[2], k, p.counts_pad);
+  call.share(units<Of<T>, T>, &p, count, each < 1 ? 1 : each);
+  free(p.columns);
+  return 0;
+}
+
+i64 max_pool(const Call& call) {
+  switch (call.array[0].dtype) {
+#define X(T) case code_of<T>: return pooled<maximum, T>(call);
+    X(u8) X(i8) X(i16) X(i32) X(i64) X(f32) X(f64)
+#undef X
+  }
+  return 1;
+}
+
+i64 avg_pool(const Call& call) {
+  switch (call.array[0].dtype) {
+    case abi::f32: return pooled<average, f32>(call);
+    case abi::f64: return pooled<average, f64>(call);
+  }
+  return 1;
+}
+
+const abi::FunctionEntry functions[] = {{"max_pool", max_pool}, {"avg_pool", avg_pool}};
+
+}  // namespace
+
+extern const abi::Family window;
+extern const abi::Family window = {"window", nullptr, 0, functions,
+                                   sizeof functions / sizeof *functions};
+}  // namespace CAPABILITY

@@ -1,0 +1,44 @@
+"""Maxima and means of windows by the compiled loops: see loops/window.cpp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import library
+
+Sizes = tuple[int, ...]
+_max_pool = library.function("window", "max_pool")
+_avg_pool = library.function("window", "avg_pool")
+
+
+def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
+    """Write the maxima of windows and their places. windows: kernel, steps, pads and gaps. Returns:
+    whether it is done."""
+    count = len(windows[0])
+    arrays = [_of_volumes(array, count) for array in (x, values, places)]
+    return x.flags.aligned and _max_pool(*arrays, *_in_volumes(windows)) == 0
+
+
+def avg_pool(
+    x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
+) -> bool:
+    """Write the means of windows; divisor: 0 where it is how many elements count."""
+    arrays = [_of_volumes(array, len(windows[0])) for array in (x, out)]
+    numbers = (*_in_volumes(windows), int(include_pad), divisor)
+    return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
+
+
+def _of_volumes(x: np.ndarray, count: int) -> np.ndarray:
+    """As (n, c, d, h, w): a view."""
+    before = (None,) if x.ndim == count + 1 else ()
+    index: Any = (*before, *(slice(None),) * (x.ndim - count), *(None,) * (3 - count), ...)
+    view: np.ndarray = x[index]
+    return view
+
+
+def _in_volumes(windows: tuple[Sizes, ...]) -> list[int]:
+    """Of three dimensions, the first ones with one element under one window."""
+    lead = 3 - len(windows[0])
+    return [n for of, one in zip(windows, (1, 1, 0, 1)) for n in (*(one,) * lead, *of)]

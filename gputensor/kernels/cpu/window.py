@@ -1,0 +1,23 @@
+"""Maxima and means of windows: where the library runs, its loops; else those of native/pool.py.
+
+The functions here stand in for the library's: they do nothing and say so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Sizes = tuple[int, ...]
+
+
+def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
+    """Write the maxima of windows and their places. windows: kernel, steps, pads and gaps. Returns:
+    whether it is done."""
+    return False
+
+
+def avg_pool(
+    x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
+) -> bool:
+    """Write the means of windows; divisor: 0 where it is how many elements count."""
+    return False

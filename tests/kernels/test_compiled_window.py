@@ -1,0 +1,125 @@
+"""The compiled pools against the array functions that serve where there is no library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor._generated import calls
+from gputensor.kernels.compiled import library
+from gputensor.native import max_pool, pool
+
+pytestmark = pytest.mark.skipif(
+    library.choice().library is None, reason="the compiled library is not built, or switched off"
+)
+_random = np.random.default_rng(0)
+
+# (sizes, kernel, stride, padding, dilation, ceil_mode)
+CASES: list[Any] = [
+    ((2, 3, 8, 9), 2, (), 0, 1, False),
+    ((2, 3, 8, 9), 3, 2, 1, 1, False),
+    ((2, 3, 8, 9), (3, 2), (2, 3), (1, 0), (2, 1), True),
+    ((3, 11, 10), (2, 3), (1, 2), (1, 1), (2, 3), True),
+    ((1, 300, 5, 4), 2, 1, 1, 1, False),
+    ((2, 2, 3, 700), (1, 2), (1, 1), 0, 1, True),
+    ((2, 3, 5, 6, 7), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 2, 1), True),
+    ((2, 3, 4, 4, 4), 2, (), 0, 1, False),
+]
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = gt.get_num_threads()
+    yield
+    gt.set_num_threads(before)
+
+
+def _served(monkeypatch: Any, module: Any, name: str) -> list[bool]:
+    """What the loop answers to each call."""
+    found: list[bool] = []
+    loop = getattr(module, name)
+
+    def noted(*args: Any) -> bool:
+        found.append(loop(*args))
+        return found[-1]
+
+    monkeypatch.setattr(module, name, noted)
+    return found
+
+
+def _without(monkeypatch: Any, module: Any, name: str) -> None:
+    monkeypatch.setattr(module, name, lambda *args: False)
+
+
+def _layouts(x: gt.Tensor) -> Iterator[gt.Tensor]:
+    yield x
+    yield calls.transpose_int(
+        calls.clone(calls.transpose_int(x, -1, -2), gt.contiguous_format), -1, -2
+    )
+    if x.ndim > 3:
+        form = gt.channels_last if x.ndim == 4 else gt.channels_last_3d
+        yield x.contiguous(memory_format=form)
+
+
+def _numbers(sizes: tuple[int, ...], of: Any) -> np.ndarray:
+    x = _random.integers(-4 if np.dtype(of).kind != "u" else 0, 5, sizes).astype(of)
+    if np.dtype(of).kind == "f":
+        x[_random.random(sizes) < 0.1] = np.nan
+        x[_random.random(sizes) < 0.3] = -np.inf
+    return x
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("of", [np.float32, np.float64, np.int64, np.uint8, np.float16])
+def test_maxima_and_places(case: Any, of: Any, monkeypatch: Any) -> None:
+    sizes, kernel, *rest = case
+    op = calls.max_pool3d_with_indices if len(sizes) == 5 else calls.max_pool2d_with_indices
+    x = gt.tensor(_numbers(sizes, of))
+    for given in _layouts(x):
+        with monkeypatch.context() as patch:
+            served = _served(patch, max_pool, "_max_pool_loop")
+            values, places = op(given, kernel, *rest)
+            assert served == [True]
+        with monkeypatch.context() as patch:
+            _without(patch, max_pool, "_max_pool_loop")
+            plain, at = op(given, kernel, *rest)
+        np.testing.assert_array_equal(values.numpy(), plain.numpy())
+        np.testing.assert_array_equal(places.numpy(), at.numpy())
+        assert values.stride() == plain.stride() and places.stride() == at.stride()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("of", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("how", [(True, None), (False, None), (True, 7)])
+def test_means(case: Any, of: Any, how: Any, monkeypatch: Any) -> None:
+    sizes, kernel, stride, padding, _, ceil_mode = case
+    op = calls.avg_pool3d if len(sizes) == 5 else calls.avg_pool2d
+    x = gt.tensor(_random.standard_normal(sizes).astype(of))
+    for given in _layouts(x):
+        args = (given, kernel, stride, padding, ceil_mode, *how)
+        with monkeypatch.context() as patch:
+            served = _served(patch, pool, "_avg_pool_loop")
+            made = op(*args)
+            assert served == [True]
+        with monkeypatch.context() as patch:
+            _without(patch, pool, "_avg_pool_loop")
+            plain = op(*args)
+        assert made.stride() == plain.stride()
+        np.testing.assert_allclose(
+            made.numpy(), plain.numpy(), 1e-5, {2: 1e-3}.get(x.itemsize, 1e-6)
+        )
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    for x in _layouts(gt.tensor(_random.standard_normal((8, 32, 40, 40)).astype(np.float32))):
+        found = []
+        for threads in (1, 2, 3):
+            gt.set_num_threads(threads)
+            means = calls.avg_pool2d(x, 3, 2, 1, False, True, None)
+            values, places = calls.max_pool2d_with_indices(x, 3, 2, 1, 1, False)
+            found.append([y.numpy().tobytes() for y in (means, values, places)])
+        assert found[0] == found[1] == found[2]
