@@ -10,8 +10,10 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
+from ..core.device import CPU
 from ..core.dtype import bfloat16, float16, float32, int32, int64
 from ..core.geometry import contiguous_geometry
+from ..kernels import stub
 from ..structured import arguments
 from ..structured.indexed import index_dtype
 from ..structured.missing import ask_inplace
@@ -19,6 +21,7 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
 SUM, MEAN, MAX = range(3)
+_sum_bags = stub.cpu("bag").sum
 
 
 def _check_weight(op: str, weight: Tensor) -> None:
@@ -194,6 +197,55 @@ def _bagged(
     """
     op = "embedding_bag"
     _check_bag(op, weight, indices, offsets, mode, per_sample_weights)
+    made, of, sizes, places = _summed(
+        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
+    ) or _summed_by_parts(
+        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
+    )  # fmt: skip
+    is_short = indices._geometry.dtype is int32 and offsets._geometry.dtype is int32
+    integer = int32 if is_short else int64
+    if mode == SUM and padding_idx < 0 and weight._geometry.dtype in _SUMMED_AT_ONCE:
+        of = calls.new_empty(indices, (0,), integer, None, None, None)
+    if mode == SUM:
+        sizes = calls.new_zeros(indices, (zeros,), integer, None, None, None)
+    if places is None:
+        places = calls.clone(sizes, None)
+    of, sizes, places = (
+        calls.to_dtype(x, integer, False, False, None) for x in (of, sizes, places)
+    )
+    return made, of, sizes, places
+
+
+# The bags, the bag of each index, the sizes of bags and, of a maximum, the indices of maxima.
+_Parts = tuple[Tensor, Tensor, Tensor, Tensor | None]
+
+
+def _summed(
+    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, weights: Tensor | None,
+    include_last_offset: bool, padding_idx: int,
+) -> _Parts | None:  # fmt: skip
+    """Sums or means in one pass on the CPU; None where there is no loop."""
+    given = [x for x in (weight, indices, offsets, weights) if x is not None]
+    if mode == MAX or any([x._device is not CPU for x in given]):
+        return None
+    count, width = offsets._geometry.numel - bool(include_last_offset), weight._geometry.sizes[1]
+    if count < 1 or not indices._geometry.numel or not width:
+        return None
+    made = allocate(contiguous_geometry((count, width), weight._geometry.dtype), CPU)
+    of = allocate(contiguous_geometry(indices._geometry.sizes, int64), CPU)
+    sizes = allocate(contiguous_geometry((count,), int64), CPU)
+    arrays = [None if x is None else x._get_array() for x in (weight, indices, offsets, weights)]
+    results = [x._get_array() for x in (made, of, sizes)]
+    if _sum_bags(*arrays, *results, mode == MEAN, padding_idx):
+        return made, of, sizes, None
+    return None
+
+
+def _summed_by_parts(
+    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, per_sample_weights: Tensor | None,
+    include_last_offset: bool, padding_idx: int,
+) -> _Parts:  # fmt: skip
+    places = None
     bags = Bags(indices, offsets, include_last_offset, padding_idx)
     rows = calls.index_select(weight, 0, indices)
     if per_sample_weights is not None:
@@ -208,20 +260,7 @@ def _bagged(
         sizes = calls.where_self(calls.eq_Tensor(bags.sizes, 0), 1, bags.sizes)
         made = calls.div_Tensor(made, calls.unsqueeze(sizes, 1))
         made = calls.to_dtype(made, weight._geometry.dtype, False, False, None)
-    is_short = indices._geometry.dtype is int32 and offsets._geometry.dtype is int32
-    integer = int32 if is_short else int64
-    of = bags.of
-    if mode == SUM and padding_idx < 0 and weight._geometry.dtype in _SUMMED_AT_ONCE:
-        of = calls.new_empty(indices, (0,), integer, None, None, None)
-    sizes = bags.sizes
-    if mode == SUM:
-        sizes = calls.new_zeros(indices, (zeros,), integer, None, None, None)
-    if mode != MAX:
-        places = calls.clone(sizes, None)
-    of, sizes, places = (
-        calls.to_dtype(x, integer, False, False, None) for x in (of, sizes, places)
-    )
-    return made, of, sizes, places
+    return made, bags.of, bags.sizes, places
 
 
 # Whose sums need not know which bag an index lies in, where no index is left out.

@@ -6,6 +6,7 @@ namespace CAPABILITY {
 #define FAMILIES(X) \
   X(activation) \
   X(argreduce) \
+  X(bag) \
   X(binary) \
   X(comparison) \
   X(copy) \
