@@ -19,11 +19,13 @@ import numpy as np
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
+from ..kernels import stub
 from ..structured import arguments, windows
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 BY_LIBRARY = True
+_line = stub.cpu("window").line
 
 Sizes = tuple[int, ...]
 
@@ -213,7 +215,8 @@ def _run(places: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
-    """(axis, taps, binary places, size) of each dimension that changes, in their order."""
+    """(axis, taps, binary places, size, dense taps) of each dimension that changes, in their
+    order."""
     found = []
     for axis, line in enumerate(lines, 1):
         is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
@@ -223,17 +226,37 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
         given, size = (line.m, line.n) if turned else (line.n, line.m)
         # elements that are gone are not worked on; rows are quicker than what stands in them
         order = axis if size < given and not places else 9 - axis
-        found.append((order, (axis, taps, places, size)))
+        found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
+
+
+def _dense(taps: tuple[Tap, ...], size: int) -> Any:
+    """(elements, weights, whether some are missing) of all taps and results, for the compiled loop;
+    None where elements have no weights."""
+    if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
+        return None
+    at = np.full((len(taps), size), -1, np.int32)
+    by = np.zeros((len(taps), size), taps[0].by.dtype)
+    for n, tap in enumerate(taps):
+        to = slice(None) if tap.to is None else tap.to
+        at[n, to], by[n, to] = tap.at, tap.by
+    return at, by, bool((at < 0).any())
 
 
 def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int, made: Any) -> None:
     steps = _steps(lines, np.dtype(x.dtype).str[1:], turned)
-    for number, (axis, taps, places, size) in enumerate(steps, 1):
+    for number, (axis, taps, places, size, dense) in enumerate(steps, 1):
+        to = made if number == len(steps) else None
         if places:
             x = _in_fixed_point(on, x, axis, taps, places)
-        else:
-            x = _along(on, x, axis, taps, size, made if number == len(steps) else None)
+            continue
+        if dense is not None and not on.is_gpu and dense[1].dtype == x.dtype:
+            sizes = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+            out = np.empty(sizes, x.dtype) if to is None else to
+            if _line(x, axis, out, *dense):
+                x = out
+                continue
+        x = _along(on, x, axis, taps, size, to)
     if x is not made:
         made[...] = x
 
