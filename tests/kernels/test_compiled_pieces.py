@@ -34,7 +34,8 @@ def _threads() -> Iterator[None]:
 def _place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: list[Any]) -> bool:
     """Whether the library did it."""
     numbers = [n for of in pieces for n in (len(of), *[x for piece in of for x in piece])]
-    return library.function("copy_pieces", "place")(dst, src, value, *numbers) == 0
+    done: bool = library.function("copy_pieces", "place")(dst, src, value, *numbers) == 0
+    return done
 
 
 @st.composite
@@ -45,7 +46,8 @@ def _pieces(draw: Any, size: int) -> list[Piece]:
         step = draw(st.sampled_from([-1, 0, 1])) if begin >= 0 else 0
         most = {1: size - begin, -1: begin + 1, 0: 5}[step]
         found.append(Piece(draw(st.integers(0, most)), begin, step))
-    return draw(st.sampled_from([found, [Piece(size, 0, 1)]]))
+    chosen: list[Piece] = draw(st.sampled_from([found, [Piece(size, 0, 1)]]))
+    return chosen
 
 
 @settings(max_examples=300, deadline=None)
@@ -61,7 +63,7 @@ def test_any_pieces(data: Any) -> None:
     to, plain = np.full([sizes[d] for d in order], 99, of), np.full(sizes, 98, of)
     dst, value = to.transpose(np.argsort(order)), np.array(7, of)
     assert _place(dst, src, value, pieces)
-    numpys.place(plain, src, value, pieces)
+    numpys.place(plain, src, value, tuple(map(tuple, pieces)))
     np.testing.assert_array_equal(dst, plain)
 
 
@@ -76,12 +78,13 @@ def test_large_pieces_on_any_number_of_threads(shape: tuple[int, ...], threads: 
         sizes = [sum([piece.size for piece in of]) for of in pieces]
         dst, plain = np.zeros(sizes, np.float32), np.ones(sizes, np.float32)
         assert _place(dst, src, np.asarray(value), pieces)
-        numpys.place(plain, src, np.asarray(value), pieces)
+        numpys.place(plain, src, np.asarray(value), tuple(map(tuple, pieces)))
         np.testing.assert_array_equal(dst, plain)
 
 
 def test_pieces_beyond_the_source_are_not_read() -> None:
     src, dst = np.zeros(4, np.float32), np.full(6, 5, np.float32)
+    pieces: list[Any]
     for pieces in ([[Piece(6, 0, 1)]], [[Piece(6, 4, -1)]], [[Piece(5, 0, 0)]], [[]]):
         assert not _place(dst, src, src[:1], pieces)
     assert not _place(dst, src.astype(np.float64), src[:1], [[Piece(6, 0, 0)]])
