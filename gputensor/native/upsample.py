@@ -25,7 +25,7 @@ from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 BY_LIBRARY = True
-_line = stub.cpu("window").line
+_line = stub.cpu("pool_windows").line
 
 Sizes = tuple[int, ...]
 

@@ -1,5 +1,5 @@
 // out[n, c, window] = the largest of a window, and where it is, or the mean; sums of weighted
-// elements.                                                                        family: window
+// elements.                                                                        family: pool
 //
 // Calls    max_pool(x, values, places, windows), avg_pool(x, out, windows, include_pad, divisor or 0)
 //          line(x, out, at, by, has_gaps): an image's lines of another length
@@ -341,7 +341,7 @@ const abi::FunctionEntry functions[] = {
 
 }  // namespace
 
-extern const abi::Family window;
-extern const abi::Family window = {"window", nullptr, 0, functions,
+extern const abi::Family pool_windows;
+extern const abi::Family pool_windows = {"pool_windows", nullptr, 0, functions,
                                    sizeof functions / sizeof *functions};
 }  // namespace CAPABILITY

@@ -1,4 +1,4 @@
-"""Windows of images by the compiled loops: see loops/window.cpp."""
+"""Windows of images by the compiled loops: see loops/pool_windows.cpp."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
-_max_pool = library.function("window", "max_pool")
-_avg_pool = library.function("window", "avg_pool")
-_line = library.function("window", "line")
+_max_pool = library.function("pool_windows", "max_pool")
+_avg_pool = library.function("pool_windows", "avg_pool")
+_line = library.function("pool_windows", "line")
 
 
 def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
