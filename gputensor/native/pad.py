@@ -16,13 +16,14 @@ from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
+from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
 from ..structured import arguments
 from ..structured.pointwise import NUMBERS
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
+from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
 
@@ -291,7 +292,9 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    if _is_on_cpu(self):
+    # the gradient is that of the operators below
+    is_plain = self._autograd is None and self._keys is CPU_KEYS and shortcuts.is_plain_thread()
+    if is_plain and _is_on_cpu(self):
         for d, before, after in pairs:
             _check_wraps(d, _kept(shape.sizes[d], before, after).size, before, after)
         return _at_once(op, self, pairs, _wrapped_pieces, formats.contiguous_format)

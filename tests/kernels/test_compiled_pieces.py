@@ -134,3 +134,11 @@ def test_join_of_other_layouts_is_left_to_others() -> None:
     dst, x = np.zeros((8, 4), np.float32), np.ones((4, 4), np.float32)
     assert join(dst, x, x.T, 0) and join(dst, x[:, ::-1], x, 0) and join(dst, x, 0)
     assert join(dst, x.astype(np.float64), x, 0) and not dst.any()
+
+
+def test_circular_padding_has_a_gradient() -> None:
+    x = gt.arange(3.0).reshape(1, 1, 3).requires_grad_(True)
+    made = gt.nn.functional.pad(x, (2, 1), "circular")
+    made.backward(gt.arange(6.0).reshape(1, 1, 6))
+    assert x.grad is not None and x.grad.tolist() == [[[7.0, 3.0, 5.0]]]
+    assert gt.nn.functional.pad(x.detach(), (2, 1), "circular").tolist() == made.tolist()
