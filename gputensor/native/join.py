@@ -186,9 +186,9 @@ def _known(tensors: Any, dim: Any) -> Tensor | None:
         return None
     if shape.nbytes < _TINY:
         return from_array(np.concatenate(arrays, dim), shape)
-    made = np.empty(shape.sizes, shape.dtype.np)
-    _join_arrays(made, arrays, dim % shape.ndim)
-    return from_array(made, shape)
+    made = allocate(shape, CPU)
+    _join_arrays(made._get_array(), arrays, dim % shape.ndim)
+    return made
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from .norm import cast, wide
 
 BY_LIBRARY = True
 
-_max_pool_loop = stub.cpu("window").max_pool
+_max_pool_loop = stub.cpu("pool_windows").max_pool
 
 Sizes = tuple[int, ...]
 Two = tuple[Tensor, Tensor]

@@ -6,19 +6,24 @@ Source of the semantics: aten/src/ATen/native/PadNd.cpp, ReflectionPad.cpp, Repl
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU
-from ..core.geometry import geometry
+from ..core.dtype import dtype
+from ..core.geometry import Geometry, geometry
+from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
-from ..kernels.cpu.copy_pieces import Piece
+from ..kernels.cpu.copy_pieces import Piece, Pieces
 from ..structured import arguments
 from ..structured.pointwise import NUMBERS
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
+from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
 
@@ -52,7 +57,7 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
 
 Pairs = list[tuple[int, int, int]]
 # (size, before, after) -> where each piece of a dimension comes from
-Pieces = Callable[[int, int, int], list[Piece]]
+PiecesOfOne = Callable[[int, int, int], list[Piece]]
 _place = stub.cpu("copy_pieces").place
 
 
@@ -78,26 +83,48 @@ def _continued_pieces(size: int, before: int, after: int) -> list[Piece]:
     return [first, _kept(size, before, after), last]
 
 
+def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
+    inner = _kept(size, before, after)
+    first = Piece(max(before, 0), inner.begin + inner.size - before, 1)
+    return [first, inner, Piece(max(after, 0), inner.begin, 1)]
+
+
 def _is_on_cpu(self: Tensor) -> bool:
     """Whether the elements are ours to move; who registers or watches copy_ sees each copy."""
     return self._device is CPU and copies_are_ours(self._keys)
 
 
 def _at_once(
-    op: str, self: Tensor, pairs: Pairs, pieces: Pieces, form: Any, value: Any = 0
+    op: str, self: Tensor, pairs: Pairs, of_one: PiecesOfOne, form: Any, value: Any = 0
 ) -> Tensor:
-    sizes, element = self._geometry.sizes, self._geometry.dtype
-    of = [[Piece(n, 0, 1)] for n in sizes]
-    for d, before, after in pairs:
-        of[d] = [piece for piece in pieces(sizes[d], before, after) if piece.size]
-    grown = tuple([sum([piece.size for piece in found]) for found in of])
-    made = allocate(geometry(grown, formats.strides_for(op, grown, form), element), CPU)
-    filler = allocate(geometry((), (), element), CPU)
-    if pieces is _constant_pieces:
-        key_set = (self._keys | filler._keys) & BELOW_ADINPLACEORVIEW
-        operators.fill__Scalar.redispatch_table[key_set](key_set, filler, value)
-    _place(made._get_array(), self._get_array(), filler._get_array(), of)
+    shape, pieces = _plan(op, self._geometry, tuple(pairs), of_one, form)
+    made, filler = allocate(shape, CPU), _zero(shape.dtype)
+    if type(value) is not int or value:
+        one = allocate(geometry((), (), shape.dtype), CPU)
+        key_set = (self._keys | one._keys) & BELOW_ADINPLACEORVIEW
+        operators.fill__Scalar.redispatch_table[key_set](key_set, one, value)
+        filler = one._get_array()
+    _place(made._get_array(), self._get_array(), filler, pieces)
     return made
+
+
+@lru_cache(maxsize=256)
+def _plan(
+    op: str, given: Geometry, pairs: tuple[tuple[int, int, int], ...], of_one: PiecesOfOne,
+    form: Any,
+) -> tuple[Geometry, Pieces]:  # fmt: skip
+    """The result's geometry, and where the pieces of each dimension come from."""
+    of: list[tuple[Piece, ...]] = [(Piece(n, 0, 1),) for n in given.sizes]
+    for d, before, after in pairs:
+        found = of_one(given.sizes[d], before, after)
+        of[d] = tuple([piece for piece in found if piece.size])
+    grown = tuple([sum([piece.size for piece in found]) for found in of])
+    return geometry(grown, formats.strides_for(op, grown, form), given.dtype), tuple(of)
+
+
+@lru_cache(maxsize=32)
+def _zero(of: dtype) -> Any:
+    return np.zeros((), of.np)
 
 
 # --- constant -------------------------------------------------------------------------------------
@@ -155,12 +182,16 @@ def _continued(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
     return [*repeated(0, before), inner, *repeated(n - 1, after)]
 
 
-def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
-    inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
-    n = inner._geometry.sizes[d]
+def _check_wraps(d: int, n: int, before: int, after: int) -> None:
     if max(before, after) > n:
         rule = f"be at most size {n} at dimension {d}"
         raise errors.must("_pad_circular", "pad", rule, (before, after))
+
+
+def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
+    inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
+    n = inner._geometry.sizes[d]
+    _check_wraps(d, n, before, after)
     parts = [_cut(inner, d, n - before, n)] if before > 0 else []
     return [*parts, inner, *([_cut(inner, d, 0, after)] if after > 0 else [])]
 
@@ -187,7 +218,7 @@ def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int
     return pairs
 
 
-def _padding(op: str, planes: int, parts: Any, pieces: Pieces) -> Kernel:
+def _padding(op: str, planes: int, parts: Any, pieces: PiecesOfOne) -> Kernel:
     def kernel(key_set: int, self: Tensor, padding: Any) -> Tensor:
         made, pairs = self, _checked(op, self, padding, planes)
         if _is_on_cpu(self):
@@ -261,7 +292,13 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    made = self  # no kernel of its own, so that cat's derivative is its derivative
+    # the gradient is that of the operators below
+    is_plain = self._autograd is None and self._keys is CPU_KEYS and shortcuts.is_plain_thread()
+    if is_plain and _is_on_cpu(self):
+        for d, before, after in pairs:
+            _check_wraps(d, _kept(shape.sizes[d], before, after).size, before, after)
+        return _at_once(op, self, pairs, _wrapped_pieces, formats.contiguous_format)
+    made = self
     for d, before, after in pairs:
         made = calls.cat(_wrapped(made, d, before, after), d)
     return calls.contiguous(made)

@@ -24,7 +24,7 @@ from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 BY_LIBRARY = True
-_avg_pool_loop = stub.cpu("window").avg_pool
+_avg_pool_loop = stub.cpu("pool_windows").avg_pool
 
 Sizes = tuple[int, ...]
 

@@ -6,15 +6,16 @@ ChanelShuffle.cpp and Im2Col.cpp.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU
-from ..core.geometry import geometry
+from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
-from ..kernels.cpu.copy_pieces import Piece
+from ..kernels.cpu.copy_pieces import Piece, Pieces
 from ..structured import arguments
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
@@ -66,21 +67,26 @@ def _is_on_cpu(self: Tensor) -> bool:
 
 
 def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
-    sizes, form = self._geometry.sizes, suggest_memory_format(self)
+    shape, pieces = _rolls(self._geometry, moves, axes, suggest_memory_format(self))
+    made, source = allocate(shape, CPU), self._get_array()
+    _place(made._get_array(), source, source, pieces)
+    return made
+
+
+@lru_cache(maxsize=256)
+def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geometry, Pieces]:
+    """The result's geometry, and where the pieces of each dimension come from."""
+    sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
         if not shift % sizes[d]:  # one by one, that would be a clone
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
-    pieces = [
-        [Piece(n - start, start, 1), Piece(start, 0, 1)] if start else [Piece(n, 0, 1)]
+    pieces = tuple([
+        (Piece(n - start, start, 1), Piece(start, 0, 1)) if start else (Piece(n, 0, 1),)
         for n, start in zip(sizes, starts)
-    ]
-    strides = formats.strides_for("roll", sizes, form)
-    made = allocate(geometry(sizes, strides, self._geometry.dtype), CPU)
-    source = self._get_array()
-    _place(made._get_array(), source, source, pieces)
-    return made
+    ])  # fmt: skip
+    return geometry(sizes, formats.strides_for("roll", sizes, form), given.dtype), pieces
 
 
 def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:

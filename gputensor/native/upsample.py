@@ -18,15 +18,14 @@ import numpy as np
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
-from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..kernels import stub
-from ..kernels.cpu.resample import Taps
 from ..structured import arguments, windows
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
 
 BY_LIBRARY = True
+_line = stub.cpu("pool_windows").line
 
 Sizes = tuple[int, ...]
 
@@ -181,8 +180,8 @@ def _binary_places(most: float) -> int:
     return 22
 
 
-def _brought_back(at: Any, by: Any) -> tuple[Any, Any, Any]:
-    """Elements in their order, the results that each counted for, and their weights or None."""
+def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
+    """Taps that give each element what each result it counted for brings back."""
     kept = at.T >= 0  # results in their order
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
@@ -195,12 +194,6 @@ def _brought_back(at: Any, by: Any) -> tuple[Any, Any, Any]:
         weights = np.add.reduceat(weights, np.flatnonzero(first))
         elements, results = elements[first], results[first]
         elements, results, weights = (x[weights != 0] for x in (elements, results, weights))
-    return elements, results, weights
-
-
-def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
-    """Taps that give each element what each result it counted for brings back."""
-    elements, results, weights = _brought_back(at, by)
     rank = np.arange(len(elements)) - np.searchsorted(elements, elements)
     taps = []
     for r in range(int(rank.max(initial=-1)) + 1):
@@ -217,70 +210,53 @@ def _run(places: Any) -> Any:
     return places
 
 
-# --- on the CPU -----------------------------------------------------------------------------------
-
-
-def _is_kept(line: Line) -> bool:
-    """Whether a dimension stays as it is."""
-    is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
-    return is_same and line.mode not in ("linear", "cubic")
-
-
-@lru_cache(maxsize=256)
-def _taps(line: Line, element: str, turned: bool) -> Taps:
-    """What the CPU's loop takes for a dimension: kernels/cpu/resample.py."""
-    if _is_kept(line):
-        return Taps(1, np.arange(line.n, dtype=np.int32), None)
-    at, by = _MODES[line.mode](line, np.float64 if element == "f8" else np.float32)
-    if not turned and (at >= 0).all():
-        weights = None if by is None else by.ravel()
-        return Taps(len(at), at.astype(np.int32).ravel(), weights)
-    if turned:
-        results, others, weights = _brought_back(at, by)
-        size = line.n
-    else:
-        kept = at.T >= 0
-        results, others = np.nonzero(kept)[0], at.T[kept]
-        weights, size = by.T[kept], line.m
-    starts = np.searchsorted(results, np.arange(size + 1))
-    each, rest = divmod(len(results), size)
-    if each and not rest and (np.diff(starts) == each).all():
-        table = others.reshape(size, each).T.ravel()
-        weights = None if weights is None else weights.reshape(size, each).T.ravel()
-        return Taps(each, table.astype(np.int32), weights)
-    return Taps(0, np.concatenate([starts, others]).astype(np.int32), weights)
-
-
-def _by_loop(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int, made: Any) -> None:
-    element = x.dtype.str[1:]
-    stub.cpu("resample").resample(x, made, [_taps(line, element, turned) for line in lines])
-
-
 # --- all dimensions -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
 def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
-    """(axis, taps, binary places, size) of each dimension that changes, in their order."""
+    """(axis, taps, binary places, size, dense taps) of each dimension that changes, in their
+    order."""
     found = []
     for axis, line in enumerate(lines, 1):
-        if _is_kept(line):
+        is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
+        if is_same and line.mode not in ("linear", "cubic"):
             continue
         taps, places = _table(line, element, turned)
         given, size = (line.m, line.n) if turned else (line.n, line.m)
         # elements that are gone are not worked on; rows are quicker than what stands in them
         order = axis if size < given and not places else 9 - axis
-        found.append((order, (axis, taps, places, size)))
+        found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
+
+
+def _dense(taps: tuple[Tap, ...], size: int) -> Any:
+    """(elements, weights, whether some are missing) of all taps and results, for the compiled loop;
+    None where elements have no weights."""
+    if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
+        return None
+    at = np.full((len(taps), size), -1, np.int32)
+    by = np.zeros((len(taps), size), taps[0].by.dtype)
+    for n, tap in enumerate(taps):
+        to = slice(None) if tap.to is None else tap.to
+        at[n, to], by[n, to] = tap.at, tap.by
+    return at, by, bool((at < 0).any())
 
 
 def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int, made: Any) -> None:
     steps = _steps(lines, np.dtype(x.dtype).str[1:], turned)
-    for number, (axis, taps, places, size) in enumerate(steps, 1):
+    for number, (axis, taps, places, size, dense) in enumerate(steps, 1):
+        to = made if number == len(steps) else None
         if places:
             x = _in_fixed_point(on, x, axis, taps, places)
-        else:
-            x = _along(on, x, axis, taps, size, made if number == len(steps) else None)
+            continue
+        if dense is not None and not on.is_gpu and dense[1].dtype == x.dtype:
+            sizes = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+            out = np.empty(sizes, x.dtype) if to is None else to
+            if _line(x, axis, out, *dense):
+                x = out
+                continue
+        x = _along(on, x, axis, taps, size, to)
     if x is not made:
         made[...] = x
 
@@ -370,12 +346,10 @@ def _made(
         raise errors.wrong_dtype(op, arg, "be floating" + " or uint8" * (leaf.dims == 2), x)
     keeps = leaf.dims > 1 and (leaf.keeps or not turned)
     given = wide(x) if leaf.has_align or turned else x
-    work, is_shared = partial(_compute, lines, turned), False
-    if x._device is CPU and (leaf.has_align or turned) and not is_whole:
-        work, is_shared = partial(_by_loop, lines, turned), True
+    work = partial(_compute, lines, turned)
     like, of, out = x if keeps else None, given._geometry.dtype, sizes[2:]
     reads = 2 * out[0] * given._geometry.sizes[-1]
-    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads, is_shared=is_shared)
+    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads)
     return cast(made, element)
 
 

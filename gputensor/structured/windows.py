@@ -134,13 +134,11 @@ Loop = Callable[..., bool]
 def made_of(
     op: str, x: Tensor, like: Tensor | None, out: Sizes, results: Sequence[dtype], work: Work,
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
-    is_shared: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """New tensors of x's leading sizes and `out`, in the memory format of `like`.
 
     loop: what is tried first on the CPU. shares_rows: where planes are large, threads share their
-    rows. reads: how many elements of a plane are read; None is all. is_shared: `work` itself shares
-    all planes over threads.
+    rows. reads: how many elements of a plane are read; None is all.
     """
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like._geometry.ndim) != (2, 3):
@@ -154,13 +152,13 @@ def made_of(
         if loop(x._get_array(), *[made._get_array() for made in tensors]):
             return tensors
     types = [of.np for of in results]
-    compute = partial(_computed, out, types, is_last, work, shares_rows, reads, is_shared)
+    compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
     return library.call(op, compute, wanted, x)
 
 
 def _computed(
     out: Sizes, results: Sequence[Any], is_last: bool, work: Work, shares_rows: bool,
-    reads: int | None, is_shared: bool, on: Any, x: Any,
+    reads: int | None, on: Any, x: Any,
 ) -> list[Any]:  # fmt: skip
     np, before, count = on.np, x.shape[: x.ndim - len(out)], len(out)
     if not x.size or not math.prod(out):
@@ -168,7 +166,7 @@ def _computed(
     planes = np.moveaxis(x, 1, -1) if is_last else x.reshape(-1, *x.shape[-count:])
     shape = (len(planes), *out, *planes.shape[1 + count :])
     made = [np.empty(shape, of) for of in results]
-    if on.is_gpu or is_shared:
+    if on.is_gpu:
         work(on, planes, 0, *made)
     else:
         reads = planes[0].size if reads is None else reads

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..cpu import copy_pieces as numpys
-from ..cpu.copy_pieces import Piece
+from ..cpu.copy_pieces import Pieces
 from . import library
 
 _place = library.function("copy_pieces", "place")
@@ -19,15 +21,17 @@ _MOST_NUMBERS, _MOST_SOURCES = 64, 31
 _SMALL = 1 << 14
 
 
-def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: list[list[Piece]]) -> None:
-    """Write pieces of `src`, and `value` between them, into `dst`. pieces: of each dimension."""
-    numbers: list[int] = []
-    for of in pieces:
-        numbers.append(len(of))
-        for piece in of:
-            numbers += piece
+def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -> None:
+    """Write pieces of `src`, and `value` between them, into `dst`."""
+    numbers = _numbers(pieces)
     if len(numbers) > _MOST_NUMBERS or _place(dst, src, value, *numbers):
         numpys.place(dst, src, value, pieces)
+
+
+@lru_cache(maxsize=256)
+def _numbers(pieces: Pieces) -> tuple[int, ...]:
+    """How many pieces a dimension has, and what they are."""
+    return tuple([n for of in pieces for n in (len(of), *[x for piece in of for x in piece])])
 
 
 def join(dst: np.ndarray, sources: list[np.ndarray], dim: int) -> bool:

@@ -22,8 +22,12 @@ class Piece(NamedTuple):
     step: int
 
 
-def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: list[list[Piece]]) -> None:
-    """Write pieces of `src`, and `value` between them, into `dst`. pieces: of each dimension."""
+# Of each dimension.
+Pieces = tuple[tuple[Piece, ...], ...]
+
+
+def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -> None:
+    """Write pieces of `src`, and `value` between them, into `dst`."""
     for box in itertools.product(*[_placed(of) for of in pieces]):
         to = dst[tuple([slice(start, start + piece.size) for start, piece in box])]
         if any([piece.begin < 0 for _, piece in box]):
@@ -32,7 +36,7 @@ def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: list[list
             to[...] = src[tuple([_source(piece) for _, piece in box])]
 
 
-def _placed(pieces: list[Piece]) -> list[tuple[int, Piece]]:
+def _placed(pieces: tuple[Piece, ...]) -> list[tuple[int, Piece]]:
     starts = itertools.accumulate([piece.size for piece in pieces], initial=0)
     return list(zip(starts, pieces))
 

@@ -6,13 +6,13 @@ namespace CAPABILITY {
 #define FAMILIES(X) \
   X(activation) \
   X(argreduce) \
-  X(bag) \
   X(binary) \
   X(comparison) \
   X(copy) \
   X(copy_pack) \
   X(copy_pieces) \
   X(criterion) \
+  X(embedding_bag) \
   X(exponential) \
   X(gather) \
   X(histogram) \
@@ -24,9 +24,9 @@ namespace CAPABILITY {
   X(norm) \
   X(order) \
   X(orthogonal) \
+  X(pool_windows) \
   X(random) \
   X(reduce) \
-  X(resample) \
   X(scan) \
   X(scatter) \
   X(search) \
@@ -34,8 +34,7 @@ namespace CAPABILITY {
   X(ternary) \
   X(triangle) \
   X(unary) \
-  X(where) \
-  X(window)
+  X(where)
 
 #define DECLARE(NAME) extern const abi::Family NAME;
 FAMILIES(DECLARE)

@@ -41,6 +41,21 @@ LOOP add_line(A* sum, const A* x, i64 n) {
 #pragma GCC ivdep
   for (i64 k = 0; k < n; ++k) sum[k] += x[k];
 }
+// Four lines, each added in its turn: sums are loaded and stored once.
+template <class A>
+LOOP add_four(A* sum, const A* a, const A* b, const A* c, const A* d, i64 n) {
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) sum[k] = sum[k] + a[k] + b[k] + c[k] + d[k];
+}
+template <class A>
+LOOP add_four_squares(A* sum, const A* a, const A* b, const A* c, const A* d, const A* middle,
+                      i64 n) {
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) {
+    const A m = middle[k], p = a[k] - m, q = b[k] - m, r = c[k] - m, s = d[k] - m;
+    sum[k] = sum[k] + p * p + q * q + r * r + s * s;
+  }
+}
 template <class A>
 LOOP add_products(A* sum, A* products, const A* grad, const A* x, const A* middle, i64 n) {
 #pragma GCC ivdep
@@ -105,13 +120,23 @@ struct Beside {
     if (adds) memset(sums, 0, 2 * n * sizeof(f64));
     for (i64 c = 0; c < n; c += COLUMNS) {
       const i64 count = n - c < COLUMNS ? n - c : COLUMNS;
-      for (i64 r = begin; r < end; ++r) {
+      const bool takes_four = pass <= SQUARES && is_at_hand<A>(first->dtype, itemsize);
+      i64 rows = 1;
+      for (i64 r = begin; r < end; r += rows) {
+        rows = takes_four && end - r >= 4 ? 4 : 1;
         const auto line = [&](const abi::Array* of, int k) {
           return widened(of->dtype, of->data + r * of->stride[0] + c * itemsize, itemsize, count,
                          room[k]);
         };
         const A* x = line(first, 0);
-        switch (pass) {
+        if (rows == 4) {
+          const auto below = [&](i64 k) { return (const A*)((const char*)x + k * first->stride[0]); };
+          if (pass == SUM) {
+            add_four(chain + c, x, below(1), below(2), below(3), count);
+          } else {
+            add_four_squares(chain + c, x, below(1), below(2), below(3), middle + c, count);
+          }
+        } else switch (pass) {
           case SUM: add_line(chain + c, x, count); break;
           case SQUARES: add_squares(chain + c, x, middle + c, count); break;
           case PRODUCTS:
@@ -129,7 +154,8 @@ struct Beside {
             narrowed(out->dtype, to, made, itemsize, count);
           }
         }
-        if (adds && ((r - begin) % CHAIN == CHAIN - 1 || r == end - 1)) {
+        const i64 last = r + rows - 1;
+        if (adds && ((last - begin) % CHAIN == CHAIN - 1 || last == end - 1)) {
           add_chain(sums + c, chain + c, count);
           if (pass == PRODUCTS) add_chain(sums + n + c, chain + n + c, count);
         }

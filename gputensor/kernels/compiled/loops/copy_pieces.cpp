@@ -48,7 +48,11 @@ static void words(char* to, i64 to_step, const char* from, i64 from_step, i64 n)
   }
 }
 
-static void entries(char* to, i64 to_step, const char* from, i64 from_step, i64 n, i64 block) {
+INLINE void entries(char* to, i64 to_step, const char* from, i64 from_step, i64 n, i64 block) {
+  if (n == 1 && block == 4) {  // an edge
+    *(word<4>*)to = *(const word<4>*)from;
+    return;
+  }
   if (to_step == block && from_step == block) {
     memcpy(to, from, n * block);
     return;
@@ -158,6 +162,19 @@ static i64 place(const Call& call) {
   }
   p.n -= taken;
   for (int d = 0; d < p.n; d++) p.axis[d] = p.axis[d + taken];
+  int outer = p.n > 1 ? 2 : 1;  // the others that are one run are walked as one
+  for (int d = 2; d < p.n; d++) {
+    Axis &axis = p.axis[d], &last = p.axis[outer - 1];
+    Piece &piece = axis.piece[0], &before = last.piece[0];
+    if (axis.n > 1 || last.n > 1 || piece.is_value || before.is_value ||
+        axis.to != last.to * last.size || piece.step != before.step * last.size) {
+      p.axis[outer++] = axis;
+      continue;
+    }
+    before.from += piece.from;
+    last.size = before.end = last.size * axis.size;
+  }
+  p.n = outer;
   const Axis& along = p.axis[0];
   p.part = least(along.size, PIECE_BYTES / p.block < 1 ? 1 : PIECE_BYTES / p.block);
   p.parts = (along.size + p.part - 1) / p.part, p.units = p.parts;

@@ -1,4 +1,4 @@
-"""Sums of rows of a table by bags, by the compiled loop: see loops/bag.cpp."""
+"""Sums of rows of a table by bags, by the compiled loop: see loops/embedding_bag.cpp."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from . import library
 
-_sum = library.function("bag", "sum")
+_sum = library.function("embedding_bag", "sum")
 
 
 def sum(

@@ -1,8 +1,9 @@
-// out[n, c, window] = the largest of a window, and where it is; or the mean.            family:
-// window
+// out[n, c, window] = the largest of a window, and where it is, or the mean; sums of weighted
+// elements.                                                                        family: pool
 //
 // Calls    max_pool(x, values, places, windows), avg_pool(x, out, windows, include_pad, divisor or 0)
-//          Arrays are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the step, the
+//          line(x, out, at, by, has_gaps): an image's lines of another length
+//          Arrays of pools are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the step, the
 //          padding and the dilation.
 // Types    max_pool: integers, f32 and f64; avg_pool: f32 and f64.
 // Numbers  of equal elements the first; the last NaN.
@@ -251,11 +252,96 @@ i64 avg_pool(const Call& call) {
   return 1;
 }
 
-const abi::FunctionEntry functions[] = {{"max_pool", max_pool}, {"avg_pool", avg_pool}};
+// --- lines of another length --------------------------------------------------------------------
+
+// at, by: of each tap the element of every result, below 0 where it has none, and its weight.
+struct Line { i64 taps, results; const i32* at; bool has_gaps; };
+
+template <class T> void of_elements(const Line& line, const T* by, const T* x, T* out) {
+  const i64 m = line.results;
+  const i32* at = line.at;
+  if (line.has_gaps) {
+    for (i64 j = 0; j < m; ++j) {
+      T sum = 0;
+      for (i64 t = 0; t < line.taps; ++t)
+        if (at[t * m + j] >= 0) sum += x[at[t * m + j]] * by[t * m + j];
+      out[j] = sum;
+    }
+    return;
+  }
+  if (line.taps == 2) {
+#pragma GCC ivdep
+    for (i64 j = 0; j < m; ++j) out[j] = x[at[j]] * by[j] + x[at[m + j]] * by[m + j];
+    return;
+  }
+  for (i64 t = 0; t < line.taps; ++t) {
+#pragma GCC ivdep
+    for (i64 j = 0; j < m; ++j) {
+      const T term = x[at[t * m + j]] * by[t * m + j];
+      out[j] = t ? out[j] + term : term;
+    }
+  }
+}
+
+template <class T> void of_rows(const Line& line, const T* by, const T* x, T* out, i64 n) {
+  const i64 m = line.results;
+  for (i64 j = 0; j < m; ++j, out += n) {
+    const i32* at = line.at + j;
+    if (line.taps == 2 && at[0] >= 0 && at[m] >= 0) {
+      const T *a = x + at[0] * n, *b = x + at[m] * n, first = by[j], second = by[m + j];
+#pragma GCC ivdep
+      for (i64 k = 0; k < n; ++k) out[k] = a[k] * first + b[k] * second;
+      continue;
+    }
+    bool is_begun = false;
+    for (i64 t = 0; t < line.taps; ++t) {
+      if (at[t * m] < 0) continue;
+      const T *a = x + at[t * m] * n, weight = by[t * m + j];
+      if (is_begun) {
+#pragma GCC ivdep
+        for (i64 k = 0; k < n; ++k) out[k] += a[k] * weight;
+      } else {
+#pragma GCC ivdep
+        for (i64 k = 0; k < n; ++k) out[k] = a[k] * weight;
+      }
+      is_begun = true;
+    }
+    if (!is_begun) memset(out, 0, n * sizeof(T));
+  }
+}
+
+template <class T> i64 resized(const Call& call) {
+  const abi::Array &x = call.array[0], &out = call.array[1], &at = call.array[2],
+                   &by = call.array[3];
+  const Line line = {at.shape[0], at.shape[1], (const i32*)at.data, (bool)call.integer[0]};
+  const i64 n = x.shape[2], from = x.shape[1] * n, to = out.shape[1] * n;
+  for (i64 a = 0; a < x.shape[0]; ++a) {
+    const T* row = (const T*)x.data + a * from;
+    T* made = (T*)out.data + a * to;
+    if (n == 1) {
+      of_elements(line, (const T*)by.data, row, made);
+    } else {
+      of_rows(line, (const T*)by.data, row, made, n);
+    }
+  }
+  return 0;
+}
+
+// (x, out, at, by, whether there are gaps); arrays are dense: (a, n, b), (a, m, b), (taps, m) twice.
+i64 line(const Call& call) {
+  const int dtype = call.array[0].dtype;
+  if (call.array[1].dtype != dtype || call.array[3].dtype != dtype) return 1;
+  if (call.array[2].dtype != abi::i32) return 1;
+  if (dtype == abi::f32) return resized<f32>(call);
+  return dtype == abi::f64 ? resized<f64>(call) : 1;
+}
+
+const abi::FunctionEntry functions[] = {
+    {"max_pool", max_pool}, {"avg_pool", avg_pool}, {"line", line}};
 
 }  // namespace
 
-extern const abi::Family window;
-extern const abi::Family window = {"window", nullptr, 0, functions,
+extern const abi::Family pool_windows;
+extern const abi::Family pool_windows = {"pool_windows", nullptr, 0, functions,
                                    sizeof functions / sizeof *functions};
 }  // namespace CAPABILITY

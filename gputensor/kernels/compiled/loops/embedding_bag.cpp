@@ -1,5 +1,5 @@
 // out[b] = the sum, or the mean, of the rows of a table that the indices of bag b name.  family:
-// bag
+// embedding_bag
 //
 // Calls    sum(table, indices, offsets, weights or null, out, of, sizes, is_mean, padding)
 //          of: the bag of each index; sizes: how many indices of each bag are not `padding`.
@@ -101,6 +101,6 @@ const abi::FunctionEntry functions[] = {{"sum", sum}};
 
 }  // namespace
 
-extern const abi::Family bag;
-extern const abi::Family bag = {"bag", nullptr, 0, functions, sizeof functions / sizeof *functions};
+extern const abi::Family embedding_bag;
+extern const abi::Family embedding_bag = {"embedding_bag", nullptr, 0, functions, sizeof functions / sizeof *functions};
 }  // namespace CAPABILITY

@@ -1,4 +1,4 @@
-"""Maxima and means of windows: where the library runs, its loops; else those of native/pool.py.
+"""Windows of images: where the library runs, its loops; else array functions of native/.
 
 The functions here stand in for the library's: they do nothing and say so.
 """
@@ -20,4 +20,12 @@ def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
     """Write the means of windows; divisor: 0 where it is how many elements count."""
+    return False
+
+
+def line(
+    x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
+) -> bool:
+    """Write sums of elements along an axis. at, by: of each tap the element of every result, below
+    0 where it has none, as int32, and its weight."""
     return False

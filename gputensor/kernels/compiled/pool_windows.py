@@ -1,7 +1,8 @@
-"""Maxima and means of windows by the compiled loops: see loops/window.cpp."""
+"""Windows of images by the compiled loops: see loops/pool_windows.cpp."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
-_max_pool = library.function("window", "max_pool")
-_avg_pool = library.function("window", "avg_pool")
+_max_pool = library.function("pool_windows", "max_pool")
+_avg_pool = library.function("pool_windows", "avg_pool")
+_line = library.function("pool_windows", "line")
 
 
 def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
@@ -42,3 +44,16 @@ def _in_volumes(windows: tuple[Sizes, ...]) -> list[int]:
     """Of three dimensions, the first ones with one element under one window."""
     lead = 3 - len(windows[0])
     return [n for of, one in zip(windows, (1, 1, 0, 1)) for n in (*(one,) * lead, *of)]
+
+
+def line(
+    x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
+) -> bool:
+    """Write sums of elements along an axis. at, by: of each tap the element of every result, below
+    0 where it has none, as int32, and its weight."""
+    if not (x.flags.c_contiguous and out.flags.c_contiguous and x.flags.aligned):
+        return False
+    n = math.prod(x.shape[axis + 1 :])
+    given, made = x.reshape(-1, x.shape[axis], n), out.reshape(-1, out.shape[axis], n)
+    done: bool = _line(given, made, at, by, int(has_gaps)) == 0
+    return done
