@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import real
@@ -26,6 +28,7 @@ from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
 from ..structured.forms import given
 from ..structured.resizing import resize_output
+from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 from .complex_view import view_as_real
 
@@ -333,6 +336,8 @@ def multinomial(
     if shape.numel == 0:
         return calls.new_empty(self, (*shape.sizes[:-1], count), int64, None, None, None)
     weights = calls.to_dtype(self, float32) if shape.dtype.itemsize == 2 else self
+    if self._device is CPU and replacement and count > 1:
+        return _drawn_on_cpu(op, weights, count, generator)
     if self._device is CPU:
         _check_weights(op, weights)
     if replacement and count > 1:
@@ -352,6 +357,36 @@ def multinomial(
     if count == 1:
         return calls.argmax(race, -1, True)
     return calls.topk(race, count, -1, True, True)[1]
+
+
+def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tensor:
+    """As `multinomial` with replacement, without a dispatched call for each step."""
+    if generator is not None:
+        generators.check(op, generator, CPU.type)
+    x = weights._get_array()
+    sums = np.empty(x.shape, x.dtype)
+    run(stub.cpu("scan").cumsum, x, x.ndim - 1, sums)
+    total = sums[..., -1:]
+    is_fine = 0 < total.min() and total.max() < math.inf if x.ndim > 1 else 0 < sums[-1] < math.inf
+    if not (is_fine and run(x.min) >= 0):
+        _check_weights(op, weights)
+    seed, block = (generator or generators.default_generator(CPU)).take(total.size * count)
+    drawn = np.empty((*x.shape[:-1], count), x.dtype)
+    run(stub.cpu("random").uniform, drawn, seed, block, 0.0, 1.0)
+    run(np.multiply, drawn, total, drawn)
+    places = _places(sums, drawn, True)
+    if places.max() == x.shape[-1]:  # a product was rounded up to the total
+        np.minimum(places, _places(sums, total, False), out=places)
+    return from_array(places, contiguous_geometry(places.shape, int64))
+
+
+def _places(sums: np.ndarray, x: np.ndarray, right: bool) -> np.ndarray:
+    found: np.ndarray | None = stub.cpu("search").places(sums, x, right, False)
+    if found is not None:
+        return found
+    side: Any = "right" if right else "left"
+    rows = zip(np.atleast_2d(sums), np.atleast_2d(x))
+    return np.stack([a.searchsorted(b, side) for a, b in rows]).reshape(x.shape)
 
 
 def _check_weights(op: str, weights: Tensor) -> None:
