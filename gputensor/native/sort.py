@@ -36,6 +36,9 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     np, n = on.np, x.shape[dim]
     if _is_short(on, x, dim):
         return _order_of_short(x, dim, descending)
+    order = _order_of_long(on, x, dim, descending)
+    if order is not None:
+        return order
     key = np.flip(x, dim) if descending else x
     order = np.argsort(key, axis=dim, kind="stable")
     return n - 1 - np.flip(order, dim) if descending else order
@@ -59,6 +62,27 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
+    return key
+
+
+def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
+    """As `_order_of_short`, of integers of 64 bits that lie near each other; else None."""
+    n = x.shape[dim]
+    if on.is_gpu or x.dtype.kind not in "iu" or x.dtype.itemsize != 8 or n < 2 or not x.size:
+        return None
+    least, most = int(x.min()), int(x.max())
+    bits = (n - 1).bit_length()
+    if (most - least).bit_length() + bits > 63:
+        return None
+    key = (x - x.dtype.type(least)).view(numpy.int64)
+    if descending:
+        numpy.subtract(most - least, key, out=key)
+    key <<= bits
+    shape = [1] * x.ndim
+    shape[dim] = n
+    key |= numpy.arange(n, dtype=numpy.int64).reshape(shape)
+    cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
+    key &= (1 << bits) - 1
     return key
 
 

@@ -14,6 +14,7 @@ from ..core.dtype import COMPLEX, bfloat16, float32
 from ..core.geometry import geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
+from .sort import places_in_order
 
 BY_LIBRARY = True
 
@@ -27,7 +28,7 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
     order = np.arange(n)
     if sorts and n:
         keys = flat.T[::-1]
-        order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys)
+        order = places_in_order(on, keys[0], 0, False) if len(keys) == 1 else np.lexsort(keys)
     ordered = rows[order]
     differs = (flat[order[1:]] != flat[order[:-1]]).any(1)
     is_first = np.concatenate((np.ones(min(n, 1), bool), differs))
@@ -39,11 +40,14 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
+    """wants_places: whether the inverse is asked for."""
     if not wants_places and x.size:  # values sort faster than places
         ordered = on.np.sort(x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
-        nothing = on.np.empty(0, on.np.int64)
-        return ordered[is_first], nothing, nothing
+        starts = on.np.nonzero(is_first)[0]
+        counts = on.np.empty(len(starts), on.np.int64)
+        counts[:-1], counts[-1:] = starts[1:] - starts[:-1], x.size - starts[-1:]
+        return ordered[starts], on.np.empty(0, on.np.int64), counts
     found, inverse, counts = _distinct(on, x.reshape(-1), sorts)
     return found, inverse.reshape(x.shape), counts
 
@@ -73,8 +77,8 @@ def _unique2(
     key_set: int, self: Tensor, sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Triple:  # fmt: skip
-    wants_places = bool(return_inverse or return_counts)
-    return _found("unique", self, _flat, (True, wants_places), return_inverse, return_counts)
+    rest = (True, bool(return_inverse))
+    return _found("unique", self, _flat, rest, return_inverse, return_counts)
 
 
 def unique_dim(
@@ -90,8 +94,8 @@ def unique_consecutive(
 ) -> Triple:  # fmt: skip
     op = "unique_consecutive"
     if dim is None or dim == 0 and self._geometry.ndim == 1:
-        wants_places = bool(return_inverse or return_counts)
-        return _found(op, self, _flat, (False, wants_places), return_inverse, return_counts)
+        rest = (False, bool(return_inverse))
+        return _found(op, self, _flat, rest, return_inverse, return_counts)
     return _of_slices(op, self, dim, False, True, True)
 
 
