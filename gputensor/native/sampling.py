@@ -21,6 +21,7 @@ from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
+from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
@@ -222,6 +223,10 @@ def _part(on: Any, x: Any, spot: Spot) -> Any:
 def _compute(on: Any, x: Any, grid: Any, how: How) -> Any:
     np, (samples, channels), places = on.np, x.shape[:2], grid[0, ..., 0].size
     sizes, of = (samples, channels, *grid.shape[1:-1]), _of_arrays(np)
+    if not on.is_gpu and x.ndim == 4:
+        out = np.empty(sizes, x.dtype)
+        if stub.cpu("sampling").grid_sample(x, grid, out, how.mode, how.padding, how.align):
+            return out
     x, grid = x.reshape(samples, channels, -1), grid.reshape(samples, places, -1)
     made = np.empty((samples, channels, places), x.dtype)
 

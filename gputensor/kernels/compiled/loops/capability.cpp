@@ -27,6 +27,7 @@ namespace CAPABILITY {
   X(pool_windows) \
   X(random) \
   X(reduce) \
+  X(sampling) \
   X(scan) \
   X(scatter) \
   X(search) \
