@@ -15,6 +15,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from ..core import errors
+from ..core.arguments import flag
 from ..core.device import device
 from ..runtime import files
 from ..tensor.pickling import host_bytes
@@ -128,9 +129,10 @@ def load(
         raise errors.must("load", "weights_only", "be True: no code of a file runs", weights_only)
     if pickle_module is not None:
         raise errors.must("load", "pickle_module", "be None: no code of a file runs", pickle_module)
+    is_mapped = mmap is not None and flag("load", "mmap", mmap)
     source: Any = f
     if hasattr(source, "read"):
-        if mmap:
+        if is_mapped:
             raise errors.must(
                 "load", "f", "be a path where mmap is asked for", errors.Got("a file")
             )
@@ -141,7 +143,9 @@ def load(
 
         return safetensors_files.load(name, map_location)
     with open(name, "rb") as file:
-        return _load(file, os.fsdecode(name), map_location, os.fsdecode(name) if mmap else None)
+        return _load(
+            file, os.fsdecode(name), map_location, os.fsdecode(name) if is_mapped else None
+        )
 
 
 def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> Any:

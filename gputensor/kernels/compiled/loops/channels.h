@@ -130,7 +130,9 @@ struct Beside {
         };
         const A* x = line(first, 0);
         if (rows == 4) {
-          const auto below = [&](i64 k) { return (const A*)((const char*)x + k * first->stride[0]); };
+          const auto below = [&](i64 k) {
+            return (const A*)((const char*)x + k * first->stride[0]);
+          };
           if (pass == SUM) {
             add_four(chain + c, x, below(1), below(2), below(3), count);
           } else {

@@ -102,5 +102,6 @@ const abi::FunctionEntry functions[] = {{"sum", sum}};
 }  // namespace
 
 extern const abi::Family embedding_bag;
-extern const abi::Family embedding_bag = {"embedding_bag", nullptr, 0, functions, sizeof functions / sizeof *functions};
+extern const abi::Family embedding_bag = {"embedding_bag", nullptr, 0, functions,
+                                          sizeof functions / sizeof *functions};
 }  // namespace CAPABILITY

@@ -1,10 +1,11 @@
 // out[n, c, window] = the largest of a window, and where it is, or the mean; sums of weighted
 // elements.                                                                        family: pool
 //
-// Calls    max_pool(x, values, places, windows), avg_pool(x, out, windows, include_pad, divisor or 0)
+// Calls    max_pool(x, values, places, windows),
+//          avg_pool(x, out, windows, include_pad, divisor or 0)
 //          line(x, out, at, by, has_gaps): an image's lines of another length
-//          Arrays of pools are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the step, the
-//          padding and the dilation.
+//          Arrays of pools are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the
+//          step, the padding and the dilation.
 // Types    max_pool: integers, f32 and f64; avg_pool: f32 and f64.
 // Numbers  of equal elements the first; the last NaN.
 // Order    a window's elements are added in row-major order. A row of windows, or the channels of
@@ -101,7 +102,7 @@ template <class T> struct average {
 #pragma GCC ivdep
     for (i64 k = 0; k < n; ++k) s[k] += *(const T*)(x + k * (STEP ? STEP * (i64)sizeof(T) : step));
   }
-  // by: all elements that count, or those of a column of a window, if there are numbers of `columns`
+  // by: all elements that count, or those of a column of a window where `columns` has numbers
   const T* made(i64 n, i64 by, const i32* columns) {
     if (columns) {
       for (i64 k = 0; k < n; ++k) sum[k] /= (T)by * (T)columns[k];
@@ -327,7 +328,7 @@ template <class T> i64 resized(const Call& call) {
   return 0;
 }
 
-// (x, out, at, by, whether there are gaps); arrays are dense: (a, n, b), (a, m, b), (taps, m) twice.
+// (x, out, at, by, whether there are gaps); dense arrays: (a, n, b), (a, m, b), (taps, m) twice.
 i64 line(const Call& call) {
   const int dtype = call.array[0].dtype;
   if (call.array[1].dtype != dtype || call.array[3].dtype != dtype) return 1;

@@ -8,7 +8,7 @@
 // Types    f32 and f64.
 // Order    of a sum: y before x, the lower element before the upper one; of a gradient: places in
 //          turn, or channels in turn.
-// Numbers  those of native/sampling.py, to the bit: outside, an element counts as 0, whatever it is.
+// Numbers  those of native/sampling.py, to the bit: outside, an element counts as 0.
 // Threads  some places of a sample, or for the gradient of x some channels of one.
 #include "capability.h"
 
