@@ -57,7 +57,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     run.add_argument("--rounds", type=int, help="rounds per case, instead of as many as it needs")
     run.add_argument(
-        "--scale", type=int, help="divide sizes by this, to try things out (layout, pack, sweep)"
+        "--scale",
+        type=int,
+        help="divide sizes by this, to try things out (layout, pack, sweep, fuse)",
     )
     run.add_argument("--families", type=_names, help="families or operators, as unary,add (sweep)")
     run.add_argument("--sample", type=int, help="so many cases, drawn from all of them (sweep)")

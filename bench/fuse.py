@@ -199,17 +199,20 @@ def _is_close(made: np.ndarray, wanted: np.ndarray) -> bool:
     return np.allclose(made, wanted, 1e-3, 1e-4, equal_nan=True)
 
 
-def run(device: str = "cpu", rounds: int = 9) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+def run(device: str = "cpu", rounds: int = 9, scale: int = 1) -> dict[str, Any]:
+    """Measure everything; returns the record that `bench run` prints and writes.
+
+    scale: divides how many elements there are."""
+    elements = max(1, ELEMENTS // scale)
     if device == "cpu":
         gt.set_num_threads(THREADS)
     random = np.random.default_rng(0)
-    sizes = (-1, min(COLUMNS, ELEMENTS & -ELEMENTS))
+    sizes = (-1, min(COLUMNS, elements & -elements))
     x, y = (
-        (random.random(ELEMENTS, np.float32) + np.float32(0.5)).reshape(sizes) for _ in range(2)
+        (random.random(elements, np.float32) + np.float32(0.5)).reshape(sizes) for _ in range(2)
     )
-    edge = min(512, math.isqrt(ELEMENTS // 3) or 1)
-    pixels = random.integers(0, 256, (max(1, ELEMENTS // (3 * edge * edge)), edge, edge, 3))
+    edge = min(512, math.isqrt(elements // 3) or 1)
+    pixels = random.integers(0, 256, (max(1, elements // (3 * edge * edge)), edge, edge, 3))
     of_pixels = pixels.astype(np.uint8), random.random((4, 3, 1, 1), np.float32)
     cases: list[dict[str, Any]] = []
     names: list[str] = []

@@ -137,7 +137,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         bench("pack", 50, "pack", *peers),
         bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),
         bench("bandwidth", 30, "bandwidth", *peers),
-        bench("fuse", 90, "fuse", *(["--rounds", "1"] if is_dry else [])),
+        bench("fuse", 90, "fuse", *(["--rounds", "1", "--scale", "128"] if is_dry else [])),
         Step(
             "merge",
             15,
