@@ -1,0 +1,35 @@
+"""bench/copy_plans.py on the emulator: the plans that it times all give the right copy."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import gputensor as gt
+from bench import copy_plans, layout_cases
+
+
+@pytest.mark.full
+@pytest.mark.emulator
+@pytest.mark.parametrize(("number", "shape"), [(8, (383, 385)), (27, (20, 24, 28, 24))])
+def test_every_plan_copies_alike(
+    number: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if not gt.cuda.is_available():
+        pytest.skip(str(gt.cuda.unavailable_reason()))
+    (case,) = [case for case in layout_cases.CASES if case.number == number]
+    monkeypatch.setattr(case, "shape", shape)
+    walk, dtypes = copy_plans._walk(case)
+    every = list(copy_plans._launches(walk, dtypes))
+    some = every[:1] + every[1::9]  # each takes the emulator's compiler a second
+    monkeypatch.setattr(copy_plans, "_launches", lambda *_: iter(some))
+    monkeypatch.setattr(copy_plans, "ROUNDS", 1)
+    copy_plans._run(case, walk, dtypes, False)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == len(some) > 8 and sum("chosen" in line for line in lines) == 1
+    assert {line["plan"] for line in lines} == {"tile", "pack"}
+    assert not any("wrong" in line for line in lines)
+    copy_plans._run(case, walk, dtypes, True)
+    assert capsys.readouterr().out == ""
