@@ -236,7 +236,9 @@ def _summed(
     sizes = allocate(contiguous_geometry((count,), int64), CPU)
     arrays = [None if x is None else x._get_array() for x in (weight, indices, offsets, weights)]
     results = [x._get_array() for x in (made, of, sizes)]
-    if _sum_bags(*arrays, *results, mode == MEAN, padding_idx):
+    none = -1  # what no index is
+    padding = padding_idx if 0 <= padding_idx < 2**63 else none
+    if _sum_bags(*arrays, *results, mode == MEAN, padding):
         return made, of, sizes, None
     return None
 

@@ -27,9 +27,7 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    # A driver reads at the address, and ends the process where nothing is.
-    is_odd = handle is given and handle > 2 and handle % 8  # below stand for default streams
-    if not 0 <= handle < _NO_ADDRESS or is_odd:
+    if not 0 <= handle < _NO_ADDRESS:  # a driver reads at the address, and ends the process
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 

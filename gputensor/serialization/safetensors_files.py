@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ..core import errors
@@ -11,10 +12,9 @@ from ..exchange.construct import asarray
 
 def _package(op: str) -> Any:
     try:
-        from safetensors import numpy
+        return import_module("safetensors.numpy")
     except ImportError as error:
         raise errors.extra_missing(f"{op} of .safetensors", "safetensors") from error
-    return numpy
 
 
 def save(obj: Any, path: Any) -> None:

@@ -284,7 +284,10 @@ def _enable_peer_access(peer: int) -> None:
 
 
 def get_default_memory_pool() -> Any:
-    return types.SimpleNamespace(free_all_blocks=lambda: None)
+    """Memory that no stream owns."""
+    return types.SimpleNamespace(
+        free_all_blocks=lambda: None, malloc=lambda nbytes: MemoryPointer(Memory(nbytes), 0)
+    )
 
 
 class _Pinned(np.ndarray):
