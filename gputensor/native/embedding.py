@@ -236,8 +236,7 @@ def _summed(
     sizes = allocate(contiguous_geometry((count,), int64), CPU)
     arrays = [None if x is None else x._get_array() for x in (weight, indices, offsets, weights)]
     results = [x._get_array() for x in (made, of, sizes)]
-    none = -1  # what no index is
-    padding = padding_idx if 0 <= padding_idx < 2**63 else none
+    padding = padding_idx if 0 <= padding_idx < 2**63 else -1
     if _sum_bags(*arrays, *results, mode == MEAN, padding):
         return made, of, sizes, None
     return None

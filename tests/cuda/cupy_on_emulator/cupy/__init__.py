@@ -285,9 +285,12 @@ def _enable_peer_access(peer: int) -> None:
 
 def get_default_memory_pool() -> Any:
     """Memory that no stream owns."""
-    return types.SimpleNamespace(
-        free_all_blocks=lambda: None, malloc=lambda nbytes: MemoryPointer(Memory(nbytes), 0)
-    )
+
+    def malloc(nbytes: int) -> MemoryPointer:
+        owner = Memory(nbytes)
+        return MemoryPointer(UnownedMemory(owner.ptr, nbytes, owner, owner._device), 0)
+
+    return types.SimpleNamespace(free_all_blocks=lambda: None, malloc=malloc)
 
 
 class _Pinned(np.ndarray):
