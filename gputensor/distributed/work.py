@@ -7,6 +7,7 @@ whether it is still worth it: see Note [Who leaves] in distributed/groups.py.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -193,8 +194,35 @@ def end_all() -> None:
     """End this rank, and all others with it."""
     sys.stdout.flush()
     sys.stderr.flush()
+    _wait_until_read()
     world.mpi.COMM_WORLD.Abort(1)
     os._exit(1)
+
+
+def _wait_until_read() -> None:
+    """Give the launcher time to read what this rank has written.
+
+    A launcher under load may see the abort before it reads the ranks' pipes, and what is left in
+    them is lost then, with the sentence that says what went wrong.
+    """
+    until = time.monotonic() + _GRACE_S
+    for stream in (1, 2):
+        while _unread(stream) and time.monotonic() < until:
+            time.sleep(0.001)
+
+
+def _unread(stream: int) -> int:
+    """Bytes in the pipe behind a file descriptor; 0 where it is none or cannot tell."""
+    count = bytearray(4)
+    try:
+        import fcntl
+        import termios
+
+        if stat.S_ISFIFO(os.fstat(stream).st_mode):
+            fcntl.ioctl(stream, termios.FIONREAD, count)
+    except (ImportError, OSError):
+        return 0
+    return int.from_bytes(count, sys.byteorder)
 
 
 def finish_all(group: ProcessGroup | None) -> None:

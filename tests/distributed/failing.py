@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -11,6 +12,15 @@ import gputensor as gt
 import gputensor.distributed as dist
 
 from . import stand_in
+
+
+def _stop_the_launcher(seconds: float) -> None:
+    """Let the process that reads this rank's output do so only after a while."""
+    reader = os.getppid()
+    null = subprocess.DEVNULL
+    command = ["sh", "-c", f"sleep {seconds}; kill -CONT {reader}"]
+    subprocess.Popen(command, start_new_session=True, stdin=null, stdout=null, stderr=null)
+    os.kill(reader, signal.SIGSTOP)
 
 
 def main(kind: str) -> None:
@@ -30,7 +40,9 @@ def main(kind: str) -> None:
     if kind == "dtype":
         x = gt.ones(3, dtype=gt.float64 if rank == 2 else gt.float32)
     if rank == 1:
-        if kind == "raises":
+        if kind == "is read late":
+            _stop_the_launcher(0.5)
+        if kind in ("raises", "is read late"):
             raise ValueError("bad data")
         if kind == "exits":
             sys.exit(3)
