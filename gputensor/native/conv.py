@@ -1,8 +1,9 @@
-"""Convolution in any number of dimensions: windows as a strided view, copied once, then a product.
+"""Convolution in any number of dimensions.
 
-A transposed one is a plain one of the input with zeros between its elements and the weights turned
-round. f16 and bf16 are computed in f32 and rounded once. Source: aten/src/ATen/native/
-Convolution.cpp.
+On the CPU the compiled loops compute it, and its gradients, up to three dimensions. Elsewhere
+windows are a strided view, copied once, then a product; a transposed convolution is a plain one of
+the input with zeros between its elements and the weights turned round. f16 and bf16 are computed in
+f32 and rounded once. Source: aten/src/ATen/native/Convolution.cpp.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ from typing import Any
 from .._generated import calls
 from ..core import errors, memory_format as formats
 from ..core.device import CPU
-from ..core.dtype import BOOL
+from ..core.dtype import BOOL, FLOATING
+from ..core.geometry import geometry
+from ..kernels import stub
 from ..structured import arguments
 from ..structured.arguments import per_dim
 from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
+
+_conv_loop = stub.cpu("conv").conv
+_gradient_loop = stub.cpu("conv").weight_gradient
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -39,31 +46,72 @@ def convolution(
         per_dim(op, "stride", stride, count, 1), per_dim(op, "dilation", dilation, count, 1)
     )  # fmt: skip
     pads, more = per_dim(op, "padding", padding, count), [0] * count
-    x, w = wide(input), wide(weight)
     if transposed:
         more = list(per_dim(op, "output_padding", output_padding, count))
         if any(m >= max(s, d) for m, s, d in zip(more, steps, gaps)):
             rule = "be smaller than stride or dilation"
             raise errors.must(op, "output_padding", rule, output_padding)
+    out = _output_sizes(op, input, weight, steps, pads, gaps, transposed, more)
+    outer, inner = weight._geometry.sizes[:2]
+    sizes = (input._geometry.sizes[0], inner * groups if transposed else outer, *out)
+    form, made = _format(input, weight, count), None
+    if 0 in out:  # padding left nothing of a transposed one
+        return calls.contiguous(calls.new_zeros(input, sizes), form)
+    x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
+    if _has_loops(x) and x._geometry.numel and 0 not in sizes:
+        made = _new(op, x, sizes, form)
+        arrays = [None if t is None else t._get_array() for t in (x, w, b, made)]
+        if not _conv_loop(*arrays, steps, pads, gaps, groups, transposed):
+            made = None
+    if made is None:
+        made = _composed(x, w, b, out, steps, pads, gaps, transposed, more, groups)
+    return calls.contiguous(cast(made, input._geometry.dtype), form)
+
+
+def _output_sizes(
+    op: str, input: Tensor, weight: Tensor, steps: Sizes, pads: Sizes, gaps: Sizes,
+    transposed: bool, more: Any,
+) -> list[int]:  # fmt: skip
+    given, kernel = input._geometry.sizes[2:], weight._geometry.sizes[2:]
+    reach = [d * (k - 1) for d, k in zip(gaps, kernel)]
+    whole = [(n - 1) * s + 1 if n else 0 for n, s in zip(given, steps)]
+    if transposed:
+        out = [n + r - 2 * p + m for n, r, p, m in zip(whole, reach, pads, more)]
+    else:
+        out = [(n + 2 * p - r - 1) // s + 1 for n, s, r, p in zip(given, steps, reach, pads)]
+    if min(out) < (0 if transposed and 0 not in given else 1):
+        rule = f"be as large as the kernel {list(kernel)} that dilation spreads, with its padding"
+        raise errors.wrong_shape(op, "input", rule, input)
+    return out
+
+
+def _has_loops(x: Tensor) -> bool:
+    return x._device is CPU and x._geometry.dtype.category == FLOATING
+
+
+def _new(op: str, like: Tensor, sizes: Sizes, form: Any) -> Tensor:
+    strides = formats.strides_for(op, sizes, form)
+    return allocate(geometry(sizes, strides, like._geometry.dtype), CPU)
+
+
+def _composed(
+    x: Tensor, w: Tensor, bias: Tensor | None, out: Any, steps: Sizes, pads: Sizes, gaps: Sizes,
+    transposed: bool, more: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    """By a product of the weights and a copy of all windows."""
+    count = len(steps)
+    if transposed:
         w = _turned_round(w, groups)
         reach = [d * (k - 1) for d, k in zip(gaps, w._geometry.sizes[2:])]
-        given = x._geometry.sizes[2:]
-        out = [
-            (n - 1) * s + r - 2 * p + m + 1
-            for n, s, r, p, m in zip(given, steps, reach, pads, more)
-        ]
-        if min(out) == 0 and 0 not in given:  # padding may leave nothing
-            made = calls.new_zeros(input, (input._geometry.sizes[0], w._geometry.sizes[0], *out))
-            return calls.contiguous(made, _format(input, weight, count))
         low = [r - p for r, p in zip(reach, pads)]
         x = _spread(x, low, [n + m for n, m in zip(low, more)], steps)
         steps = (1,) * count
     elif any(pads):
         x = _spread(x, pads, pads, (1,) * count)
-    made = _correlate(op, input, x, w, steps, gaps, groups)
+    made = _correlate(x, w, out, steps, gaps, groups)
     if bias is not None:
-        made = made + calls.reshape(wide(bias), (1, -1, *[1] * count))
-    return calls.contiguous(cast(made, input._geometry.dtype), _format(input, weight, count))
+        made = made + calls.reshape(bias, (1, -1, *[1] * count))
+    return made
 
 
 def _check(
@@ -125,14 +173,10 @@ def _turned_round(weight: Tensor, groups: int) -> Tensor:
 
 
 def _correlate(
-    op: str, input: Tensor, x: Tensor, weight: Tensor, steps: Sizes, gaps: Sizes, groups: int
+    x: Tensor, weight: Tensor, out: list[int], steps: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
-    samples, _, *sizes = x._geometry.sizes
+    samples = x._geometry.sizes[0]
     outer, inner, *kernel = weight._geometry.sizes
-    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, steps, gaps)]
-    if any(n < 1 for n in out):
-        rule = f"be as large as the kernel {list(kernel)} that dilation spreads, with its padding"
-        raise errors.wrong_shape(op, "input", rule, input)
     result = (samples, outer, *out)
     steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])  # however far: none is taken
     if not x._geometry.numel or not outer:
@@ -246,6 +290,12 @@ def _of_weight(
     spatial = tuple(range(3, 3 + count))
     if not samples or not x._geometry.numel or not grad._geometry.numel:
         return calls.new_zeros(x, (outer, inner, *kernel))
+    if _has_loops(x):
+        of, by = wide(x), wide(grad)
+        made = calls.new_empty(of, (outer, inner, *kernel))
+        arrays = [t._get_array() for t in (of, by, made)]
+        if _gradient_loop(*arrays, steps, pads, gaps, groups):
+            return cast(made, x._geometry.dtype)
     turned = calls.permute(calls.reshape(x, (samples, groups, inner, *sizes)), (2, 1, 0, *spatial))
     as_input = calls.reshape(turned, (inner, groups * samples, *sizes))
     turned = calls.permute(

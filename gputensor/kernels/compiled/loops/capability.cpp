@@ -8,6 +8,7 @@ namespace CAPABILITY {
   X(argreduce) \
   X(binary) \
   X(comparison) \
+  X(conv) \
   X(copy) \
   X(copy_pack) \
   X(copy_pieces) \

@@ -1,0 +1,335 @@
+// Convolutions of one to three dimensions as products of weights and windows, and the gradients of
+// weights.                                                                          family: conv
+//
+// Calls    conv(x, weight, bias or None, out, windows, groups, transposed),
+//          weight_gradient(x, grad, out, windows, groups)
+//          Arrays are (n, c, d, h, w), (o, c, d, h, w) and (o), of any strides; windows: of d, h, w
+//          the step, the padding and the dilation. A transposed convolution is as many plain ones
+//          as its steps leave different sets of taps.
+// Types    f32 and f64, of all arrays.
+// Memory   weights once, in panels; a thread has a panel of windows, which stays in its cache.
+// Order    over channels and taps as they lie in the weights; of a gradient over windows, some at a
+//          time, whose sums are added.
+#include "conv_depthwise.h"
+
+namespace CAPABILITY {
+
+namespace {
+
+constexpr i64 DEPTH = 384;   // rows of a panel of windows
+constexpr i64 LENGTH = 192;  // windows whose sums make one term of a gradient
+
+// Weights (o, c, d, h, w) of one group by tap; strides in bytes.
+struct Weights {
+  const char* data;
+  i64 made, read;  // from one channel of the result to the next, and of the input
+  i64 tap[3];
+};
+
+// to[block][k][ROWS]: the weights of ROWS channels of the result, row by row of the panels.
+template <class T>
+void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 inner, i64 block, T* to) {
+  const Axis* along = of.along;
+  const i64 taps = of.taps();
+  for (i64 ch = 0; ch < inner; ++ch)
+    for (i64 i = 0; i < ROWS<T>; ++i) {
+      const i64 o = block * ROWS<T> + i;
+      const char* from = w.data + o * w.made + ch * w.read;
+      T* next = to + ch * taps * ROWS<T> + i;
+      for (i64 a = 0; a < along[0].taps; ++a)
+        for (i64 b = 0; b < along[1].taps; ++b)
+          for (i64 c = 0; c < along[2].taps; ++c, next += ROWS<T>)
+            *next = o < outer ? *(const T*)(from + along[0].kernel[a] * w.tap[0] +
+                                            along[1].kernel[b] * w.tap[1] +
+                                            along[2].kernel[c] * w.tap[2])
+                              : (T)0;
+    }
+}
+
+template <class T> struct Products {
+  Windows of;
+  const Array *x, *out;
+  const T* weights;  // packed, of all groups
+  const char* bias;
+  i64 bias_step, outer, inner;
+  i64 blocks, tiles, parts;  // of ROWS channels; of WIDTH columns; in how many parts blocks are
+  i64 answer;
+};
+
+// Writes `rows` channels of the result, from `channel` on, of the windows of some runs.
+template <class T>
+void write(const Products<T>& p, const T* sums, i64 channel, i64 rows, const Run* runs,
+           i64 n_runs) {
+  const Array& out = *p.out;
+  const Axis* along = p.of.along;
+  const i64 step = along[2].apart * out.stride[4];
+  for (i64 r = 0; r < n_runs; ++r) {
+    const Run& run = runs[r];
+    char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
+    for (int d = 0; d < 3; ++d)
+      to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
+    for (i64 i = 0; i < rows; ++i, to += out.stride[1]) {
+      const T* from = sums + i * WIDTH<T> + run.column;
+      const T more = p.bias ? *(const T*)(p.bias + (channel + i) * p.bias_step) : (T)0;
+      if (step == (i64)sizeof(T)) {
+        for (i64 k = 0; k < run.length; ++k) ((T*)to)[k] = from[k] + more;
+      } else {
+        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k] + more;
+      }
+    }
+  }
+}
+
+// A tile of columns of one group, for one part of the blocks of channels.
+template <class T> void multiply(void* context, i64 first, i64 last) {
+  Products<T>& p = *(Products<T>*)context;
+  const i64 taps = p.of.taps(), most = taps ? larger(1, DEPTH / taps) : p.inner;
+  const i64 depth = p.inner * taps, each = (p.blocks + p.parts - 1) / p.parts;
+  const i64 step = p.of.along[2].step * p.x->stride[4];
+  const bool is_whole = p.inner <= most;  // one panel has all rows
+  Room room(Room::bytes_of<Run>(WIDTH<T>) + Room::bytes_of<Piece>(larger(1, taps) * WIDTH<T>) +
+            Room::bytes_of<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>) +
+            Room::bytes_of<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>));
+  if (!room) return note(&p.answer, NO_MEMORY);
+  Run* runs = room.take<Run>(WIDTH<T>);
+  Piece* pieces = room.take<Piece>(larger(1, taps) * WIDTH<T>);
+  T* panel = room.take<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>);
+  T* sums = room.take<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>);
+  memset(panel, 0, (smaller(most, p.inner) * taps + 1) * WIDTH<T> * sizeof(T));
+  for (i64 unit = first; unit < last; ++unit) {
+    const i64 part = unit % p.parts, at = unit / p.parts % p.tiles;
+    const i64 group = unit / p.parts / p.tiles;
+    const i64 from = at * WIDTH<T>, to = smaller(from + WIDTH<T>, p.of.columns());
+    const i64 n_runs = runs_of(p.of, from, to, runs);
+    const char* data = p.x->data + group * p.inner * p.x->stride[1];
+    pieces_of(p.of, *p.x, data, runs, n_runs, pieces);
+    const i64 low = part * each, high = smaller(low + each, p.blocks);
+    for (i64 channel = 0; channel < p.inner; channel += most) {
+      const i64 stop = smaller(channel + most, p.inner);
+      T* row = panel;
+      for (i64 c = channel; c < stop; ++c)
+        for (i64 t = 0; t < taps; ++t, row += WIDTH<T>)
+          gather(pieces + t * n_runs, n_runs, c * p.x->stride[1], step, 1, row);
+      for (i64 block = low; block < high; ++block) {
+        T* sum = is_whole ? sums : sums + (block - low) * ROWS<T> * WIDTH<T>;
+        const i64 row_of_weights = (group * p.blocks + block) * depth + channel * taps;
+        tile_of(to - from, p.weights + row_of_weights * ROWS<T>, panel, (stop - channel) * taps,
+                sum, channel != 0);
+        if (stop == p.inner)
+          write(p, sum, group * p.outer + block * ROWS<T>,
+                smaller(ROWS<T>, p.outer - block * ROWS<T>), runs, n_runs);
+      }
+    }
+  }
+}
+
+template <class T>
+i64 products(const Call& call, const Windows& of, const Array& x, const Weights& w,
+             i64 from_group_to_group, i64 outer, i64 inner, i64 groups) {
+  const Array &bias = call.array[2], &out = call.array[3];
+  const i64 blocks = (outer + ROWS<T> - 1) / ROWS<T>, depth = inner * of.taps();
+  Room room(Room::bytes_of<T>(groups * blocks * depth * ROWS<T>));
+  if (!room) return NO_MEMORY;
+  T* packed = room.take<T>(groups * blocks * depth * ROWS<T>);
+  over(call, true, groups * blocks, depth * ROWS<T>, [&](i64 first, i64 last) {
+    for (i64 unit = first; unit < last; ++unit) {
+      Weights own = w;
+      own.data += unit / blocks * from_group_to_group;
+      pack_weights(own, of, outer, inner, unit % blocks, packed + unit * depth * ROWS<T>);
+    }
+  });
+  const i64 tiles = (of.columns() + WIDTH<T> - 1) / WIDTH<T>, units = tiles * groups;
+  // Few tiles are shared out by channels, too: each part gathers its windows again.
+  const i64 wanted = 2 * call.threads;
+  const i64 parts = units >= wanted ? 1 : smaller(blocks, (wanted - 1) / units + 1);
+  Products<T> p = {of, &x, &out, packed, bias.data, bias.data ? bias.stride[0] : 0, outer,
+                   inner, blocks, tiles, parts, 0};
+  const i64 each = SHARE / larger(1, depth * outer * WIDTH<T> / parts / 8);
+  call.share(multiply<T>, &p, units * parts, larger(1, each));
+  return p.answer;
+}
+
+// --- plain and transposed ------------------------------------------------------------------------
+
+// The sets of taps along one dimension: one of a plain convolution, as many as steps of a
+// transposed one, whose results lie that far apart.
+void axes_of(Axis* axes, i64 number, i64* room, i64 size, i64 out, i64 kernel, i64 step, i64 pad,
+             i64 gap, bool transposed) {
+  Axis& axis = *axes;
+  i64 *offset = room, *index = room + kernel, taps = 0;
+  for (i64 k = 0; k < kernel; ++k) {
+    const i64 at = transposed ? number + pad - k * gap : k * gap - pad;
+    if (transposed && at % step) continue;
+    offset[taps] = transposed ? at / step : at, index[taps++] = k;
+  }
+  if (transposed) {
+    axis = {size, out > number ? (out - number + step - 1) / step : 0, 1, number, step, taps};
+  } else {
+    axis = {size, out, step, 0, 1, taps};
+  }
+  axis.offset = offset, axis.kernel = index;
+}
+
+template <class T> i64 convolution(const Call& call) {
+  const Array &x = call.array[0], &w = call.array[1], &out = call.array[3];
+  const i64* n = call.integer;
+  const i64 groups = n[9];
+  const bool transposed = n[10] != 0;
+  for (int k = 0; k < 4; ++k)
+    if (call.array[k].data && call.array[k].dtype != code_of<T>) return 1;
+  const i64 outer = out.shape[1] / groups, inner = x.shape[1] / groups;
+  const i64 kernels = w.shape[2] + w.shape[3] + w.shape[4];
+  Room room(Room::bytes_of<i64>(2 * kernels));
+  if (!room) return NO_MEMORY;
+  i64* lists = room.take<i64>(2 * kernels);
+  Weights weights = {w.data, w.stride[transposed], w.stride[!transposed],
+                     {w.stride[2], w.stride[3], w.stride[4]}};
+  const i64 apart = (transposed ? inner : outer) * w.stride[0];
+  i64 phases[3] = {1, 1, 1};
+  for (int d = 0; d < 3 && transposed; ++d) phases[d] = smaller(n[d], out.shape[d + 2]);
+  for (i64 phase = 0; phase < phases[0] * phases[1] * phases[2]; ++phase) {
+    const i64 number[3] = {phase / phases[2] / phases[1], phase / phases[2] % phases[1],
+                           phase % phases[2]};
+    Windows of;
+    of.samples = x.shape[0];
+    i64* list = lists;
+    for (int d = 0; d < 3; ++d) {
+      axes_of(&of.along[d], number[d], list, x.shape[d + 2], out.shape[d + 2], w.shape[d + 2], n[d],
+              n[d + 3], n[d + 6], transposed);
+      list += 2 * w.shape[d + 2];
+    }
+    if (!of.columns()) continue;
+    const Array& bias = call.array[2];
+    const i64 answer = inner == 1 && outer <= 2
+                           ? each_channel<T>(call, of, x, w, bias, out, transposed, groups, outer)
+                           : products<T>(call, of, x, weights, apart, outer, inner, groups);
+    if (answer) return answer;
+  }
+  return 0;
+}
+
+// --- the gradient of weights ---------------------------------------------------------------------
+
+template <class T> struct Gradient {
+  Windows of;
+  const Array *x, *grad, *out;
+  i64 groups, outer, inner, parts;  // in how many parts the rows are
+  i64 answer;
+};
+
+// to[q][WIDTH]: gradients of WIDTH channels at the windows of some runs.
+template <class T>
+void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* runs, i64 n_runs,
+                    T* to) {
+  const Array& grad = *p.grad;
+  for (i64 r = 0; r < n_runs; ++r) {
+    const Run& run = runs[r];
+    const char* from = grad.data + run.sample * grad.stride[0] + channel * grad.stride[1];
+    for (int d = 0; d < 3; ++d) from += run.at[d] * grad.stride[d + 2];
+    T* row = to + run.column * WIDTH<T>;
+    if (grad.stride[1] == (i64)sizeof(T)) {
+      for (i64 k = 0; k < run.length; ++k)
+        memcpy(row + k * WIDTH<T>, from + k * grad.stride[4], count * sizeof(T));
+      continue;
+    }
+    for (i64 j = 0; j < count; ++j)
+      spread(row + j, WIDTH<T>, from + j * grad.stride[1], grad.stride[4], run.length);
+  }
+}
+
+// Rows [low, high) of one group's weights, a row being a tap of a channel of x.
+template <class T> void gradients_of(Gradient<T>& p, i64 group, i64 low, i64 high) {
+  const i64 taps = p.of.taps(), panels = (p.outer + WIDTH<T> - 1) / WIDTH<T>;
+  const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>, tile_size = ROWS<T> * WIDTH<T>;
+  Room room(Room::bytes_of<Run>(LENGTH) + Room::bytes_of<Piece>(taps * LENGTH) +
+            Room::bytes_of<T>(LENGTH * ROWS<T>) + Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
+            Room::bytes_of<T>(tile_size) + Room::bytes_of<T>(blocks * panels * tile_size));
+  if (!room) return note(&p.answer, NO_MEMORY);
+  Run* runs = room.take<Run>(LENGTH);
+  Piece* pieces = room.take<Piece>(taps * LENGTH);
+  T *left = room.take<T>(LENGTH * ROWS<T>), *right = room.take<T>(panels * LENGTH * WIDTH<T>);
+  T *term = room.take<T>(tile_size), *sums = room.take<T>(blocks * panels * tile_size);
+  memset(sums, 0, blocks * panels * tile_size * sizeof(T));
+  memset(left, 0, LENGTH * ROWS<T> * sizeof(T));
+  memset(right, 0, panels * LENGTH * WIDTH<T> * sizeof(T));
+  const char* data = p.x->data + group * p.inner * p.x->stride[1];
+  const i64 columns = p.of.columns(), step = p.of.along[2].step * p.x->stride[4];
+  for (i64 from = 0; from < columns; from += LENGTH) {
+    const i64 count = smaller(LENGTH, columns - from);
+    const i64 n_runs = runs_of(p.of, from, from + count, runs);
+    pieces_of(p.of, *p.x, data, runs, n_runs, pieces);
+    for (i64 panel = 0; panel < panels; ++panel)
+      pack_gradients(p, group * p.outer + panel * WIDTH<T>,
+                     smaller(WIDTH<T>, p.outer - panel * WIDTH<T>), runs, n_runs,
+                     right + panel * LENGTH * WIDTH<T>);
+    for (i64 block = 0; block < blocks; ++block) {
+      for (i64 i = 0; i < ROWS<T>; ++i) {
+        const i64 row = low + block * ROWS<T> + i;
+        if (row >= high) break;
+        gather(pieces + row % taps * n_runs, n_runs, row / taps * p.x->stride[1], step, ROWS<T>,
+               left + i);
+      }
+      for (i64 panel = 0; panel < panels; ++panel) {
+        tile_of(p.outer - panel * WIDTH<T>, left, right + panel * LENGTH * WIDTH<T>, count, term,
+                false);
+        T* sum = sums + (block * panels + panel) * tile_size;
+        for (i64 k = 0; k < tile_size; ++k) sum[k] += term[k];
+      }
+    }
+  }
+  const Axis* along = p.of.along;
+  for (i64 row = low; row < high; ++row) {
+    const i64 tap = row % taps, c = tap % along[2].taps, b = tap / along[2].taps % along[1].taps;
+    const i64 a = tap / along[2].taps / along[1].taps, at = row - low;
+    char* to = p.out->data + group * p.outer * p.out->stride[0] + row / taps * p.out->stride[1] +
+               a * p.out->stride[2] + b * p.out->stride[3] + c * p.out->stride[4];
+    for (i64 o = 0; o < p.outer; ++o) {
+      const T* sum = sums + (at / ROWS<T> * panels + o / WIDTH<T>) * tile_size;
+      *(T*)(to + o * p.out->stride[0]) = sum[at % ROWS<T> * WIDTH<T> + o % WIDTH<T>];
+    }
+  }
+}
+
+template <class T> i64 weight_gradient(const Call& call) {
+  const Array &x = call.array[0], &grad = call.array[1], &out = call.array[2];
+  for (int k = 0; k < 3; ++k)
+    if (call.array[k].dtype != code_of<T>) return 1;
+  const i64 *n = call.integer, groups = n[9];
+  const i64 kernels = out.shape[2] + out.shape[3] + out.shape[4];
+  Room room(Room::bytes_of<i64>(2 * kernels));
+  if (!room) return NO_MEMORY;
+  i64* list = room.take<i64>(2 * kernels);
+  Gradient<T> p = {{}, &x, &grad, &out, groups, grad.shape[1] / groups, x.shape[1] / groups, 1, 0};
+  p.of.samples = x.shape[0];
+  for (int d = 0; d < 3; ++d) {
+    axes_of(&p.of.along[d], 0, list, x.shape[d + 2], grad.shape[d + 2], out.shape[d + 2], n[d],
+            n[d + 3], n[d + 6], false);
+    list += 2 * out.shape[d + 2];
+  }
+  if (p.inner == 1 && p.outer <= 2)
+    return each_gradient<T>(call, p.of, x, grad, out, groups, p.outer);
+  const i64 rows = p.inner * p.of.taps(), blocks = (rows + ROWS<T> - 1) / ROWS<T>;
+  p.parts = groups >= call.threads ? 1 : smaller(blocks, (call.threads - 1) / groups + 1);
+  over(call, true, groups * p.parts, rows * p.of.columns() / p.parts, [&](i64 first, i64 last) {
+    const i64 each = (blocks + p.parts - 1) / p.parts * ROWS<T>;
+    for (i64 unit = first; unit < last; ++unit) {
+      const i64 low = unit % p.parts * each;
+      if (low < rows) gradients_of(p, unit / p.parts, low, smaller(low + each, rows));
+    }
+  });
+  return p.answer;
+}
+
+const abi::FunctionEntry functions[] = {
+    {"conv f32", convolution<f32>, true},
+    {"conv f64", convolution<f64>, true},
+    {"weight_gradient f32", weight_gradient<f32>, true},
+    {"weight_gradient f64", weight_gradient<f64>, true},
+};
+
+}  // namespace
+
+extern const abi::Family conv;
+extern const abi::Family conv = {"conv", nullptr, 0, functions,
+                                        sizeof functions / sizeof *functions};
+}  // namespace CAPABILITY

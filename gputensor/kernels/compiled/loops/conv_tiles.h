@@ -1,0 +1,195 @@
+// What products of windows are made of: tiles of sums in registers, and windows in panels.
+//
+// Order    a sum is taken over the rows of its panels from the first on, by fused multiply-adds, so
+//          its bits are the same at every capability and with any threads.
+#ifndef GPUTENSOR_CONV_TILES
+#define GPUTENSOR_CONV_TILES
+
+#include "matrices.h"
+
+namespace CAPABILITY {
+
+// A register of T; `fma` gives a * b + c. ROWS x COLUMNS registers of sums fill most of them.
+template <class T> struct wide;
+#if defined(__AVX512F__)
+#define WIDE(T, TYPE, END)                                                            \
+  template <> struct wide<T> {                                                        \
+    typedef TYPE type;                                                                \
+    static constexpr int LANES = 64 / sizeof(T), ROWS = 8, COLUMNS = 3;               \
+    static type zero() { return _mm512_setzero_##END(); }                             \
+    static type all(T x) { return _mm512_set1_##END(x); }                             \
+    static type load(const T* x) { return _mm512_loadu_##END(x); }                    \
+    static void store(T* to, type x) { _mm512_storeu_##END(to, x); }                  \
+    static type fma(type a, type b, type c) { return _mm512_fmadd_##END(a, b, c); }   \
+  };
+WIDE(f32, __m512, ps)
+WIDE(f64, __m512d, pd)
+#elif defined(__AVX2__)
+#define WIDE(T, TYPE, END)                                                            \
+  template <> struct wide<T> {                                                        \
+    typedef TYPE type;                                                                \
+    static constexpr int LANES = 32 / sizeof(T), ROWS = 4, COLUMNS = 3;               \
+    static type zero() { return _mm256_setzero_##END(); }                             \
+    static type all(T x) { return _mm256_set1_##END(x); }                             \
+    static type load(const T* x) { return _mm256_loadu_##END(x); }                    \
+    static void store(T* to, type x) { _mm256_storeu_##END(to, x); }                  \
+    static type fma(type a, type b, type c) { return _mm256_fmadd_##END(a, b, c); }   \
+  };
+WIDE(f32, __m256, ps)
+WIDE(f64, __m256d, pd)
+#else
+#define WIDE(T, TYPE, END)                                                            \
+  template <> struct wide<T> {                                                        \
+    typedef TYPE type;                                                                \
+    static constexpr int LANES = 16 / sizeof(T), ROWS = 8, COLUMNS = 3;               \
+    static type zero() { return vdupq_n_##END(0); }                                   \
+    static type all(T x) { return vdupq_n_##END(x); }                                 \
+    static type load(const T* x) { return vld1q_##END(x); }                           \
+    static void store(T* to, type x) { vst1q_##END(to, x); }                          \
+    static type fma(type a, type b, type c) { return vfmaq_##END(c, a, b); }          \
+  };
+WIDE(f32, float32x4_t, f32)
+WIDE(f64, float64x2_t, f64)
+#endif
+#undef WIDE
+
+template <class T> constexpr int ROWS = wide<T>::ROWS;                      // of a tile
+template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // its columns
+
+// out[i, j] = the sum over k of a[k, i] * b[k, j], added to what `out` has if `adds`; a's rows have
+// ROWS elements, b's and out's WIDTH, of which the first COLUMNS registers are used.
+template <class T, int COLUMNS> static void tile(const T* a, const T* b, i64 k, T* out, bool adds) {
+  typedef wide<T> V;
+  typename V::type sum[ROWS<T>][COLUMNS];
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS<T>; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < COLUMNS; ++j)
+      sum[i][j] = adds ? V::load(out + i * WIDTH<T> + j * V::LANES) : V::zero();
+  for (; k; --k, a += ROWS<T>, b += WIDTH<T>) {
+    typename V::type right[COLUMNS];
+#pragma GCC unroll 3
+    for (int j = 0; j < COLUMNS; ++j) right[j] = V::load(b + j * V::LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS<T>; ++i) {
+      const typename V::type left = V::all(a[i]);
+#pragma GCC unroll 3
+      for (int j = 0; j < COLUMNS; ++j) sum[i][j] = V::fma(left, right[j], sum[i][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS<T>; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < COLUMNS; ++j) V::store(out + i * WIDTH<T> + j * V::LANES, sum[i][j]);
+}
+
+template <class T>
+static inline void tile_of(i64 columns, const T* a, const T* b, i64 k, T* out, bool adds) {
+  const i64 registers = (columns + wide<T>::LANES - 1) / wide<T>::LANES;
+  if (registers == 1) return tile<T, 1>(a, b, k, out, adds);
+  if (registers == 2) return tile<T, 2>(a, b, k, out, adds);
+  tile<T, 3>(a, b, k, out, adds);
+}
+
+// --- windows -------------------------------------------------------------------------------------
+
+// One dimension of windows. Window j of `count` reads, for tap t of `taps`, the element
+// j * step + offset[t], where that is inside [0, size), and element kernel[t] of the weights;
+// its result is element first + j * apart.
+struct Axis {
+  i64 size, count, step, first, apart, taps;
+  const i64 *offset, *kernel;
+};
+
+struct Windows {
+  Axis along[3];  // d, h, w
+  i64 samples;
+
+  i64 places() const { return along[0].count * along[1].count * along[2].count; }
+  i64 taps() const { return along[0].taps * along[1].taps * along[2].taps; }
+  i64 columns() const { return samples * places(); }
+};
+
+// Windows that follow each other along w: columns [column, column + length) of a panel.
+struct Run { i64 column, length, sample, at[3]; };
+
+// The runs of windows [first, last). Returns: how many, last - first at most.
+static i64 runs_of(const Windows& of, i64 first, i64 last, Run* runs) {
+  const Axis &d = of.along[0], &h = of.along[1], &w = of.along[2];
+  i64 count = 0;
+  for (i64 column = first; column < last;) {
+    i64 rest = column;
+    Run& run = runs[count++];
+    run.column = column - first;
+    run.at[2] = rest % w.count, rest /= w.count;
+    run.at[1] = rest % h.count, rest /= h.count;
+    run.at[0] = rest % d.count, run.sample = rest / d.count;
+    run.length = smaller(w.count - run.at[2], last - column);
+    column += run.length;
+  }
+  return count;
+}
+
+// Which elements one tap reads for one run: from `data` on, for its windows [low, high).
+struct Piece { const char* data; i64 column, low, high, length; };
+
+static void pieces_of(const Windows& of, const Array& x, const char* data, const Run* runs,
+                      i64 n_runs, Piece* pieces) {
+  const Axis* along = of.along;
+  for (i64 a = 0; a < along[0].taps; ++a)
+    for (i64 b = 0; b < along[1].taps; ++b)
+      for (i64 c = 0; c < along[2].taps; ++c)
+        for (i64 r = 0; r < n_runs; ++r) {
+          const Run& run = runs[r];
+          const i64 at[3] = {run.at[0] * along[0].step + along[0].offset[a],
+                             run.at[1] * along[1].step + along[1].offset[b],
+                             run.at[2] * along[2].step + along[2].offset[c]};
+          Piece& piece = *pieces++;
+          piece = {data, run.column, 0, 0, run.length};
+          if (at[0] < 0 || at[0] >= along[0].size || at[1] < 0 || at[1] >= along[1].size) continue;
+          const i64 step = along[2].step, left = along[2].size - at[2];
+          piece.low = smaller(at[2] < 0 ? (-at[2] + step - 1) / step : 0, run.length);
+          piece.high = left <= 0 ? 0 : smaller((left + step - 1) / step, run.length);
+          if (piece.high <= piece.low) piece.low = piece.high = 0;
+          const i64 begin = at[2] + piece.low * step;
+          piece.data += run.sample * x.stride[0] + at[0] * x.stride[2] + at[1] * x.stride[3] +
+                        (piece.low < piece.high ? begin * x.stride[4] : 0);
+        }
+}
+
+// to[0], to[apart], … = n elements from `from` on, `step` bytes from one to the next.
+template <class T> static inline void spread(T* to, i64 apart, const char* from, i64 step, i64 n) {
+  if (apart == 1 && step == (i64)sizeof(T)) {
+    i64 k = 0;
+    for (; k + 8 <= n; k += 8) memcpy(to + k, from + k * sizeof(T), 8 * sizeof(T));
+    if (n & 4) memcpy(to + k, from + k * sizeof(T), 4 * sizeof(T)), k += 4;
+    for (; k < n; ++k) to[k] = ((const T*)from)[k];
+    return;
+  }
+  if (apart == 1 && step == 2 * (i64)sizeof(T)) {
+    for (i64 k = 0; k < n; ++k) to[k] = ((const T*)from)[2 * k];
+    return;
+  }
+  if (apart == 1) {
+    for (i64 k = 0; k < n; ++k) to[k] = *(const T*)(from + k * step);
+    return;
+  }
+  for (i64 k = 0; k < n; ++k) to[k * apart] = *(const T*)(from + k * step);
+}
+
+// Writes what one tap reads of one channel, `apart` elements from one column to the next.
+template <class T>
+static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 step, i64 apart,
+                          T* to) {
+  for (i64 r = 0; r < n_pieces; ++r) {
+    const Piece& piece = pieces[r];
+    T* row = to + piece.column * apart;
+    for (i64 k = 0; k < piece.low; ++k) row[k * apart] = 0;
+    spread(row + piece.low * apart, apart, piece.data + channel, step, piece.high - piece.low);
+    for (i64 k = piece.high; k < piece.length; ++k) row[k * apart] = 0;
+  }
+}
+
+}  // namespace CAPABILITY
+
+#endif

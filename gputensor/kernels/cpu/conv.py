@@ -1,0 +1,28 @@
+"""Convolutions: where the library runs, its loops; else products that native/conv.py composes.
+
+The functions here stand in for the library's: they do nothing and say so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Sizes = tuple[int, ...]
+
+
+def conv(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, out: np.ndarray, steps: Sizes,
+    pads: Sizes, gaps: Sizes, groups: int, transposed: bool,
+) -> bool:  # fmt: skip
+    """Write the convolution of x (N, C, *sizes) with weight to `out`. Returns: whether it is
+    done."""
+    return False
+
+
+def weight_gradient(
+    x: np.ndarray, grad: np.ndarray, out: np.ndarray, steps: Sizes, pads: Sizes, gaps: Sizes,
+    groups: int,
+) -> bool:  # fmt: skip
+    """Write the gradient of the weights of a plain convolution of x to `out`. Returns: whether it
+    is done."""
+    return False

@@ -1,0 +1,163 @@
+"""The compiled loops of convolutions and their gradients, against products that are composed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.kernels.compiled import library
+from gputensor.native import conv
+
+F = gt.nn.functional
+
+pytestmark = pytest.mark.skipif(
+    library.choice().library is None, reason="the compiled library is not built, or switched off"
+)
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = gt.get_num_threads()
+    yield
+    gt.set_num_threads(before)
+
+
+def _whole(draw: random.Random, sizes: Any, dtype: Any) -> gt.Tensor:
+    """Numbers whose sums are exact in any order."""
+    gt.manual_seed(draw.randrange(1 << 30))
+    return gt.randint(-2, 3, tuple(sizes)).to(dtype)
+
+
+def _laid_out(draw: random.Random, x: gt.Tensor) -> gt.Tensor:
+    """The same elements in another layout."""
+    how = draw.randrange(5)
+    if how == 1 and x.dim() in (4, 5):
+        form = gt.channels_last if x.dim() == 4 else gt.channels_last_3d
+        return x.contiguous(memory_format=form)
+    if how == 2:
+        return gt.stack([x, x], -1)[..., 0]
+    if how == 3:
+        return x.transpose(0, 1).contiguous().transpose(0, 1)
+    if how == 4:
+        return gt.cat([x[..., :1], x], -1)[..., 1:]
+    return x
+
+
+def _case(draw: random.Random, dtype: Any) -> tuple[Any, list[gt.Tensor], dict[str, Any]]:
+    """A function of three tensors and numbers, which are shapes that fit each other."""
+    count, transposed = draw.choice([1, 2, 2, 3]), draw.random() < 0.4
+    groups, inner, outer = (draw.choice(of) for of in ([1, 1, 2, 5], [1, 1, 3, 17], [1, 2, 9, 20]))
+    kernel, steps, pads, gaps = (
+        [draw.randint(low, high) for _ in range(count)]
+        for low, high in ((1, 4), (1, 3), (0, 2), (1, 2))
+    )
+    sizes = [draw.randint(1, 9) + gap * (k - 1) for k, gap in zip(kernel, gaps)]
+    of_weight = (inner * groups, outer) if transposed else (outer * groups, inner)
+    tensors = [
+        _laid_out(draw, _whole(draw, shape, dtype))
+        for shape in ((draw.randint(1, 3), inner * groups, *sizes), (*of_weight, *kernel))
+    ]
+    tensors.append(_whole(draw, (outer * groups,), dtype))
+    numbers = {"stride": steps, "padding": pads, "dilation": gaps, "groups": groups}
+    if not transposed:
+        return getattr(F, f"conv{count}d"), tensors, numbers
+    numbers["output_padding"] = [draw.randint(0, max(s, g) - 1) for s, g in zip(steps, gaps)]
+    return getattr(F, f"conv_transpose{count}d"), tensors, numbers
+
+
+def _results(
+    function: Any, tensors: list[gt.Tensor], numbers: dict[str, Any], weigh: Any = None
+) -> list[gt.Tensor]:
+    leaves = [x.detach().requires_grad_() for x in tensors]
+    made = function(*leaves, **numbers)
+    weight = (gt.arange(float(made.numel())) % 3 - 1).view(made.shape).to(made.dtype)
+    made.backward(weight if weigh is None else weigh(weight))
+    return [made.detach(), *[leaf.grad for leaf in leaves if leaf.grad is not None]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_they_give_what_a_product_of_all_windows_gives(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(dtype)
+    for _ in range(60):
+        function, tensors, numbers = _case(draw, getattr(gt, dtype))
+        try:
+            found = _results(function, tensors, numbers)
+        except gt.GpuTensorError:  # padding took more than there was
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(conv, "_conv_loop", lambda *_: False)
+            patch.setattr(conv, "_gradient_loop", lambda *_: False)
+            wanted = _results(function, tensors, numbers)
+        for a, b in zip(found, wanted, strict=True):
+            assert gt.equal(a, b) and a.dtype is b.dtype, (function, numbers, tensors)
+        strides = [
+            [step for step, n in zip(x.stride(), x.shape) if n > 1] for x in (found[0], wanted[0])
+        ]
+        assert strides[0] == strides[1]
+
+
+CASES: list[tuple[Any, Any, dict[str, Any]]] = [
+    ((2, 3, 40, 30), (20, 3, 3, 3), {"padding": 1}),
+    ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
+    ((3, 64, 5, 5), (70, 64, 1, 1), {}),
+    ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # panels of several blocks of channels
+    ((2, 40, 20, 300), (40, 1, 3, 3), {"padding": 1, "groups": 40}),
+    ((2, 12, 11, 9), (24, 1, 5, 5), {"padding": 2, "groups": 12}),
+    ((2, 32, 12, 10), (64, 4, 3, 3), {"groups": 8, "stride": 2}),
+]
+
+
+@pytest.mark.parametrize("form", [gt.contiguous_format, gt.channels_last], ids=str)
+@pytest.mark.parametrize(("sizes", "kernel", "numbers"), CASES, ids=str)
+def test_threads_change_no_bit_and_it_is_near_f64(
+    sizes: Any, kernel: Any, numbers: dict[str, Any], form: Any
+) -> None:
+    gt.manual_seed(0)
+    tensors = [gt.randn(sizes), gt.randn(kernel), gt.randn(kernel[0])]
+    tensors = [*[x.contiguous(memory_format=form) for x in tensors[:2]], tensors[2]]
+    weigh = gt.randn_like
+    found = []
+    for threads in (1, 2, 3):
+        gt.set_num_threads(threads)
+        gt.manual_seed(1)
+        found.append(_results(F.conv2d, tensors, numbers, weigh))
+    for others in found[1:]:
+        assert all(gt.equal(a, b) for a, b in zip(found[0], others, strict=True))
+    gt.manual_seed(1)
+    grad = gt.randn_like(found[0][0]).double()
+    exact = _results(F.conv2d, [x.double() for x in tensors], numbers, lambda _: grad)
+    for a, b in zip(found[0], exact, strict=True):
+        assert (a - b).abs().max() <= 4e-6 * b.abs().max() + 1e-5
+
+
+def test_elements_beyond_the_input_are_never_read_and_infinities_stay() -> None:
+    x, w = gt.zeros(1, 1, 4, 4), gt.ones(1, 1, 3, 3)
+    x[0, 0, 0, 0] = float("inf")
+    made = F.conv2d(x, w, padding=1)
+    assert made[0, 0, :2, :2].isinf().all() and not made[0, 0, 2:].any()
+    big = gt.full((1, 8, 6, 6), float("nan"))
+    big[:, :, 1:5, 1:5] = 1
+    assert F.conv2d(big[:, :, 1:5, 1:5], gt.ones(2, 8, 3, 3)).eq(72).all()
+
+
+def test_taps_may_be_far_apart() -> None:
+    x = gt.ones(1, 2, 5, 5)
+    for groups in (1, 2):
+        w = gt.ones(2, 2 // groups, 3, 3)
+        made = F.conv2d(x, w, padding=1000, dilation=1000, groups=groups)
+        assert made.eq(2 // groups).all() and made.shape == x.shape
+        for far in (1 << 62, 1 << 70):
+            assert gt.equal(F.conv2d(x, w[..., :1, :1], dilation=far, groups=groups), made)
+
+
+def test_a_step_beyond_all_is_one_window() -> None:
+    x, w = gt.ones(2, 3, 5, requires_grad=True), gt.ones(4, 3, 2, requires_grad=True)
+    made = F.conv1d(x, w, stride=1 << 70)
+    made.sum().backward()
+    assert made.shape == (2, 4, 1) and x.grad is not None and x.grad.sum() == 2 * 3 * 2 * 4
