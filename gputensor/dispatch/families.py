@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
@@ -41,6 +43,10 @@ _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
 # What is between every call and its kernel; above the dispatcher, so it is found by name.
 _START = f"{_PACKAGE}.interpose.start"
+# Whose handlers raise in programs; a look at all 64 would take longer than some loads.
+_SIGNALS = tuple(
+    int(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name)
+)
 # Module of a step that is done -> the module; steps under way, with what takes back their changes.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
@@ -86,7 +92,7 @@ def _install(module: ModuleType, family: str) -> None:
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
     """Import and finish a module once; one that fails leaves nothing behind."""
-    with lock:
+    with lock, _uninterrupted():
         if module in _done or module in _under_way:  # by another thread; or it asks for itself
             return _done.get(module)
         undos: list[Callable[[], object]] = []
@@ -104,6 +110,28 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             raise
         finally:
             del _under_way[module]
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off Python's signal handlers, which may raise between any two lines, such as Ctrl-C's: a
+    change and the note that takes it back belong together."""
+    if _under_way or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers: dict[int, Any] = {}
+    try:
+        for number in _SIGNALS:
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, lambda which, _frame: came.append(which))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def family_of(qualified_name: str) -> str | None:

@@ -198,6 +198,41 @@ gt.dispatch.check_invariants()
 """)
 
 
+@pytest.mark.parametrize("first", range(0, 400, 40))
+def test_a_signal_within_a_load_is_handled_after_it(first: int) -> None:
+    run(f"""
+import signal
+from gputensor.dispatch import dispatcher, families as lazily
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+seen = 0
+def trace(frame, event, argument):
+    global seen
+    if frame.f_code.co_filename not in (dispatcher.__file__, lazily.__file__):
+        return None
+    if event == "line" and frame.f_code.co_name in ("define", "_step", "register_kernel", "note"):
+        seen += 1
+        if seen == {first} + at:
+            signal.raise_signal(signal.SIGINT)
+    return trace
+
+names = "sqrt sum sort matmul cumsum where stack gather softmax histc tril kron roll".split()
+for at, name in enumerate(names, 3):
+    seen = 0
+    sys.settrace(trace)
+    try:
+        getattr(gt, name)
+        lazily.registered(lazily.index.FUNCTIONS[name])
+    except KeyboardInterrupt:
+        pass
+    sys.settrace(None)
+    getattr(gt, name)
+    lazily.registered(lazily.index.FUNCTIONS[name])
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert gt.ones(4).sqrt().sum() == 4
+""")
+
+
 def test_threads_that_name_families_at_once() -> None:
     run("""
 import threading
