@@ -198,7 +198,7 @@ gt.dispatch.check_invariants()
 """)
 
 
-@pytest.mark.parametrize("first", range(0, 400, 40))
+@pytest.mark.parametrize("first", [0, 120, 240])
 def test_a_signal_within_a_load_is_handled_after_it(first: int) -> None:
     run(f"""
 import signal
