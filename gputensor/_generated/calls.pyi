@@ -572,6 +572,10 @@ def convolution_backward(
     transposed: bool, output_padding: Sequence[int], groups: int,
     output_mask: bool | Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def _convolution_weight_gradient(
+    input: Tensor, grad_output: Tensor, kernel_size: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], groups: int,
+) -> Tensor: ...
 def avg_pool1d(
     self: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0, ceil_mode: bool = False,

@@ -1798,6 +1798,22 @@ def records_TTVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g):
+        if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        keep(node, a, b, c, d, e, f, g)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTVVVVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
         if h._autograd is not None:
@@ -3015,6 +3031,48 @@ def begins_TTVVVV(operator, kind, keep, behind, otherwise):
         if anomaly.is_on:
             node.trace = anomaly.stack()
         keep(node, a, b, c, d, e, f)
+        return node
+    return begin
+
+def begins_TTVVVVV(operator, kind, keep, behind, otherwise):
+    c, d, e, f, g = behind
+    def begin(a, b):
+        if mode():
+            return None
+        to_a, known = None, a._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == a._storage.version
+            ):
+                to_a, own = known.edge, known.own
+                if to_a is None:
+                    if own is not None and own.requires_grad:
+                        to_a = (accumulator(a, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        to_b, known = None, b._autograd
+        if known is not None:
+            if type(known) is AutogradMeta and (
+                known.view is None or known.version == b._storage.version
+            ):
+                to_b, own = known.edge, known.own
+                if to_b is None:
+                    if own is not None and own.requires_grad:
+                        to_b = (accumulator(b, own), 0)
+                    elif known.view is not None:
+                        return otherwise(a, b)
+            elif type(known) is not Tensor or known._autograd is not None:
+                return otherwise(a, b)
+        if to_a is None and to_b is None:
+            return None
+        node = new(kind)
+        node.edges = (to_a, to_b)
+        node.sequence_nr = next(_numbers)
+        if anomaly.is_on:
+            node.trace = anomaly.stack()
+        keep(node, a, b, c, d, e, f, g)
         return node
     return begin
 

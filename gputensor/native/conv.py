@@ -85,8 +85,12 @@ def _output_sizes(
     return out
 
 
+def _is_real(x: Tensor) -> bool:
+    return x._geometry.dtype.category == FLOATING
+
+
 def _has_loops(x: Tensor) -> bool:
-    return x._device is CPU and x._geometry.dtype.category == FLOATING
+    return x._device is CPU and _is_real(x)
 
 
 def _new(op: str, like: Tensor, sizes: Sizes, form: Any) -> Tensor:
@@ -251,11 +255,29 @@ def convolution_backward(
         )
     if output_mask[1]:
         x, g = (grad_output, input) if transposed else (input, grad_output)
-        of_weight = _of_weight(x, g, kernel, steps, pads, gaps, groups)
+        find = calls._convolution_weight_gradient if _is_real(x) else _of_weight
+        of_weight = find(x, g, kernel, steps, pads, gaps, groups)
     if output_mask[2]:
         dims = (0, *range(2, count + 2))
         of_bias = cast(calls.sum_dim_IntList(wide(grad_output), dims, False), input._geometry.dtype)
     return of_input, of_weight, of_bias
+
+
+def _check_gradient(x: Tensor, grad: Tensor, kernel: Any, groups: int) -> None:
+    op, ndim = "_convolution_weight_gradient", len(kernel) + 2
+    for arg, t in (("input", x), ("grad_output", grad)):
+        if t._geometry.ndim != ndim:
+            raise errors.wrong_shape(op, arg, f"have {ndim} dimensions, as weight has", t)
+        if not _is_real(t):
+            raise errors.wrong_dtype(op, arg, "be floating", t)
+        if groups < 1 or t._geometry.sizes[1] % groups:
+            raise errors.must(op, "groups", "be positive and divide the channels", groups)
+    if grad._device is not x._device:
+        raise errors.mixed_devices(op, x, "input", grad, "grad_output")
+    if grad._geometry.dtype is not x._geometry.dtype:
+        raise errors.wrong_dtype(op, "grad_output", f"have input's {x._geometry.dtype.short}", grad)
+    if grad._geometry.sizes[0] != x._geometry.sizes[0]:
+        raise errors.wrong_shape(op, "grad_output", "have as many samples as input", grad)
 
 
 def _conj(x: Tensor) -> Tensor:
@@ -280,6 +302,30 @@ def _of_input(
     return made
 
 
+def _convolution_weight_gradient(
+    key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
+    dilation: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    """An operator of its own, since nothing of the loops is recorded."""
+    _check_gradient(input, grad_output, kernel_size, groups)
+    count = len(kernel_size)
+    op = "_convolution_weight_gradient"
+    steps, gaps = (
+        per_dim(op, "stride", stride, count, 1),
+        per_dim(op, "dilation", dilation, count, 1),
+    )
+    pads = per_dim(op, "padding", padding, count)
+    outer, inner = grad_output._geometry.sizes[1], input._geometry.sizes[1] // groups
+    if _has_loops(input) and input._geometry.numel and grad_output._geometry.numel:
+        x, grad = wide(input), wide(grad_output)
+        made = calls.new_empty(x, (outer, inner, *kernel_size))
+        arrays = [t._get_array() for t in (x, grad, made)]
+        if _gradient_loop(*arrays, steps, pads, gaps, groups):
+            return cast(made, input._geometry.dtype)
+    found = _of_weight(input, grad_output, tuple(kernel_size), steps, pads, gaps, groups)
+    return calls.contiguous(found, formats.contiguous_format)
+
+
 def _of_weight(
     x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
@@ -290,12 +336,6 @@ def _of_weight(
     spatial = tuple(range(3, 3 + count))
     if not samples or not x._geometry.numel or not grad._geometry.numel:
         return calls.new_zeros(x, (outer, inner, *kernel))
-    if _has_loops(x):
-        of, by = wide(x), wide(grad)
-        made = calls.new_empty(of, (outer, inner, *kernel))
-        arrays = [t._get_array() for t in (of, by, made)]
-        if _gradient_loop(*arrays, steps, pads, gaps, groups):
-            return cast(made, x._geometry.dtype)
     turned = calls.permute(calls.reshape(x, (samples, groups, inner, *sizes)), (2, 1, 0, *spatial))
     as_input = calls.reshape(turned, (inner, groups * samples, *sizes))
     turned = calls.permute(

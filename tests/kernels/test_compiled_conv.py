@@ -146,6 +146,25 @@ def test_elements_beyond_the_input_are_never_read_and_infinities_stay() -> None:
     assert F.conv2d(big[:, :, 1:5, 1:5], gt.ones(2, 8, 3, 3)).eq(72).all()
 
 
+@pytest.mark.parametrize("numbers", [
+    {"padding": 1}, {"stride": 2, "groups": 2}, {"groups": 4, "dilation": 2, "padding": 2},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_gradients_have_gradients(name: str, numbers: dict[str, Any]) -> None:
+    gt.manual_seed(0)
+    groups = numbers.get("groups", 1)
+    sizes = (4, 4 // groups, 3, 2)
+    leaves = [gt.randn(*of, dtype=gt.float64, requires_grad=True) for of in ((2, 4, 6, 5), sizes)]
+
+    def gradients(*given: gt.Tensor) -> tuple[gt.Tensor, ...]:
+        made = getattr(F, name)(*given, **numbers)
+        found = gt.autograd.grad(made.sin().sum(), given, create_graph=True)
+        assert all(x.requires_grad for x in found)
+        return found
+
+    assert gt.autograd.gradcheck(gradients, leaves)
+
+
 def test_taps_may_be_far_apart() -> None:
     x = gt.ones(1, 2, 5, 5)
     for groups in (1, 2):

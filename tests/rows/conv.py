@@ -89,6 +89,13 @@ _ROWS_OF_BACKWARD = [
     S(T(1, 2, 3), T(1, 2, 2), T(2, 1, 2), None, (1,), (0,), (1,), True, (0,), 2, [True] * 3),
 ]
 
+
+def _weight_gradient(x, grad, kernel, stride, padding, dilation, groups):
+    w = np.zeros((grad.shape[1], x.shape[1] // groups, *kernel))
+    no = (0,) * len(kernel)
+    return _backward(grad, x, w, None, stride, padding, dilation, False, no, groups, None)[1]
+
+
 _ERRORS = (
     Fails(
         S(T(1, 2, 5), T(2, 3, 3)), errors.ShapeError, "convolution: 'input' must have 3 channels"
@@ -158,5 +165,20 @@ ROWS = [
     Row(
         "convolution_backward", _ROWS_OF_BACKWARD, _backward,
         **(_KIND | {"dtypes": (float32, float64)}),
+    ),
+    Row(
+        "_convolution_weight_gradient",
+        [
+            S(T(2, 2, 5), T(2, 3, 3), (2,), (2,), (1,), (1,), 1),
+            S(T(1, 4, 3, 4), T(1, 2, 2, 3), (2, 1), (1, 2), (0, 1), (1, 1), 2),
+        ],
+        _weight_gradient,
+        errors=(
+            Fails(S(T(1, 2, 5), T(2, 3, 3), (2,), (1,), (0,), (1,), 1), errors.ShapeError,
+                  "'grad_output' must have as many samples as input"),
+            Fails(S(T(1, 2, 5), T(1, 3), (2,), (1,), (0,), (1,), 1), errors.ShapeError,
+                  "'grad_output' must have 3 dimensions, as weight has"),
+        ),
+        **(_KIND | {"dtypes": (float16, bfloat16, float32, float64)}),
     ),
 ]  # fmt: skip

@@ -73,6 +73,17 @@ def call_convolution_backward(
         transposed, output_padding, groups, output_mask,
     )
 
+op__convolution_weight_gradient = _define(
+    "aten::_convolution_weight_gradient(Tensor input, Tensor grad_output, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor")
+def call__convolution_weight_gradient(
+    input, grad_output, kernel_size, stride, padding, dilation, groups,
+):
+    include, keep = _state.get()
+    key_set = (input._keys | grad_output._keys | include) & keep
+    return op__convolution_weight_gradient.table[key_set](
+        key_set, input, grad_output, kernel_size, stride, padding, dilation, groups,
+    )
+
 op_conv1d = _define(
     "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor")
 op_conv1d_padding = _define(

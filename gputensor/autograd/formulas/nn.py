@@ -47,6 +47,19 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
     return calls.sum_dim_IntList(_wide(grad), _but_channels(grad), False)
 
 
+def zeros_for(stride: Any) -> tuple[int, ...]:
+    return (0,) * len(stride)
+
+
+def first_windows(x: Tensor | None, sizes: Any) -> Tensor | None:
+    """x, of which sizes may leave out the last windows of each dimension."""
+    if x is None:
+        return None
+    for d in range(2, len(sizes)):
+        x = calls.slice_Tensor(x, d, 0, sizes[d], 1)
+    return x
+
+
 # --- normalisations -------------------------------------------------------------------------------
 
 
