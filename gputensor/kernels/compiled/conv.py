@@ -22,7 +22,7 @@ def conv(
 ) -> bool:  # fmt: skip
     """Write the convolution of x (N, C, *sizes) with weight to `out`. Returns: whether it is
     done."""
-    loop = _loop("conv", x)
+    loop = _loop("conv", x, weight, *(() if bias is None else (bias,)))
     if loop is None:
         return False
     numbers = (*_in_volumes(steps, pads, gaps), groups, int(transposed))
@@ -36,15 +36,16 @@ def weight_gradient(
 ) -> bool:  # fmt: skip
     """Write the gradient of the weights of a plain convolution of x to `out`. Returns: whether it
     is done."""
-    loop = _loop("weight_gradient", x)
+    loop = _loop("weight_gradient", x, grad)
     if loop is None:
         return False
     numbers = (*_in_volumes(steps, pads, gaps), groups)
     return bool(loop(_volumes(x), _volumes(grad), _volumes(out), *numbers) == 0)
 
 
-def _loop(op: str, x: np.ndarray) -> Any:
-    if x.dtype.kind != "f" or x.ndim > 5 or not x.flags.aligned:
+def _loop(op: str, *operands: np.ndarray) -> Any:
+    x = operands[0]
+    if x.dtype.kind != "f" or x.ndim > 5 or not all(of.flags.aligned for of in operands):
         return None
     return library.function("conv", f"{op} f{8 * x.itemsize}")
 

@@ -87,12 +87,13 @@ template <class T> void multiply(void* context, i64 first, i64 last) {
   const i64 depth = p.inner * taps, each = (p.blocks + p.parts - 1) / p.parts;
   const i64 step = p.of.along[2].step * p.x->stride[4];
   const bool is_whole = p.inner <= most;  // one panel has all rows
-  Room room(Room::bytes_of<Run>(WIDTH<T>) + Room::bytes_of<Piece>(larger(1, taps) * WIDTH<T>) +
+  const i64 n_pieces = larger(1, taps) * most_runs(p.of, WIDTH<T>);
+  Room room(Room::bytes_of<Run>(WIDTH<T>) + Room::bytes_of<Piece>(n_pieces) +
             Room::bytes_of<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>) +
             Room::bytes_of<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>));
   if (!room) return note(&p.answer, NO_MEMORY);
   Run* runs = room.take<Run>(WIDTH<T>);
-  Piece* pieces = room.take<Piece>(larger(1, taps) * WIDTH<T>);
+  Piece* pieces = room.take<Piece>(n_pieces);
   T* panel = room.take<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>);
   T* sums = room.take<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>);
   memset(panel, 0, (smaller(most, p.inner) * taps + 1) * WIDTH<T> * sizeof(T));
@@ -241,12 +242,13 @@ void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* run
 template <class T> void gradients_of(Gradient<T>& p, i64 group, i64 low, i64 high) {
   const i64 taps = p.of.taps(), panels = (p.outer + WIDTH<T> - 1) / WIDTH<T>;
   const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>, tile_size = ROWS<T> * WIDTH<T>;
-  Room room(Room::bytes_of<Run>(LENGTH) + Room::bytes_of<Piece>(taps * LENGTH) +
+  const i64 n_pieces = taps * most_runs(p.of, LENGTH);
+  Room room(Room::bytes_of<Run>(LENGTH) + Room::bytes_of<Piece>(n_pieces) +
             Room::bytes_of<T>(LENGTH * ROWS<T>) + Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
             Room::bytes_of<T>(tile_size) + Room::bytes_of<T>(blocks * panels * tile_size));
   if (!room) return note(&p.answer, NO_MEMORY);
   Run* runs = room.take<Run>(LENGTH);
-  Piece* pieces = room.take<Piece>(taps * LENGTH);
+  Piece* pieces = room.take<Piece>(n_pieces);
   T *left = room.take<T>(LENGTH * ROWS<T>), *right = room.take<T>(panels * LENGTH * WIDTH<T>);
   T *term = room.take<T>(tile_size), *sums = room.take<T>(blocks * panels * tile_size);
   memset(sums, 0, blocks * panels * tile_size * sizeof(T));

@@ -113,7 +113,12 @@ struct Windows {
 // Windows that follow each other along w: columns [column, column + length) of a panel.
 struct Run { i64 column, length, sample, at[3]; };
 
-// The runs of windows [first, last). Returns: how many, last - first at most.
+// How many runs `columns` windows make at most.
+static inline i64 most_runs(const Windows& of, i64 columns) {
+  return smaller(columns, columns / of.along[2].count + 2);
+}
+
+// The runs of windows [first, last). Returns: how many.
 static i64 runs_of(const Windows& of, i64 first, i64 last, Run* runs) {
   const Axis &d = of.along[0], &h = of.along[1], &w = of.along[2];
   i64 count = 0;
