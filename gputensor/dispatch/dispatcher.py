@@ -219,9 +219,9 @@ def define(
         for key, stack in operator.kernels.items():
             for kernel in stack:
                 _check_signature(operator, definition, kernel, key)
+        families.note(lambda: undefine(operator) if operator.definition is definition else None)
         operator.definition = definition
         _commit(operator)
-        families.note(lambda: undefine(operator))
     for hook in definition_hooks:
         hook(operator)
     return operator
@@ -262,16 +262,17 @@ def register_kernel(
         families.complete(target.qualified_name)
         if target.definition is not None:
             _check_signature(target, target.definition, kernel, key)
+
+        def undo() -> None:
+            rest = tuple(k for k in target.kernels.get(key, ()) if k is not kernel)
+            others = {k: stack for k, stack in target.kernels.items() if k is not key}
+            target.kernels = {**others, key: rest} if rest else others
+            _commit(target)
+
+        handle = _noted(undo)
         target.kernels = {**target.kernels, key: (kernel, *target.kernels.get(key, ()))}
         _commit(target)
-
-    def undo() -> None:
-        rest = tuple(k for k in target.kernels[key] if k is not kernel)
-        others = {k: stack for k, stack in target.kernels.items() if k is not key}
-        target.kernels = {**others, key: rest} if rest else others
-        _commit(target)
-
-    return _noted(undo)
+    return handle
 
 
 def _noted(undo: Callable[[], None]) -> Handle:
@@ -312,15 +313,16 @@ def register_fallback(
         for target in targets:
             if target in _fallbacks:
                 raise errors.fallback_twice(target, _fallbacks[target].site, kernel.site)
+
+        def undo() -> None:
+            global _fallbacks
+            _fallbacks = {k: f for k, f in _fallbacks.items() if f is not kernel}
+            _swap_all()
+
+        handle = _noted(undo)
         _fallbacks = {**_fallbacks, **dict.fromkeys(targets, kernel)}
         _swap_all()
-
-    def undo() -> None:
-        global _fallbacks
-        _fallbacks = {k: f for k, f in _fallbacks.items() if f is not kernel}
-        _swap_all()
-
-    return _noted(undo)
+    return handle
 
 
 def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:

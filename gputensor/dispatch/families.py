@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import functools
 import os
-import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
@@ -43,10 +42,6 @@ _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
 # What is between every call and its kernel; above the dispatcher, so it is found by name.
 _START = f"{_PACKAGE}.interpose.start"
-# Whose handlers raise in programs; a look at all 64 would take longer than some loads.
-_SIGNALS = tuple(
-    int(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name)
-)
 # Module of a step that is done -> the module; steps under way, with what takes back their changes.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
@@ -55,7 +50,8 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Say how a change is taken back, should the step fail that it is part of."""
+    """Say how a change is taken back, should the step fail that it is part of. Before the change:
+    Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
@@ -92,7 +88,7 @@ def _install(module: ModuleType, family: str) -> None:
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
     """Import and finish a module once; one that fails leaves nothing behind."""
-    with lock, _uninterrupted():
+    with lock:
         if module in _done or module in _under_way:  # by another thread; or it asks for itself
             return _done.get(module)
         undos: list[Callable[[], object]] = []
@@ -103,6 +99,8 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             _done[module] = found
             return found
         except BaseException as error:
+            _done.pop(module, None)
+            sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
             if isinstance(error, AttributeError):  # which says of a name that there is none such
@@ -110,28 +108,6 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             raise
         finally:
             del _under_way[module]
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Put off Python's signal handlers, which may raise between any two lines, such as Ctrl-C's: a
-    change and the note that takes it back belong together."""
-    if _under_way or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    handlers: dict[int, Any] = {}
-    try:
-        for number in _SIGNALS:
-            if callable(handler := signal.getsignal(number)):
-                handlers[number] = handler
-                signal.signal(number, lambda which, _frame: came.append(which))
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
 
 
 def family_of(qualified_name: str) -> str | None:
