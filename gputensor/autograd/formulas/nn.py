@@ -51,13 +51,18 @@ def zeros_for(stride: Any) -> tuple[int, ...]:
     return (0,) * len(stride)
 
 
-def first_windows(x: Tensor | None, sizes: Any) -> Tensor | None:
-    """x, of which sizes may leave out the last windows of each dimension."""
-    if x is None:
+def first_windows(
+    x: Tensor, weight: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int,
+    sizes: Any,
+) -> Tensor | None:  # fmt: skip
+    """A convolution of x, of which sizes may leave out the last windows of each dimension."""
+    if weight is None:
         return None
+    no = zeros_for(stride)
+    made = calls.convolution(x, weight, None, stride, padding, dilation, False, no, groups)
     for d in range(2, len(sizes)):
-        x = calls.slice_Tensor(x, d, 0, sizes[d], 1)
-    return x
+        made = calls.slice_Tensor(made, d, 0, sizes[d], 1)
+    return made
 
 
 # --- normalisations -------------------------------------------------------------------------------
