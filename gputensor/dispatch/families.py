@@ -50,8 +50,8 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Say how a change is taken back, should the step fail that it is part of. Before the change:
-    Ctrl-C may come between any two lines."""
+    """Say how a change is taken back, should the step fail that it is part of. Call it before
+    the change is made, since Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 

@@ -48,6 +48,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
+    """As many zeros as stride has numbers."""
     return (0,) * len(stride)
 
 

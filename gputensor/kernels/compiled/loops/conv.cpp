@@ -39,10 +39,7 @@ void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 inner, i64
       for (i64 a = 0; a < along[0].taps; ++a)
         for (i64 b = 0; b < along[1].taps; ++b)
           for (i64 c = 0; c < along[2].taps; ++c, next += ROWS<T>)
-            *next = o < outer ? *(const T*)(from + along[0].kernel[a] * w.tap[0] +
-                                            along[1].kernel[b] * w.tap[1] +
-                                            along[2].kernel[c] * w.tap[2])
-                              : (T)0;
+            *next = o < outer ? *(const T*)(from + weight_of(along, w.tap, a, b, c)) : (T)0;
     }
 }
 
@@ -202,7 +199,7 @@ template <class T> i64 convolution(const Call& call) {
     if (!of.columns()) continue;
     const Array& bias = call.array[2];
     const i64 answer = inner == 1 && outer <= 2
-                           ? each_channel<T>(call, of, x, w, bias, out, transposed, groups, outer)
+                           ? each_channel<T>(call, of, x, w, bias, out, transposed, outer)
                            : products<T>(call, of, x, weights, apart, outer, inner, groups);
     if (answer) return answer;
   }
@@ -214,7 +211,7 @@ template <class T> i64 convolution(const Call& call) {
 template <class T> struct Gradient {
   Windows of;
   const Array *x, *grad, *out;
-  i64 groups, outer, inner, parts;  // in how many parts the rows are
+  i64 outer, inner, parts;  // in how many parts the rows are
   i64 answer;
 };
 
@@ -301,7 +298,7 @@ template <class T> i64 weight_gradient(const Call& call) {
   Room room(Room::bytes_of<i64>(2 * kernels));
   if (!room) return NO_MEMORY;
   i64* list = room.take<i64>(2 * kernels);
-  Gradient<T> p = {{}, &x, &grad, &out, groups, grad.shape[1] / groups, x.shape[1] / groups, 1, 0};
+  Gradient<T> p = {{}, &x, &grad, &out, grad.shape[1] / groups, x.shape[1] / groups, 1, 0};
   p.of.samples = x.shape[0];
   for (int d = 0; d < 3; ++d) {
     axes_of(&p.of.along[d], 0, list, x.shape[d + 2], grad.shape[d + 2], out.shape[d + 2], n[d],
@@ -309,7 +306,7 @@ template <class T> i64 weight_gradient(const Call& call) {
     list += 2 * out.shape[d + 2];
   }
   if (p.inner == 1 && p.outer <= 2)
-    return each_gradient<T>(call, p.of, x, grad, out, groups, p.outer);
+    return each_gradient<T>(call, p.of, x, grad, out, p.outer);
   const i64 rows = p.inner * p.of.taps(), blocks = (rows + ROWS<T> - 1) / ROWS<T>;
   p.parts = groups >= call.threads ? 1 : smaller(blocks, (call.threads - 1) / groups + 1);
   over(call, true, groups * p.parts, rows * p.of.columns() / p.parts, [&](i64 first, i64 last) {
@@ -333,5 +330,5 @@ const abi::FunctionEntry functions[] = {
 
 extern const abi::Family conv;
 extern const abi::Family conv = {"conv", nullptr, 0, functions,
-                                        sizeof functions / sizeof *functions};
+                                 sizeof functions / sizeof *functions};
 }  // namespace CAPABILITY

@@ -22,7 +22,6 @@ template <class T> struct Depthwise {
   i64 answer;
 };
 
-template <class T>
 static inline const char* weight_at(const Array& w, i64 channel, i64 outer, bool transposed) {
   return transposed ? w.data + channel / outer * w.stride[0] + channel % outer * w.stride[1]
                     : w.data + channel * w.stride[0];
@@ -44,7 +43,7 @@ struct Strips {
 // Room behind a line, which is read in whole registers.
 template <class T> constexpr i64 SLACK = 4 * wide<T>::LANES;
 
-template <class T> static Strips strips_of(const Windows& of) {
+static Strips strips_of(const Windows& of) {
   Strips s;
   for (int k = 0; k < 2; ++k) {
     const Axis& axis = of.along[k + 1];
@@ -88,9 +87,9 @@ static void fill(const Windows& of, const Strips& s, const Strip& strip, const A
     for (i64 b = 0; b < s.phases[1]; ++b, to += s.plane) {
       const i64 rows = strip.rows + (s.reach[0] - a) / h.step;
       const i64 columns = strip.columns + (s.reach[1] - b) / w.step;
-      const i64 begin = strip.column * w.step + s.low[1] + b, left = w.size - begin;
-      const i64 low = smaller(begin < 0 ? (-begin + w.step - 1) / w.step : 0, columns);
-      const i64 high = larger(low, left <= 0 ? 0 : smaller((left + w.step - 1) / w.step, columns));
+      const i64 begin = strip.column * w.step + s.low[1] + b;
+      i64 low, high;
+      inside(w, begin, columns, &low, &high);
       for (i64 j = 0; j < rows; ++j) {
         const i64 row = (strip.row + j) * h.step + s.low[0] + a;
         T* line = to + j * s.pitch;
@@ -137,7 +136,7 @@ template <class T> void strips_of_windows(void* context, i64 first, i64 last) {
   Depthwise<T>& p = *(Depthwise<T>*)context;
   const Axis &d = p.of.along[0], &h = p.of.along[1], &w = p.of.along[2];
   const Array &x = *p.x, &out = *p.out;
-  const Strips s = strips_of<T>(p.of);
+  const Strips s = strips_of(p.of);
   const i64 channels = out.shape[1], taps = h.taps * w.taps, strips = s.down * s.across;
   const i64 copies = s.phases[0] * s.phases[1] * s.plane + SLACK<T>;
   const i64 sums = s.rows * s.pitch + SLACK<T>;
@@ -154,7 +153,7 @@ template <class T> void strips_of_windows(void* context, i64 first, i64 last) {
     const i64 i = unit / strips % d.count, rest = unit / strips / d.count;
     const i64 channel = rest % channels, sample = rest / channels;
     const char* from = x.data + sample * x.stride[0] + channel / p.outer * x.stride[1];
-    const char* weights = weight_at<T>(*p.w, channel, p.outer, p.transposed);
+    const char* weights = weight_at(*p.w, channel, p.outer, p.transposed);
     const T begin = p.bias->data ? *(const T*)(p.bias->data + channel * p.bias->stride[0]) : (T)0;
     const i64 n = (strip.rows - 1) * s.pitch + strip.columns;
     for (i64 k = 0; k < n; ++k) sum[k] = begin;
@@ -165,8 +164,7 @@ template <class T> void strips_of_windows(void* context, i64 first, i64 last) {
       for (i64 b = 0; b < h.taps; ++b)
         for (i64 c = 0; c < w.taps; ++c)
           weight[b * w.taps + c] =
-              *(const T*)(weights + d.kernel[a] * p.w->stride[2] + h.kernel[b] * p.w->stride[3] +
-                          w.kernel[c] * p.w->stride[4]);
+              *(const T*)(weights + weight_of(p.of.along, p.w->stride + 2, a, b, c));
       add_lines(sum, line, weight, taps, n);
     }
     char* to = out.data + sample * out.stride[0] + channel * out.stride[1] +
@@ -234,7 +232,7 @@ static inline bool are_side_by_side(const Array& x) {
 
 template <class T>
 i64 each_channel(const Call& call, const Windows& of, const Array& x, const Array& w,
-                 const Array& bias, const Array& out, bool transposed, i64 groups, i64 outer) {
+                 const Array& bias, const Array& out, bool transposed, i64 outer) {
   const i64 channels = out.shape[1], taps = of.taps();
   const bool has_lanes = outer == 1 && are_side_by_side(x) && are_side_by_side(out);
   Room room(Room::bytes_of<T>(has_lanes ? larger(1, taps) * channels : 1));
@@ -242,7 +240,7 @@ i64 each_channel(const Call& call, const Windows& of, const Array& x, const Arra
   T* packed = room.take<T>(has_lanes ? larger(1, taps) * channels : 1);
   Depthwise<T> p = {of, &x, &w, &bias, &out, outer, transposed, packed, 0};
   if (!has_lanes) {
-    const Strips s = strips_of<T>(of);
+    const Strips s = strips_of(of);
     if (!fits(s)) return 1;
     const i64 strips = of.samples * channels * of.along[0].count * s.down * s.across;
     call.share(strips_of_windows<T>, &p, strips,
@@ -251,13 +249,12 @@ i64 each_channel(const Call& call, const Windows& of, const Array& x, const Arra
   }
   const Axis* along = of.along;
   for (i64 channel = 0; channel < channels; ++channel) {
-    const char* from = weight_at<T>(w, channel, outer, transposed);
+    const char* from = weight_at(w, channel, outer, transposed);
     T* to = packed + channel;
     for (i64 a = 0; a < along[0].taps; ++a)
       for (i64 b = 0; b < along[1].taps; ++b)
         for (i64 c = 0; c < along[2].taps; ++c, to += channels)
-          *to = *(const T*)(from + along[0].kernel[a] * w.stride[2] +
-                            along[1].kernel[b] * w.stride[3] + along[2].kernel[c] * w.stride[4]);
+          *to = *(const T*)(from + weight_of(along, w.stride + 2, a, b, c));
   }
   call.share(channels_of_windows<T>, &p, of.columns(),
              larger(1, SHARE / larger(1, channels * taps)));
@@ -308,13 +305,6 @@ void gradient_of_channel(const Windows& of, const Strips& s, const Array& x, con
   }
 }
 
-// The windows [low, high) whose tap at `offset` is inside.
-static inline void inside(const Axis& w, i64 offset, i64* low, i64* high) {
-  const i64 left = w.size - offset;
-  *low = offset < 0 ? (-offset + w.step - 1) / w.step : 0;
-  *high = smaller(w.count, left <= 0 ? 0 : (left + w.step - 1) / w.step);
-}
-
 // The gradients of some channels that lie side by side; sums: [tap][lane], in f64. The terms of a
 // row of windows are added first.
 template <class T>
@@ -333,7 +323,7 @@ void gradient_of_lanes(const Windows& of, const Array& x, const Array& grad, i64
       if (depth < 0 || depth >= d.size || height < 0 || height >= h.size) continue;
       const char* values = from + depth * x.stride[2] + height * x.stride[3];
       i64 low, high;
-      inside(w, w.offset[c], &low, &high);
+      inside(w, w.offset[c], w.count, &low, &high);
       for (i64 k = 0; k < lanes; ++k) sum[k] = 0;
       for (i64 window = low; window < high; ++window) {
         const T* value = (const T*)(values + (window * w.step + w.offset[c]) * x.stride[4]);
@@ -352,12 +342,12 @@ void gradient_of_lanes(const Windows& of, const Array& x, const Array& grad, i64
 
 template <class T>
 i64 each_gradient(const Call& call, const Windows& of, const Array& x, const Array& grad,
-                  const Array& out, i64 groups, i64 outer) {
+                  const Array& out, i64 outer) {
   const i64 channels = grad.shape[1], taps = of.taps();
   const bool has_lanes = outer == 1 && are_side_by_side(x) && are_side_by_side(grad);
   const i64 lanes = has_lanes ? BESIDE : 1, units = (channels + lanes - 1) / lanes;
   const Axis* along = of.along;
-  const Strips s = strips_of<T>(of);
+  const Strips s = strips_of(of);
   if (!has_lanes && !fits(s)) return 1;
   i64 answer = 0;
   over(call, true, units, of.columns() * taps * lanes, [&](i64 first, i64 last) {

@@ -110,6 +110,19 @@ struct Windows {
   i64 columns() const { return samples * places(); }
 };
 
+// The windows [low, high) of `count` that read an element inside, the first one reading `at`.
+static inline void inside(const Axis& axis, i64 at, i64 count, i64* low, i64* high) {
+  const i64 step = axis.step, left = axis.size - at;
+  *low = smaller(at < 0 ? (-at + step - 1) / step : 0, count);
+  *high = larger(*low, left <= 0 ? 0 : smaller((left + step - 1) / step, count));
+}
+
+// How far the weight of a tap is from the first one.
+static inline i64 weight_of(const Axis* along, const i64* stride, i64 a, i64 b, i64 c) {
+  return along[0].kernel[a] * stride[0] + along[1].kernel[b] * stride[1] +
+         along[2].kernel[c] * stride[2];
+}
+
 // Windows that follow each other along w: columns [column, column + length) of a panel.
 struct Run { i64 column, length, sample, at[3]; };
 
@@ -152,11 +165,8 @@ static void pieces_of(const Windows& of, const Array& x, const char* data, const
           Piece& piece = *pieces++;
           piece = {data, run.column, 0, 0, run.length};
           if (at[0] < 0 || at[0] >= along[0].size || at[1] < 0 || at[1] >= along[1].size) continue;
-          const i64 step = along[2].step, left = along[2].size - at[2];
-          piece.low = smaller(at[2] < 0 ? (-at[2] + step - 1) / step : 0, run.length);
-          piece.high = left <= 0 ? 0 : smaller((left + step - 1) / step, run.length);
-          if (piece.high <= piece.low) piece.low = piece.high = 0;
-          const i64 begin = at[2] + piece.low * step;
+          inside(along[2], at[2], run.length, &piece.low, &piece.high);
+          const i64 begin = at[2] + piece.low * along[2].step;
           piece.data += run.sample * x.stride[0] + at[0] * x.stride[2] + at[1] * x.stride[3] +
                         (piece.low < piece.high ? begin * x.stride[4] : 0);
         }
