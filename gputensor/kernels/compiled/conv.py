@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import library
+from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
 # A larger step or dilation means the same: there is one window, or the kernel has one element.
@@ -25,9 +26,9 @@ def conv(
     loop = _loop("conv", x, weight, *(() if bias is None else (bias,)))
     if loop is None:
         return False
-    numbers = (*_in_volumes(steps, pads, gaps), groups, int(transposed))
-    arrays = (_volumes(x), _volumes(weight), bias, _volumes(out))
-    return bool(loop(*arrays, *numbers) == 0)
+    numbers = (*_numbers(steps, pads, gaps), groups, int(transposed))
+    volumes, kernel, made = (of_volumes(of, len(steps)) for of in (x, weight, out))
+    return bool(loop(volumes, kernel, bias, made, *numbers) == 0)
 
 
 def weight_gradient(
@@ -39,8 +40,9 @@ def weight_gradient(
     loop = _loop("weight_gradient", x, grad)
     if loop is None:
         return False
-    numbers = (*_in_volumes(steps, pads, gaps), groups)
-    return bool(loop(_volumes(x), _volumes(grad), _volumes(out), *numbers) == 0)
+    numbers = (*_numbers(steps, pads, gaps), groups)
+    arrays = [of_volumes(of, len(steps)) for of in (x, grad, out)]
+    return bool(loop(*arrays, *numbers) == 0)
 
 
 def _loop(op: str, *operands: np.ndarray) -> Any:
@@ -50,14 +52,5 @@ def _loop(op: str, *operands: np.ndarray) -> Any:
     return library.function("conv", f"{op} f{8 * x.itemsize}")
 
 
-def _volumes(x: np.ndarray) -> np.ndarray:
-    """As (n, c, d, h, w): a view."""
-    view: np.ndarray = x[(slice(None), slice(None), *(None,) * (5 - x.ndim))]
-    return view
-
-
-def _in_volumes(steps: Sizes, pads: Sizes, gaps: Sizes) -> list[int]:
-    """Of three dimensions, the first ones with one element under one window."""
-    lead = 3 - len(steps)
-    given = ((steps, 1), (pads, 0), (gaps, 1))
-    return [min(n, _MOST) for of, one in given for n in (*(one,) * lead, *of)]
+def _numbers(steps: Sizes, pads: Sizes, gaps: Sizes) -> list[int]:
+    return [min(n, _MOST) for n in in_volumes((steps, pads, gaps), (1, 0, 1))]

@@ -10,6 +10,7 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
+_ONES = (1, 1, 0, 1)  # kernel, step, pad and gap
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
 _line = library.function("pool_windows", "line")
@@ -19,20 +20,20 @@ def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Si
     """Write the maxima of windows and their places. windows: kernel, steps, pads and gaps. Returns:
     whether it is done."""
     count = len(windows[0])
-    arrays = [_of_volumes(array, count) for array in (x, values, places)]
-    return x.flags.aligned and _max_pool(*arrays, *_in_volumes(windows)) == 0
+    arrays = [of_volumes(array, count) for array in (x, values, places)]
+    return x.flags.aligned and _max_pool(*arrays, *in_volumes(windows, _ONES)) == 0
 
 
 def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
     """Write the means of windows; divisor: 0 where it is how many elements count."""
-    arrays = [_of_volumes(array, len(windows[0])) for array in (x, out)]
-    numbers = (*_in_volumes(windows), int(include_pad), divisor)
+    arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
+    numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
 
 
-def _of_volumes(x: np.ndarray, count: int) -> np.ndarray:
+def of_volumes(x: np.ndarray, count: int) -> np.ndarray:
     """As (n, c, d, h, w): a view."""
     before = (None,) if x.ndim == count + 1 else ()
     index: Any = (*before, *(slice(None),) * (x.ndim - count), *(None,) * (3 - count), ...)
@@ -40,10 +41,10 @@ def _of_volumes(x: np.ndarray, count: int) -> np.ndarray:
     return view
 
 
-def _in_volumes(windows: tuple[Sizes, ...]) -> list[int]:
-    """Of three dimensions, the first ones with one element under one window."""
+def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> list[int]:
+    """Of three dimensions, the first ones with one element under one window, which `ones` state."""
     lead = 3 - len(windows[0])
-    return [n for of, one in zip(windows, (1, 1, 0, 1)) for n in (*(one,) * lead, *of)]
+    return [n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)]
 
 
 def line(
