@@ -62,10 +62,9 @@ test: $(VENV)/.test
 
 check: full pythons oracle nvrtc
 
-# The quick tier on the other Pythons, each in an environment of its own beside $(VENV); with
-# NEWEST=1 on the newest of them alone.
+# The quick tier on the other Pythons, each in an environment of its own beside $(VENV).
 pythons: $(bin)/python
-	@$(bin)/python tests/interpreters.py | $(if $(NEWEST),tail -n 1,cat) | while read -r version python; do \
+	@$(bin)/python tests/interpreters.py | while read -r version python; do \
 	  $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON="$$python" EXTRA=none test </dev/null || exit 1; done
 
 full: $(VENV)/.check

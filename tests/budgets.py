@@ -3,7 +3,7 @@
 TIMES is what `pytest --times=TIMES` wrote. Budgets are in tests/budgets.toml, in loops of
 harness/times.py, so that they hold on any machine; where the machine was slower during the run
 than during the loop, the folders tell so together, and the median of what they took of their
-budgets counts. A folder that takes half as much again, by more than the tier notices, fails the
+budgets counts. A folder that takes twice as much, by more than the tier notices, fails the
 check, and no test: nothing in a test depends on a clock. --write takes what was measured for the
 new budgets of that tier.
 """
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_suffix(".toml")
-# A folder may exceed its budget by half; seconds below this tell nothing of the machine's speed.
-SLACK, NOISE_S = 1.5, 2.0
+# A folder may take twice its budget: on a busy machine compilers and threads slow down by more than
+# Python. Seconds below the other tell nothing of the machine's speed.
+SLACK, NOISE_S = 2.0, 2.0
 # Of the tier's budget, what no one notices: which of the folders that need a kernel compiles it is
 # chance when several processes run them, and this is more than one folder's such kernels.
 CHANCE = 0.03
