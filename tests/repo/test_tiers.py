@@ -73,25 +73,25 @@ MEASURED: dict[str, Any] = {
     "tier": "full",
     "reference_s": 0.5,
     "folders": {
-        "tests/core": [29.0, 10], "tests/amp": [31.0, 7], "tests/cli": [20.0, 3],
+        "tests/core": [29.0, 10], "tests/amp": [41.0, 7], "tests/cli": [20.0, 3],
         "tests/repo": [20.0, 2], "tests/cuda": [20.0, 5], "tests/test_new.py": [1.0, 1],
     },
 }  # fmt: skip
 BUDGETS = dict.fromkeys(("tests/core", "tests/amp", "tests/cli", "tests/repo", "tests/cuda"), 40.0)
 
 
-def test_a_folder_may_exceed_its_budget_by_half() -> None:
+def test_a_folder_may_take_twice_its_budget() -> None:
     lines, wrong = budgets.judge(MEASURED, BUDGETS)
-    assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 31.0 s")
+    assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 41.0 s")
     assert [line.split()[0] for line in lines[1:3]] == ["tests/amp", "tests/core"]
-    assert "155% EXCEEDED" in lines[1] and "145%" in lines[2]
+    assert "205% EXCEEDED" in lines[1] and "145%" in lines[2]
 
 
 def test_a_machine_that_became_slower_exceeds_no_budget() -> None:
     """The loop was timed while it was fast; a folder slower than the others is still told."""
     slower = {name: [2 * s, n] for name, (s, n) in MEASURED["folders"].items()}
     _, wrong = budgets.judge(MEASURED | {"folders": slower}, BUDGETS)
-    assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 62.0 s")
+    assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 82.0 s")
 
 
 def test_a_small_folder_may_compile_what_it_shares_with_others() -> None:
