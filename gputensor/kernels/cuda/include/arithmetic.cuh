@@ -123,10 +123,11 @@ DEVICE f64 math_fmod(f64 x, f64 y) {
   return elementary::is_far_quotient(x, y) ? fmod(x, y) : elementary::fmod(x, y);
 }
 template <class T> DEVICE bool is_far_angle(T x) { return elementary::is_far_angle(x); }
-#define GPUTENSOR_ANGLE_FUNCTION(name)                                                     \
-  DEVICE f32 near_##name(f32 x) { return elementary::name(x); }                            \
-  DEVICE f64 near_##name(f64 x) { return elementary::name(x); }                            \
-  DEVICE f32 math_##name(f32 x) { return is_far_angle(x) ? name##f(x) : near_##name(x); } \
+// Far angles of f32 are computed in f64: some C libraries' tanf is more than 1 ulp off there.
+#define GPUTENSOR_ANGLE_FUNCTION(name)                                                           \
+  DEVICE f32 near_##name(f32 x) { return elementary::name(x); }                                  \
+  DEVICE f64 near_##name(f64 x) { return elementary::name(x); }                                  \
+  DEVICE f32 math_##name(f32 x) { return is_far_angle(x) ? (f32)name((f64)x) : near_##name(x); } \
   DEVICE f64 math_##name(f64 x) { return is_far_angle(x) ? name(x) : near_##name(x); }
 #else
 template <class T> DEVICE bool is_far_angle(T) { return false; }
