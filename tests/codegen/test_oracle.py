@@ -25,7 +25,7 @@ EXPLICIT_HERE = {
 
 
 # Derivatives that PyTorch computes of several operators.
-ONLY_HERE = {"_larger_backward"}
+ONLY_HERE = {"_larger_backward", "_convolution_weight_gradient"}
 
 
 def shared() -> list[Any]:
