@@ -31,7 +31,7 @@ from .places import WrongResult
 BENCHMARKS = (
     "dispatch", "overhead", "host_cuda", "autograd", "custom_op", "layout", "pack", "operators",
     "sweep", "bandwidth", "memcpy", "emulator", "import", "fuse", "scaling",
-    "dask",
+    "dask", "models",
 )  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
@@ -59,13 +59,13 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument(
         "--scale",
         type=int,
-        help="divide sizes by this, to try things out (layout, pack, sweep, fuse)",
+        help="divide sizes by this, to try things out (layout, pack, sweep, fuse, models)",
     )
     run.add_argument("--families", type=_names, help="families or operators, as unary,add (sweep)")
     run.add_argument("--sample", type=int, help="so many cases, drawn from all of them (sweep)")
     run.add_argument(
         "--only", action="append", metavar="TEXT",
-        help="calls with this in their family or name; may be given again (operators)",
+        help="calls with this in their family or name; may be given again (operators, models)",
     )  # fmt: skip
     run.add_argument(
         "--capability", action="append", choices=(*capabilities.NAMES, "all"),
