@@ -36,3 +36,16 @@ def test_rrelu_draws_slopes_in_place() -> None:
     made = F.rrelu(x * 1, 0.25, 0.5, training=True, inplace=True)
     (grad,) = gt.autograd.grad(made.sum(), x)
     assert gt.equal(grad, -made) and float(made.max()) <= -0.25 and float(made.std()) > 0
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float16, gt.bfloat16], ids=str)
+def test_limits_in_place_keep_no_copy(dtype: gt.dtype) -> None:
+    """A limit that the dtype cannot hold is compared as it is held."""
+    x = gt.tensor([-3.0, 0.05, 0.1, 0.25, 9.0], dtype=dtype, requires_grad=True)
+    between = x * 1
+    made = F.hardtanh_(between, -0.1, 0.1)
+    assert made.grad_fn is not None
+    assert made.grad_fn.saved_result.tensor.data_ptr() == made.data_ptr()
+    (found,) = gt.autograd.grad(made.sum(), x)
+    (wanted,) = gt.autograd.grad(F.hardtanh(x, -0.1, 0.1).sum(), x)
+    assert found.tolist() == wanted.tolist() == [0, 1, 0, 0, 0]

@@ -7,7 +7,7 @@ from ...autograd.formulas import (
     mish_backward, sigmoid_backward, silu_backward, softplus_backward, softshrink_backward,
     tanh_backward, threshold_backward, where, zeros_like,
 )
-from ...autograd.formulas.numbers import conj, sigmoid_double_backward
+from ...autograd.formulas.numbers import as_held, conj, sigmoid_double_backward
 from ...autograd.formulas.pointwise import (
     elu_double_backward, gelu_double_backward, mish_double_backward, silu_double_backward,
     softplus_double_backward,
@@ -366,25 +366,23 @@ class CeluBackward0(_Node):
 
 class HardtanhBackward0(_Node):
     """Of hardtanh."""
-    __slots__ = ("saved_self", "saved_min_val", "saved_max_val")
-    saved = ("saved_self",)
+    __slots__ = ("saved_result", "saved_min_val", "saved_max_val")
+    saved = ("saved_result",)
 
     def keep(node, self, min_val, max_val):
-        node.saved_self = _save(self)
-        node.saved_min_val = min_val
-        node.saved_max_val = max_val
-
-    def keep_inplace(node, self, min_val, max_val):
-        node.saved_self = _save_copy(self)
         node.saved_min_val = min_val
         node.saved_max_val = max_val
 
     def backward(node, grad):
-        self = node.saved_self.unpack(node)
-        return (hardtanh_backward(grad, self, node.saved_min_val, node.saved_max_val),)
+        min_val = node.saved_min_val
+        max_val = node.saved_max_val
+        result = node.saved_result.unpack(node)
+        return (hardtanh_backward(
+            grad, result, as_held(min_val, result), as_held(max_val, result),
+        ),)
 
     def release(node):
-        node.saved_self = _FREED
+        node.saved_result = _FREED
 
 
 class HardtanhBackwardBackward0(_Node):

@@ -88,6 +88,11 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
     return functions.where(is_kept, grad, 0)
 
 
+def as_held(number: Any, x: Tensor) -> float:
+    """The number as an element of x holds it: a result that was limited by it is equal to that."""
+    return float(x._geometry.dtype.np.type(number))
+
+
 def clamp_min_backward(grad: Tensor, self: Tensor, min: Tensor, max: Any) -> Tensor:
     is_bound = self < min
     return functions.where(is_bound if max is None else is_bound & (min < max), grad, 0)
