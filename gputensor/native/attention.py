@@ -1,18 +1,26 @@
 """Attention: softmax of products of queries and keys, times values. Made of other operators.
 
-f16 and bf16 are computed in f32 and rounded once. Source: aten/src/ATen/native/transformers/
-attention.cpp and sdp_utils_cpp.cpp.
+Where PyTorch's fused kernel runs, scores are made and used a tile at a time, forward and backward:
+a tile is some queries of some heads, by all keys that they see. The backward pass makes the scores
+again, and their softmax from the logarithm of each query's sum. Elsewhere, with dropout or a mask
+that needs a gradient, all scores are one tensor. f16 and bf16 are computed in f32 and rounded once.
+
+Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
+FlashAttention, 2022.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import real
-from ..core.dtype import FLOATING, bool_, float32
+from ..core.dtype import FLOATING, bool_, dtype, float32
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.tensor import Tensor
 from .norm import cast, wide
@@ -46,6 +54,15 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
         raise errors.wrong_dtype(OP, "attn_mask", "be bool, f32 or of query's dtype", mask)
 
 
+def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
+    """sizes: those of the scores."""
+    if mask is None:
+        return
+    of = mask._geometry.sizes
+    if len(of) < 2 or broadcast_sizes(sizes, of) != sizes:
+        raise errors.wrong_shape(OP, "attn_mask", f"broadcast to {list(sizes)}", mask)
+
+
 def _heads(query: Tensor, x: Tensor, arg: str, enable_gqa: bool) -> Tensor:
     """x with a head for each of query's, of which each of its own serves several."""
     if not enable_gqa:
@@ -60,13 +77,19 @@ def _heads(query: Tensor, x: Tensor, arg: str, enable_gqa: bool) -> Tensor:
     return calls.repeat_interleave_self_int(x, wanted // found, -3, None)
 
 
+def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
+    """The gradient of x, each of whose heads served several."""
+    own = x._geometry.sizes[1]
+    if own == heads:
+        return grad
+    return calls.sum_dim_IntList(calls.unflatten_int(grad, 1, (own, heads // own)), (2,), False)
+
+
 def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     """Scores, and -inf where a query is not to look; each looks as far as itself if is_causal."""
     sizes = scores._geometry.sizes
+    _check_mask(mask, sizes)
     if mask is not None:
-        of = mask._geometry.sizes
-        if len(of) < 2 or broadcast_sizes(sizes, of) != sizes:
-            raise errors.wrong_shape(OP, "attn_mask", f"broadcast to {list(sizes)}", mask)
         if mask._geometry.dtype is bool_:
             scores = calls.where_self(mask, scores, -math.inf)
         else:
@@ -77,43 +100,17 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     return scores
 
 
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
-    is_causal: bool, scale: float | None, enable_gqa: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The result in the dtype that it is computed in, and the scores."""
-    _check(query, key, value, mask, dropout_p)
-    key, value = _heads(query, key, "key", enable_gqa), _heads(query, value, "value", enable_gqa)
-    width = query._geometry.sizes[-1]
-    if scale is None:
-        scale = 1 / math.sqrt(width) if width else math.inf
-    scaled = calls.mul_Tensor(wide(query), real(OP, "scale", scale))
-    scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
-    scores = _added(scores, mask, is_causal)
-    # Without a mask every query sees a key, and the plain softmax has no row of -inf.
-    weights = calls._softmax(scores, -1, False) if mask is None else calls._safe_softmax(scores, -1)
-    if dropout_p:
-        weights = calls.dropout(weights, dropout_p, True)
-    return calls.matmul(weights, wide(value)), scores
-
-
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> bool:
     """Whether PyTorch's fused kernel takes these, whose result lies as query does."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
         and q.sizes[0] == k.sizes[0] == v.sizes[0]
+        and k.sizes[1] == v.sizes[1]
         and q.sizes[-1] == v.sizes[-1]
         and q.numel > 0 and k.numel > 0 and not p
         and (mask is None or not mask.requires_grad)
     )  # fmt: skip
-
-
-def _laid_out(made: Tensor, query: Tensor) -> Tensor:
-    made, strides = cast(made, query._geometry.dtype), query._geometry.strides
-    order = tuple(sorted(range(4), key=lambda d: -strides[d]))
-    back = tuple(order.index(d) for d in range(4))
-    return calls.permute(calls.contiguous(calls.permute(made, order)), back)
 
 
 def scaled_dot_product_attention(
@@ -121,9 +118,132 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
-    given = (query, key, value, attn_mask, dropout_p)
-    made = _attend(*given, is_causal, scale, enable_gqa)[0]
-    return _laid_out(made, query) if _is_fused(*given) else cast(made, query._geometry.dtype)
+    _check(query, key, value, attn_mask, dropout_p)
+    key, value = _heads(query, key, "key", enable_gqa), _heads(query, value, "value", enable_gqa)
+    if _is_fused(query, key, value, attn_mask, dropout_p):
+        return calls._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, is_causal, attn_mask, scale
+        )[0]
+    made = _attend(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    return cast(made, query._geometry.dtype)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
+    is_causal: bool, scale: float | None,
+) -> Tensor:  # fmt: skip
+    """With all scores at once; in the dtype that it is computed in."""
+    scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
+    scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
+    scores = _added(scores, mask, is_causal)
+    # Without a mask every query sees a key, and the plain softmax has no row of -inf.
+    weights = calls._softmax(scores, -1, False) if mask is None else calls._safe_softmax(scores, -1)
+    if dropout_p:
+        weights = calls.dropout(weights, dropout_p, True)
+    return calls.matmul(weights, wide(value))
+
+
+def _scale(query: Tensor, scale: float | None) -> float:
+    width = query._geometry.sizes[-1]
+    if scale is None:
+        return 1 / math.sqrt(width) if width else math.inf
+    return real(OP, "scale", scale)
+
+
+# --- by tiles -------------------------------------------------------------------------------------
+
+
+# Bytes of scores: what the second-level caches of two cores hold, and on a GPU half of its cache.
+_TILE = {"cpu": 1 << 22, "cuda": 1 << 25}
+# Rows of a product below which it is slower for each of them.
+_LEAST_ROWS = 64
+
+
+class _Tile(NamedTuple):
+    """heads, queries, keys: numbers of the first and of the one behind the last, where heads of all
+    samples are counted. mask: what is added to the scores, or bools that say which key is seen."""
+
+    heads: tuple[int, int]
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+    mask: Tensor | None
+
+    def of_queries(self, x: Tensor) -> Tensor:
+        return _cut(x, self.heads, self.queries)
+
+    def of_keys(self, x: Tensor) -> Tensor:
+        return _cut(x, self.heads, self.keys)
+
+
+def _cut(x: Tensor, heads: tuple[int, int], rows: tuple[int, int]) -> Tensor:
+    return calls.slice_Tensor(calls.slice_Tensor(x, 0, *heads, 1), 1, *rows, 1)
+
+
+def _tiles(
+    query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, of: dtype
+) -> Iterator[_Tile]:
+    """Of a query and a key of (samples, heads, length, width), whose scores have the dtype `of`."""
+    (samples, heads, length, _), seen = query._geometry.sizes, key._geometry.sizes[2]
+    groups: list[tuple[int, int, Tensor | None]] = [(0, samples * heads, None)]
+    if mask is not None:
+        mask = calls.expand(_cast(mask, of), (samples, heads, length, seen), False)
+        by_sample, by_head = mask._geometry.strides[:2]
+        if samples == 1 or by_sample == heads * by_head:
+            groups = [(0, samples * heads, calls.flatten_using_ints(mask, 0, 1))]
+        else:  # a tile has heads of one sample: of more, the mask were a copy
+            groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
+    fit = _TILE.get(query._device.type, _TILE["cuda"]) // (of.itemsize * seen)
+    rows = max(1, min(length, fit))
+    if is_causal:  # so that keys which no query of a tile sees are left out
+        rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
+    for first, count, of_group in groups:
+        step = -(-count // -(-count // max(1, fit // rows)))  # tiles of about one size
+        for head, row in product(range(0, count, step), range(0, length, rows)):
+            h, r = (head, min(count, head + step)), (row, min(length, row + rows))
+            k = (0, min(seen, r[1]) if is_causal else seen)
+            part = None if of_group is None else _cut(of_group, h, r)
+            part = None if part is None else calls.slice_Tensor(part, 2, *k, 1)
+            yield _Tile((first + h[0], first + h[1]), r, k, part)
+
+
+def _cast(mask: Tensor, of: dtype) -> Tensor:
+    return mask if mask._geometry.dtype is bool_ else cast(mask, of)
+
+
+def _scores(tile: _Tile, query: Tensor, key: Tensor) -> Tensor:
+    """A tile's scores, -inf where a query is not to look."""
+    scores = calls.bmm(tile.of_queries(query), calls.transpose_int(tile.of_keys(key), 1, 2))
+    if tile.mask is not None:
+        if tile.mask._geometry.dtype is bool_:
+            scores = calls.where_self(tile.mask, scores, -math.inf)
+        else:
+            scores = calls.add__Tensor(scores, tile.mask, 1)
+    return scores
+
+
+def _hide_later(scores: Tensor, tile: _Tile) -> None:
+    """Each query looks as far as itself; all of the tile's see the keys before its first one."""
+    first, behind = tile.queries[0], scores._geometry.sizes[2]
+    if behind > first + 1:
+        edge = calls.slice_Tensor(scores, 2, first, behind, 1)
+        hidden = calls.triu(calls.new_full(edge, edge._geometry.sizes[1:], -math.inf), 1)
+        calls.add__Tensor(edge, hidden, 1)
+
+
+def _matrices(x: Tensor) -> Tensor:
+    """(samples, heads, length, width) as (samples * heads, length, width); wide."""
+    return calls.flatten_using_ints(calls.contiguous(wide(x)), 0, 1)
+
+
+def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Without a mask every query sees a key, and the plain softmax has no row of -inf."""
+    return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
+
+
+def _write(part: Tensor, made: Tensor) -> None:
+    """copy_ below ADInplaceOrView: a new result has version 0."""
+    key_set = (part._keys | made._keys) & BELOW_ADINPLACEORVIEW
+    operators.copy_.redispatch_table[key_set](key_set, part, made, False)
 
 
 def _scaled_dot_product_flash_attention_for_cpu(
@@ -135,10 +255,62 @@ def _scaled_dot_product_flash_attention_for_cpu(
         raise errors.wrong_shape(op, "query", "have four dimensions", query)
     if dropout_p:
         raise errors.must(op, "dropout_p", "be 0", dropout_p)
-    made, scores = _attend(query, key, value, attn_mask, 0.0, is_causal, scale, True)
-    rows = calls.detach(scores)
-    logsumexp = calls.logsumexp(rows, (-1,))
-    if attn_mask is not None:  # PyTorch has 0 for a query that sees nothing
-        logsumexp = calls.where_self(calls.eq_Tensor(logsumexp, -math.inf), 0.0, logsumexp)
-    logsumexp = calls.transpose_int(calls.contiguous(calls.transpose_int(logsumexp, 1, 2)), 1, 2)
-    return _laid_out(made, query), logsumexp
+    _check(query, key, value, attn_mask, 0.0)
+    key, value = (_heads(query, x, name, True) for x, name in ((key, "key"), (value, "value")))
+    samples, heads, length, _ = sizes = query._geometry.sizes
+    _check_mask(attn_mask, (*sizes[:3], key._geometry.sizes[2]))
+    q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), _scale(query, scale)), key, value))
+    made = calls.new_empty(q, (samples * heads, length, value._geometry.sizes[3]))
+    sums = calls.new_empty(q, (samples * heads, length, 1))
+    for tile in _tiles(query, key, attn_mask, is_causal, q._geometry.dtype):
+        scores = _scores(tile, q, k)
+        if is_causal:
+            _hide_later(scores, tile)
+        weights = _weights(scores, attn_mask)
+        _write(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
+        # The largest weight is one by the sum of exponentials: less to compute than a logsumexp.
+        most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
+        found = calls.sub_Tensor(most, calls.log(share), 1)
+        if attn_mask is not None:  # PyTorch has 0 for a query that sees nothing
+            found = calls.where_self(calls.eq_Tensor(share, 0), 0.0, found)
+        _write(tile.of_queries(sums), found)
+    sums = calls.transpose_int(calls.view(sums, (samples, heads, length)), 1, 2)
+    logsumexp = calls.transpose_int(calls.contiguous(sums), 1, 2)
+    return _laid_out(calls.unflatten_int(made, 0, (samples, heads)), query), logsumexp
+
+
+def _add_product(to: Tensor, left: Tensor, right: Tensor) -> None:
+    calls.baddbmm_(to, calls.transpose_int(left, 1, 2), right, 1, 1)
+
+
+def _laid_out(made: Tensor, query: Tensor) -> Tensor:
+    made, strides = cast(made, query._geometry.dtype), query._geometry.strides
+    order = tuple(sorted(range(4), key=lambda d: -strides[d]))
+    back = tuple(order.index(d) for d in range(4))
+    return calls.permute(calls.contiguous(calls.permute(made, order)), back)
+
+
+def _scaled_dot_product_flash_attention_for_cpu_backward(
+    key_set: int, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
+    logsumexp: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    by, sizes = _scale(query, scale), query._geometry.sizes[:2]
+    whole = [_heads(query, x, "key", True) for x in (key, value)]
+    q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), by), *whole))
+    of_query, of_key, of_value = calls.empty_like(q), calls.zeros_like(k), calls.zeros_like(v)
+    grad = _matrices(grad_out)
+    for tile in _tiles(query, whole[0], attn_mask, is_causal, q._geometry.dtype):
+        scores, given = _scores(tile, q, k), tile.of_queries(grad)
+        if is_causal:
+            _hide_later(scores, tile)
+        weights = _weights(scores, attn_mask)
+        slopes = calls.bmm(given, calls.transpose_int(tile.of_keys(v), 1, 2))
+        slopes = calls._softmax_backward_data(slopes, weights, 2, slopes._geometry.dtype)
+        _write(tile.of_queries(of_query), calls.bmm(slopes, tile.of_keys(k)))
+        _add_product(tile.of_keys(of_value), weights, given)
+        _add_product(tile.of_keys(of_key), slopes, tile.of_queries(q))
+    of_query = calls.mul__Tensor(of_query, by)
+    found = [calls.unflatten_int(x, 0, sizes) for x in (of_query, of_key, of_value)]
+    found[1:] = [_of_own_heads(x, sizes[1], own) for x, own in zip(found[1:], (key, value))]
+    return tuple(cast(x, query._geometry.dtype) for x in found)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
+from typing import Any
+
 import pytest
 
 import gputensor as gt
 from gputensor import nn
 from gputensor.core import errors
+from gputensor.native import attention
 from gputensor.nn import functional as F
 from gputensor.testing import assert_close
 
@@ -77,3 +82,58 @@ def test_refusals() -> None:
         attention(x, x, x, attn_mask=gt.zeros(3, 3, dtype=gt.int64))
     with pytest.raises(errors.ArgumentError, match="'activation' must be 'relu', 'gelu'"):
         nn.TransformerEncoderLayer(4, 2, activation="tanh")
+
+
+def _random_attention(draw: random.Random, device: str) -> tuple[list[gt.Tensor], dict[str, Any]]:
+    """Operands of scaled_dot_product_attention, in any layout, and its other arguments."""
+    samples, own, served = draw.choice([1, 2, 3]), draw.choice([1, 2, 3]), draw.choice([1, 1, 2])
+    queries, keys, width = draw.randint(1, 9), draw.randint(1, 9), draw.randint(1, 5)
+
+    def laid_out(heads: int, length: int) -> gt.Tensor:
+        x = gt.randn(samples, length, heads, width, dtype=gt.float64, device=device)
+        x = x.transpose(1, 2)
+        return (x if draw.random() < 0.5 else x.contiguous()).detach().requires_grad_()
+
+    heads = own * served
+    given = [laid_out(heads, queries), *(laid_out(own, keys) for _ in range(2))]
+    sizes = draw.choice([(1, 1), (samples, 1), (1, heads), (samples, heads)])
+    sizes = (*sizes, draw.choice([1, queries]), keys)
+    drawn = gt.randn(sizes, device=device)
+    mask = draw.choice([None, None, drawn, drawn < 0.3])
+    return given, {"attn_mask": mask, "is_causal": draw.random() < 0.4, "enable_gqa": True}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_tiles_give_what_all_scores_at_once_give(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(device)
+    for _ in range(60):
+        given, numbers = _random_attention(draw, device)
+        weight = gt.randn_like(given[0])
+
+        def gradients() -> tuple[gt.Tensor, ...]:
+            made = F.scaled_dot_product_attention(*given, **numbers)
+            found = gt.autograd.grad(made, given, weight, create_graph=draw.random() < 0.3)
+            return made.detach(), *found
+
+        found = []
+        for nbytes in (8 * draw.randint(1, 60), 1 << 20):
+            monkeypatch.setitem(attention._TILE, device, nbytes)
+            found.append(gradients())
+        monkeypatch.setattr(attention, "_is_fused", lambda *_: False)
+        found.append(gradients())
+        monkeypatch.undo()
+        for made in found[:-1]:
+            assert_close(made, found[-1], msg=lambda text: f"{numbers}: {text}")
+
+
+def test_scores_are_never_stored_whole() -> None:
+    """The result and the gradients hold as much as queries, not queries by keys."""
+    x = gt.ones(1, 1, 4096, 8)
+    q, k, v = (x.clone().requires_grad_() for _ in range(3))
+    tracemalloc.start()
+    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4096 * 4096 * 4 // 2 and q.grad is not None

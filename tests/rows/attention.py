@@ -39,14 +39,15 @@ def _both(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, gqa: bool
     weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e300))
     total = weights.sum(-1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    return [weights @ v, np.log(np.exp(scores).sum(-1))]
+    total = np.exp(scores).sum(-1)
+    return [weights @ v, np.log(np.where(total > 0, total, 1))]
 
 
 def _flash(
     q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, attn_mask: Any = None,
     scale: Any = None,
 ) -> Any:  # fmt: skip
-    return _both(q, k, v, attn_mask, is_causal, scale, False)
+    return _both(q, k, v, attn_mask, is_causal, scale, True)
 
 
 def _with_sum(args: Any, kwargs: Any, of: Any) -> Any:
@@ -97,7 +98,12 @@ ROWS = [
     ),
     Row(
         "_scaled_dot_product_flash_attention_for_cpu",
-        [S(*_given(keys=3), is_causal=True), S(*_given(), attn_mask=_MASK)],
+        [
+            S(*_given(keys=3), is_causal=True),
+            S(*_given(), attn_mask=_MASK),
+            S(*_given(heads=1), attn_mask=T(3, 2, dtype=bool_)),
+            S(*[T(1, 2, 2, 2, **_SMALL), *[T(1, 1, 3, 2, **_SMALL)] * 2], is_causal=True),
+        ],
         _flash,
         result=_with_sum,
         **_KIND,

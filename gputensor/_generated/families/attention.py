@@ -27,3 +27,39 @@ def call_scaled_dot_product_attention(
 op__scaled_dot_product_flash_attention_for_cpu = _define(
     "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
     ("nondeterministic_seeded",))
+def call__scaled_dot_product_flash_attention_for_cpu(
+    query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None,
+):
+    include, keep = _state.get()
+    key_set = (
+        query._keys
+        | key._keys
+        | value._keys
+        | (0 if attn_mask is None else attn_mask._keys)
+        | include
+    ) & keep
+    return op__scaled_dot_product_flash_attention_for_cpu.table[key_set](
+        key_set, query, key, value, dropout_p, is_causal, attn_mask, scale,
+    )
+
+op__scaled_dot_product_flash_attention_for_cpu_backward = _define(
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)")
+def call__scaled_dot_product_flash_attention_for_cpu_backward(
+    grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=None,
+    scale=None,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_out._keys
+        | query._keys
+        | key._keys
+        | value._keys
+        | out._keys
+        | logsumexp._keys
+        | (0 if attn_mask is None else attn_mask._keys)
+        | include
+    ) & keep
+    return op__scaled_dot_product_flash_attention_for_cpu_backward.table[key_set](
+        key_set, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
+        attn_mask, scale,
+    )

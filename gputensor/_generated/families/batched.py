@@ -94,6 +94,11 @@ def Tensor_baddbmm_(self, batch1, batch2, *, beta=1, alpha=1):
         return op_baddbmm_.table[key_set](key_set, self, batch1, batch2, beta, alpha)
     except Exception as error: _refuse(error, "baddbmm_", locals()); raise
 
+def call_baddbmm_(self, batch1, batch2, beta=1, alpha=1):
+    include, keep = _state.get()
+    key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
+    return op_baddbmm_.table[key_set](key_set, self, batch1, batch2, beta, alpha)
+
 op_addbmm = _define(
     "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
 op_addbmm_out = _define(

@@ -736,11 +736,6 @@ def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
         return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: _refuse(error, "logsumexp", locals()); raise
 
-def call_logsumexp(self, dim, keepdim=False):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
-
 op_count_nonzero = _define(
     "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
     ("reduction",))

@@ -49,6 +49,14 @@ def Tensor_tril(self, diagonal=0):
         return op_tril.table[key_set](key_set, self, diagonal)
     except Exception as error: _refuse(error, "tril", locals()); raise
 
+def call_tril(self, diagonal=0):
+    short = op_tril.table.short.get(self._geometry)
+    if short is not None and (made := short(self, diagonal)) is not None:
+        return made
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_tril.table[key_set](key_set, self, diagonal)
+
 op_tril_ = _define("aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)")
 def Tensor_tril_(self, diagonal=0):
     """In place: The elements of matrices on and below a diagonal, zeros elsewhere. See

@@ -832,6 +832,15 @@ def flatten(input, start_dim=0, end_dim=-1):
     except Exception as error: _refuse(error, "flatten", locals()); raise
 Tensor_flatten = flatten
 
+def call_flatten_using_ints(self, start_dim=0, end_dim=-1):
+    if type(start_dim) is int and type(end_dim) is int:
+        short = op_flatten_using_ints.table.short.get((self._geometry, start_dim, end_dim))
+        if short is not None and (made := short(self)) is not None:
+            return made
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_flatten_using_ints.table[key_set](key_set, self, start_dim, end_dim)
+
 op_unflatten_int = _define(
     "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)")
 def unflatten(input, dim, sizes):
@@ -848,6 +857,11 @@ def unflatten(input, dim, sizes):
         return op_unflatten_int.table[key_set](key_set, input, dim, sizes)
     except Exception as error: _refuse(error, "unflatten", locals()); raise
 Tensor_unflatten = unflatten
+
+def call_unflatten_int(self, dim, sizes):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_unflatten_int.table[key_set](key_set, self, dim, sizes)
 
 op_movedim_intlist = _define(
     "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)")

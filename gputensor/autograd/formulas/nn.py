@@ -6,11 +6,13 @@ nothing more. f16 and bf16 are computed in f32; the engine casts back.
 
 from __future__ import annotations
 
+import math
 from typing import Any, overload
 
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
 from ...tensor.tensor import Tensor
+from ..modes import DEFAULT, grad_mode
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
@@ -231,3 +233,49 @@ def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tenso
     flat = (*before, -1 if indices._geometry.numel else 0)
     found = calls.gather(calls.reshape(grad, (*before, -1)), -1, calls.reshape(indices, flat))
     return calls.reshape(found, sizes)
+
+
+# --- attention ------------------------------------------------------------------------------------
+
+
+def attention_gradients(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
+    is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
+) -> list[Tensor | None]:  # fmt: skip
+    """By tiles; where these gradients are differentiated themselves, by operators over all scores,
+    which are made again."""
+    if grad_mode.get() != DEFAULT:
+        found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask, scale
+        )
+        return [x if asked else None for x, asked in zip(found, wanted)]
+    heads = query._geometry.sizes[1]
+    served = [heads // x._geometry.sizes[1] for x in (key, value)]
+    by = query._geometry.sizes[-1] ** -0.5 if scale is None else scale
+    q, k, v = _wide(query) * by, *map(_of_all_heads, (_wide(key), _wide(value)), served)
+    scores = calls.matmul(q, calls.transpose_int(k, 2, 3))
+    if is_causal:
+        sees = calls.tril(calls.new_ones(scores, scores._geometry.sizes[2:]), 0) > 0
+        scores = functions.where(sees, scores, -math.inf)
+    if attn_mask is not None:
+        is_bool = attn_mask._geometry.dtype is dtypes.bool_
+        scores = functions.where(attn_mask, scores, -math.inf) if is_bool else scores + attn_mask
+    weights = calls._safe_softmax(scores, -1)
+    grad = _wide(grad)
+    of_value = calls.matmul(calls.transpose_int(weights, 2, 3), grad)
+    slopes = calls.matmul(grad, calls.transpose_int(v, 2, 3))
+    slopes = weights * (slopes - calls.sum_dim_IntList(slopes * weights, (3,), True))
+    of_key = calls.matmul(calls.transpose_int(slopes, 2, 3), q)
+    of_query = calls.matmul(slopes, k) * by
+    made = of_query, *(_of_own_heads(x, n) for x, n in zip((of_key, of_value), served))
+    return [x if asked else None for x, asked in zip(made, wanted)]
+
+
+def _of_all_heads(x: Tensor, served: int) -> Tensor:
+    return x if served == 1 else calls.repeat_interleave_self_int(x, served, 1, None)
+
+
+def _of_own_heads(grad: Tensor, served: int) -> Tensor:
+    if served == 1:
+        return grad
+    return calls.sum_dim_IntList(calls.unflatten_int(grad, 1, (-1, served)), (2,), False)
