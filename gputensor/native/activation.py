@@ -103,6 +103,10 @@ def relu6(key_set: int, self: Tensor) -> Tensor:
     return calls.hardtanh(self, 0, 6)
 
 
+def relu6_(key_set: int, self: Tensor) -> Tensor:
+    return calls.hardtanh_(self, 0, 6)
+
+
 def prelu(key_set: int, self: Tensor, weight: Tensor) -> Tensor:
     """Source: ATen/native/Activation.cpp, prelu."""
     shape, given = self._geometry, weight._geometry

@@ -184,6 +184,8 @@ def _tiles(
 ) -> Iterator[_Tile]:
     """Of a query and a key of (samples, heads, length, width), whose scores have the dtype `of`."""
     (samples, heads, length, _), seen = query._geometry.sizes, key._geometry.sizes[2]
+    if not samples * heads * length * seen:
+        return
     groups: list[tuple[int, int, Tensor | None]] = [(0, samples * heads, None)]
     if mask is not None:
         mask = calls.expand(_cast(mask, of), (samples, heads, length, seen), False)
@@ -235,6 +237,22 @@ def _matrices(x: Tensor) -> Tensor:
     return calls.flatten_using_ints(calls.contiguous(wide(x)), 0, 1)
 
 
+def _fit(
+    op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
+) -> tuple[Tensor, Tensor]:
+    """key and value with a head for each of query's, after all were found to fit."""
+    _check(query, key, value, mask, 0.0)
+    for arg, x in (("query", query), ("key", key), ("value", value)):
+        if x._geometry.ndim != 4:
+            raise errors.wrong_shape(op, arg, "have four dimensions", x)
+        if x._geometry.sizes[0] != query._geometry.sizes[0]:
+            raise errors.wrong_shape(op, arg, "have as many samples as query", x)
+    if dropout_p:
+        raise errors.must(op, "dropout_p", "be 0", dropout_p)
+    _check_mask(mask, (*query._geometry.sizes[:3], key._geometry.sizes[2]))
+    return _heads(query, key, "key", True), _heads(query, value, "value", True)
+
+
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Without a mask every query sees a key, and the plain softmax has no row of -inf."""
     return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
@@ -251,17 +269,12 @@ def _scaled_dot_product_flash_attention_for_cpu(
     is_causal: bool = False, attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     op = "_scaled_dot_product_flash_attention_for_cpu"
-    if query._geometry.ndim != 4:
-        raise errors.wrong_shape(op, "query", "have four dimensions", query)
-    if dropout_p:
-        raise errors.must(op, "dropout_p", "be 0", dropout_p)
-    _check(query, key, value, attn_mask, 0.0)
-    key, value = (_heads(query, x, name, True) for x, name in ((key, "key"), (value, "value")))
-    samples, heads, length, _ = sizes = query._geometry.sizes
-    _check_mask(attn_mask, (*sizes[:3], key._geometry.sizes[2]))
+    key, value = _fit(op, query, key, value, attn_mask, dropout_p)
+    samples, heads, length, _ = query._geometry.sizes
     q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), _scale(query, scale)), key, value))
-    made = calls.new_empty(q, (samples * heads, length, value._geometry.sizes[3]))
-    sums = calls.new_empty(q, (samples * heads, length, 1))
+    make = calls.new_empty if key._geometry.numel else calls.new_zeros
+    made = make(q, (samples * heads, length, value._geometry.sizes[3]))
+    sums = make(q, (samples * heads, length, 1))
     for tile in _tiles(query, key, attn_mask, is_causal, q._geometry.dtype):
         scores = _scores(tile, q, k)
         if is_causal:
@@ -295,10 +308,16 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     logsumexp: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    op = "_scaled_dot_product_flash_attention_for_cpu_backward"
+    whole = _fit(op, query, key, value, attn_mask, dropout_p)
     by, sizes = _scale(query, scale), query._geometry.sizes[:2]
-    whole = [_heads(query, x, "key", True) for x in (key, value)]
+    made = (*query._geometry.sizes[:3], value._geometry.sizes[3])
+    if grad_out._geometry.sizes != made:
+        raise errors.wrong_shape(op, "grad_out", f"have sizes {list(made)}", grad_out)
+    if grad_out._device is not query._device:
+        raise errors.mixed_devices(op, query, "query", grad_out, "grad_out")
     q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), by), *whole))
-    of_query, of_key, of_value = calls.empty_like(q), calls.zeros_like(k), calls.zeros_like(v)
+    of_query, of_key, of_value = map(calls.zeros_like, (q, k, v))
     grad = _matrices(grad_out)
     for tile in _tiles(query, whole[0], attn_mask, is_causal, q._geometry.dtype):
         scores, given = _scores(tile, q, k), tile.of_queries(grad)

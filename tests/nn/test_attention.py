@@ -137,3 +137,16 @@ def test_scores_are_never_stored_whole() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4096 * 4096 * 4 // 2 and q.grad is not None
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3), (2, 0, 3), (2, 2, 0)], ids=str)
+@pytest.mark.parametrize("keys", [0, 3])
+def test_the_fused_operator_takes_nothing(sizes: tuple[int, int, int], keys: int) -> None:
+    query = gt.ones(*sizes, 4, requires_grad=True)
+    key = gt.ones(sizes[0], max(sizes[1], 1), keys, 4, requires_grad=True)
+    if not sizes[1]:
+        key = key[:, :0]
+    made, sums = gt.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, key)
+    assert made.shape == query.shape and sums.shape == sizes
+    assert not made.any() or keys
+    assert gt.autograd.grad(made.sum(), query)[0].shape == query.shape

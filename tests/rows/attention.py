@@ -50,6 +50,21 @@ def _flash(
     return _both(q, k, v, attn_mask, is_causal, scale, True)
 
 
+def _flash_backward(
+    grad: Any, q: Any, k: Any, v: Any, out: Any, logsumexp: Any, dropout_p: float, is_causal: bool,
+    attn_mask: Any = None, scale: Any = None,
+) -> Any:  # fmt: skip
+    grad, q, k, v = (x.astype(np.float64) for x in (grad, q, k, v))
+    by = q.shape[-1] ** -0.5 if scale is None else scale
+    weights = _both(q, k, np.eye(k.shape[-2]) + 0 * k[..., :1], attn_mask, is_causal, scale, False)[
+        0
+    ]
+    slopes = grad @ v.swapaxes(-1, -2)
+    slopes = weights * (slopes - (slopes * weights).sum(-1, keepdims=True))
+    turned = slopes.swapaxes(-1, -2)
+    return [slopes @ k * by, turned @ q * by, weights.swapaxes(-1, -2) @ grad]
+
+
 def _with_sum(args: Any, kwargs: Any, of: Any) -> Any:
     return of, of if of is float64 else float32
 
@@ -106,6 +121,15 @@ ROWS = [
         ],
         _flash,
         result=_with_sum,
+        **_KIND,
+    ),
+    Row(
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        [
+            S(T(1, 2, 3, 4), *_given(), T(1, 2, 3, 4), T(1, 2, 3), 0.0, False, attn_mask=_MASK),
+            S(T(1, 2, 3, 4), *_given(keys=3), T(1, 2, 3, 4), T(1, 2, 3), 0.0, True, scale=0.5),
+        ],
+        _flash_backward,
         **_KIND,
     ),
 ]

@@ -51,7 +51,7 @@ def install() -> None:
         refuses_out,
     )
     impl(_operators.relu6, "CompositeImplicitAutograd", native.relu6)
-    impl(_operators.relu6_, "CompositeImplicitAutograd", _forms.inplace(_operators.relu6))
+    impl(_operators.relu6_, "CompositeImplicitAutograd", native.relu6_)
     bind(_operators.hardtanh, native.functional, "hardtanh", HardtanhBackward0)
     bind(_operators.hardtanh_, native.inplace, "hardtanh", counts, HardtanhBackward0)
     bind(_operators.hardtanh_out, native.out, "hardtanh", counts, refuses_out)
