@@ -240,7 +240,7 @@ def call_relu6(self):
     key_set = (self._keys | include) & keep
     return op_relu6.table[key_set](key_set, self)
 
-op_relu6_ = _define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
+op_relu6_ = _define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)")
 def call_relu6_(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
