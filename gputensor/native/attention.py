@@ -120,12 +120,16 @@ def scaled_dot_product_attention(
 ) -> Tensor:  # fmt: skip
     _check(query, key, value, attn_mask, dropout_p)
     key, value = _heads(query, key, "key", enable_gqa), _heads(query, value, "value", enable_gqa)
-    if _is_fused(query, key, value, attn_mask, dropout_p):
+    is_fused = _is_fused(query, key, value, attn_mask, dropout_p)
+    if (
+        is_fused
+        and query._geometry.numel // query._geometry.sizes[3] * key._geometry.sizes[2] > _FEW
+    ):
         return calls._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask, scale
         )[0]
     made = _attend(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    return cast(made, query._geometry.dtype)
+    return _laid_out(made, query) if is_fused else cast(made, query._geometry.dtype)
 
 
 def _attend(
@@ -155,6 +159,8 @@ def _scale(query: Tensor, scale: float | None) -> float:
 
 # Bytes of scores: what the second-level caches of two cores hold, and on a GPU half of its cache.
 _TILE = {"cpu": 1 << 22, "cuda": 1 << 25}
+# Scores up to which it costs less to have them all at once.
+_FEW = 1 << 15
 # Rows of a product below which it is slower for each of them.
 _LEAST_ROWS = 64
 
