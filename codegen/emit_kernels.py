@@ -20,6 +20,7 @@ IMPORTED = {
     "_shapes": "from ...autograd.formulas.views import shapes as _shapes",
     "_forms": "from ...structured import forms as _forms",
     "_save": "from ...autograd.saved import save as _save",
+    "_save_or_recompute": "from ...autograd.saved import save_or_recompute as _save_or_recompute",
     "_save_copy": "from ...autograd.saved import save_copy as _save_copy",
 }
 

@@ -9,6 +9,7 @@ import threading
 from contextvars import ContextVar
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 from .._generated import calls
 from ..core import errors
@@ -122,6 +123,63 @@ def save_result(x: Tensor, number: int = 0) -> Any:
     saved = _new(SavedResult)
     saved.tensor, saved.version, saved.number = kept, kept._storage.version, number
     return saved
+
+
+# --- activations that are computed again --------------------------------------------------------
+
+# Bytes from which on an activation is not kept for the product that takes it.
+LARGE = 1 << 20
+
+
+def save_or_recompute(x: Tensor) -> Any:
+    """An operand of a product as a node keeps it; of a large activation, its input alone.
+
+    The activation's own node keeps that input already. To compute the activation again costs little
+    beside the product's gradients.
+    """
+    if type(x) is Tensor and x._geometry.nbytes >= LARGE and x._keys & _plain:
+        edge = gradient_edge(x)
+        node = None if edge is None else edge[0]
+        while node is not None and type(node).__name__ in _RESHAPED:
+            node = node.edges[0][0] if node.edges[0] is not None else None
+        compute = _AGAIN.get(type(node).__name__)
+        if compute is not None and type(getattr(node, "saved_self", None)) is SavedTensor:
+            return SavedActivation(x, node, compute)
+    return save(x)
+
+
+class SavedActivation:
+    """The input of an activation that is computed again, and the sizes that it is wanted in."""
+
+    __slots__ = ("input", "compute", "sizes", "storage", "version")
+
+    def __init__(self, x: Tensor, node: Any, compute: Callable[[Any], Any]) -> None:
+        self.input: SavedTensor = node.saved_self
+        self.compute = compute(node)
+        self.sizes, self.storage, self.version = (
+            x._geometry.sizes,
+            ref(x._get_storage()),
+            version_of(x),
+        )
+
+    def unpack(self, node: Node) -> Tensor:
+        """The activation. Raises: AutogradError if it, or its input, has been written to."""
+        made: Tensor = calls.reshape(self.compute(self.input.unpack(node)), self.sizes)
+        storage = self.storage()
+        if storage is not None and storage.version != self.version:
+            raise errors.saved_tensor_modified(made, "", storage.version, self.version)
+        return made
+
+
+def _gelu(node: Any) -> Callable[[Tensor], Tensor]:
+    approximate = node.saved_approximate
+    return lambda x: calls.gelu(x, approximate)
+
+
+_AGAIN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
+    "GeluBackward0": _gelu, "SiluBackward0": lambda node: calls.silu,
+}  # fmt: skip
+_RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBackward0"))
 
 
 # --- hooks of saved tensors, see graph.py ---------------------------------------------------------

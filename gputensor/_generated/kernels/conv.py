@@ -6,6 +6,7 @@ from ...autograd.formulas.nn import first_windows, sum_of_channels, zeros_for
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
+from ...autograd.saved import save_or_recompute as _save_or_recompute
 from ...makers.rows import casts, impl
 from ...native import conv as native
 from .. import operators as _operators
@@ -72,7 +73,7 @@ class ConvolutionBackward0(_Node):
         groups,
     ):
         if node.edges[0] is not None or node.edges[1] is not None:
-            node.saved_input = _save(input)
+            node.saved_input = _save_or_recompute(input)
             node.saved_weight = _save(weight)
         node.saved_stride = tuple(stride) if type(stride) is list else stride
         node.saved_padding = tuple(padding) if type(padding) is list else padding

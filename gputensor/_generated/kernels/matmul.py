@@ -8,6 +8,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import geometry as _geometry
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
+from ...autograd.saved import save_or_recompute as _save_or_recompute
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import matmul as native
 from .. import operators as _operators
@@ -48,7 +49,7 @@ class MmBackward0(_Node):
         if node.edges[0] is not None:
             node.saved_mat2 = _save(mat2)
         if node.edges[1] is not None:
-            node.saved_self = _save(self)
+            node.saved_self = _save_or_recompute(self)
         node.saved_self_geometry = self._geometry
         node.saved_mat2_geometry = mat2._geometry
 
@@ -79,7 +80,7 @@ class AddmmBackward0(_Node):
         if node.edges[1] is not None:
             node.saved_mat2 = _save(mat2)
         if node.edges[2] is not None:
-            node.saved_mat1 = _save(mat1)
+            node.saved_mat1 = _save_or_recompute(mat1)
         node.saved_beta = beta
         node.saved_mat1_geometry = mat1._geometry
         node.saved_alpha = alpha
