@@ -45,6 +45,7 @@ NOT_RUN = {
     "docs/benchmarks.md": [
         "needs a GPU",
         "takes minutes",
+        "takes minutes",
         "needs a GPU",
         "writes the committed records",
     ],

@@ -72,25 +72,27 @@ def multi_head_attention_forward(
         raise errors.must(op, "num_heads", rule, num_heads)
     if is_causal and attn_mask is None:
         raise errors.must(op, "attn_mask", "be given with is_causal, which describes it", None)
-    weights = [q_proj_weight, k_proj_weight, v_proj_weight]
+    weights, is_one = [q_proj_weight, k_proj_weight, v_proj_weight], False
     if use_separate_proj_weight:
         for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights):
             if weight is None:
                 raise errors.not_given(op, arg)
     elif in_proj_weight is None:
         raise errors.not_given(op, "in_proj_weight")
+    elif query is key and key is value:
+        is_one = True
     else:
         weights = list(in_proj_weight.chunk(3))
-    shifts = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
     if query.ndim == 2:
         query, key, value = (x.unsqueeze(1) for x in (query, key, value))
         if key_padding_mask is not None and key_padding_mask.ndim == 1:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     length, batch = query.shape[:2]
-    q, k, v = (
-        calls.linear(x, weight, shift)  # type: ignore[arg-type]
-        for x, weight, shift in zip((query, key, value), weights, shifts)
-    )
+    if is_one:
+        q, k, v = _projected(query, in_proj_weight, in_proj_bias).chunk(3, -1)
+    else:
+        shifts = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
+        q, k, v = map(_projected, (query, key, value), weights, shifts)
     mask, more = _additive(op, "attn_mask", attn_mask, q), 0
     if bias_k is not None and bias_v is not None:
         k = functions.cat([k, bias_k.expand(1, batch, -1)])
@@ -123,7 +125,10 @@ def multi_head_attention_forward(
         shares = calls.dropout(shares, dropped, True) if dropped else shares
         made = shares @ v
     else:
-        made = scaled_dot_product_attention(q, k, v, mask, dropped)
+        if is_causal and key_padding_mask is None and not more:
+            made = scaled_dot_product_attention(q, k, v, None, dropped, True)
+        else:
+            made = scaled_dot_product_attention(q, k, v, mask, dropped)
     made = made.permute(2, 0, 1, 3).reshape(length, batch, embed_dim_to_check)
     made = calls.linear(made, out_proj_weight, out_proj_bias)
     made = made.squeeze(1) if len(sizes) == 2 else made
@@ -131,6 +136,14 @@ def multi_head_attention_forward(
         return made, None
     shares = shares.mean(1) if average_attn_weights else shares
     return made, shares.squeeze(0) if len(sizes) == 2 else shares
+
+
+def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
+    """linear of (L, N, E), without a copy where it lies as (N, L, E)."""
+    turned = x.transpose(0, 1)
+    if turned.is_contiguous() and not x.is_contiguous():
+        return calls.linear(turned, weight, bias).transpose(0, 1)
+    return calls.linear(x, weight, bias)
 
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:

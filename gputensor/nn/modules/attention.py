@@ -93,7 +93,9 @@ class MultiheadAttention(Module):
         """
         swaps = self.batch_first and query.ndim == 3
         if swaps:
-            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+            # One tensor stays one: its projections are one product.
+            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
+            query, key, value = (turned[id(x)] for x in (query, key, value))
         made, weights = F.multi_head_attention_forward(
             query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight,
             self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
