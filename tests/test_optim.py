@@ -170,3 +170,19 @@ def test_a_rate_that_is_a_tensor(optimizer: Any) -> None:
         optimizer([p], lr=rate).step()
         stepped.append(p.tolist())
     assert stepped[0] == stepped[1]
+
+
+@pytest.mark.parametrize("kind", [gt.optim.SGD, gt.optim.Adam, gt.optim.AdamW, gt.optim.Adagrad])
+def test_loops_of_pytorch_are_taken_and_step_alike(kind: Any) -> None:
+    found = []
+    for options in ({}, {"foreach": True}, {"fused": True}, {"fused": None, "foreach": False}):
+        p = gt.ones(3, requires_grad=True)
+        p.grad = gt.arange(3.0)
+        kind([p], lr=0.1, **options).step()
+        found.append(p.detach().clone())
+    assert all(gt.equal(x, found[0]) for x in found)
+    with pytest.raises(ValueError, match="'fused' must not come with foreach=True"):
+        kind([p], foreach=True, fused=True)
+    with pytest.raises(ValueError, match="'differentiable' must be False"):
+        kind([p], differentiable=True)
+    assert gt.optim.RMSprop([p], foreach=True).param_groups[0]["foreach"]

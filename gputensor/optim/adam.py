@@ -21,6 +21,7 @@ class Adam(Optimizer):
         amsgrad: over the root of the largest average square so far.
         maximize: step the other way.
         capturable: steps are counted on the device, as a CUDA graph needs it.
+        foreach, differentiable, fused: as of `Optimizer`.
         decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
     """
 
@@ -29,11 +30,14 @@ class Adam(Optimizer):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
-        maximize: bool = False, capturable: bool = False, decoupled_weight_decay: bool = False,
+        foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
+        differentiable: bool = False, fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-            "maximize": maximize, "capturable": capturable,
+            "foreach": foreach, "maximize": maximize, "capturable": capturable,
+            "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
         })  # fmt: skip
 
@@ -79,9 +83,11 @@ class AdamW(Adam):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, *,
-        maximize: bool = False, capturable: bool = False,
+        foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
+        differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, capturable=capturable,
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
+            capturable=capturable, differentiable=differentiable, fused=fused,
             decoupled_weight_decay=True,
         )  # fmt: skip

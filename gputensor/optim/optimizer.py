@@ -27,6 +27,8 @@ class Optimizer:
     """Base of optimizers: groups of parameters with their options, and a state for each parameter.
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
+    foreach, fused: which of PyTorch's loops steps the parameters; here one does, whatever they say.
+    differentiable: a step that is recorded, which is not to be had.
     """
 
     # Whether steps are counted, in state["step"]: by the host, or with capturable=True by a tensor.
@@ -168,6 +170,12 @@ class Optimizer:
             "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable"
         ):  # fmt: skip
             flag(type(self).__name__, name, group.get(name))
+        for name in ("foreach", "fused"):
+            flag(type(self).__name__, name, group.get(name) or False)
+        if group.get("fused") and group.get("foreach"):
+            raise self._must("fused", "not come with foreach=True", group["fused"])
+        if flag(type(self).__name__, "differentiable", group.get("differentiable") or False):
+            raise self._must("differentiable", "be False: steps are not recorded", True)
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         raise NotImplementedError

@@ -27,6 +27,7 @@ class RMSprop(Optimizer):
         weight_decay: this part of the parameter is added to its gradient.
         capturable: steps are counted on the device, as a CUDA graph needs it.
         maximize: step the other way.
+        foreach, differentiable: as of `Optimizer`.
     """
 
     _counts_steps = True
@@ -34,12 +35,13 @@ class RMSprop(Optimizer):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
         weight_decay: float = 0, momentum: float = 0, centered: bool = False,
-        capturable: bool = False, *, maximize: bool = False,
+        capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
+        differentiable: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay,
             "momentum": momentum, "centered": centered, "capturable": capturable,
-            "maximize": maximize,
+            "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
         })  # fmt: skip
 
     def _check(self, group: Group) -> None:
@@ -82,18 +84,21 @@ class Adagrad(Optimizer):
     Args:
         lr_decay: lr is divided by 1 + (step - 1) * lr_decay.
         initial_accumulator_value: what the sum begins with.
+        foreach, differentiable, fused: as of `Optimizer`.
     """
 
     _counts_steps = True
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0,
-        weight_decay: float = 0, initial_accumulator_value: float = 0, eps: float = 1e-10, *,
-        maximize: bool = False,
+        weight_decay: float = 0, initial_accumulator_value: float = 0, eps: float = 1e-10,
+        foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "maximize": maximize,
+            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
     def _check(self, group: Group) -> None:

@@ -17,15 +17,18 @@ class SGD(Optimizer):
         weight_decay: this part of the parameter is added to its gradient.
         nesterov: step along grad + momentum * v.
         maximize: step the other way.
+        foreach, differentiable, fused: as of `Optimizer`.
     """
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0, dampening: float = 0,
         weight_decay: float = 0, nesterov: bool = False, *, maximize: bool = False,
+        foreach: bool | None = None, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-            "nesterov": nesterov, "maximize": maximize,
+            "nesterov": nesterov, "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
     def _check(self, group: Group) -> None:
