@@ -18,7 +18,7 @@ ALLOCATED = [
     "storage = Storage()",
     "storage._data = memory",
     "storage._array = None",
-    "storage.nbytes = nbytes",
+    "storage._nbytes = nbytes",
     "storage.device = device",
     "storage.version = 0",
     *tensor("None", "CUDA_KEYS", "device", "storage"),

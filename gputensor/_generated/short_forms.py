@@ -909,7 +909,7 @@ def cuda_unary(
         storage = Storage()
         storage._data = memory
         storage._array = None
-        storage.nbytes = nbytes
+        storage._nbytes = nbytes
         storage.device = device
         storage.version = 0
         tensor = blank()
@@ -951,7 +951,7 @@ def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: An
         storage = Storage()
         storage._data = memory
         storage._array = None
-        storage.nbytes = nbytes
+        storage._nbytes = nbytes
         storage.device = device
         storage.version = 0
         tensor = blank()
@@ -989,7 +989,7 @@ def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> Sh
         storage = Storage()
         storage._data = memory
         storage._array = None
-        storage.nbytes = nbytes
+        storage._nbytes = nbytes
         storage.device = device
         storage.version = 0
         tensor = blank()
@@ -1073,7 +1073,7 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
         storage = Storage()
         storage._data = memory
         storage._array = None
-        storage.nbytes = nbytes
+        storage._nbytes = nbytes
         storage.device = device
         storage.version = 0
         tensor = blank()
@@ -1101,7 +1101,7 @@ def cuda_empty_like(geometry: Any, device: Any) -> ShortCut:
         storage = Storage()
         storage._data = memory
         storage._array = None
-        storage.nbytes = nbytes
+        storage._nbytes = nbytes
         storage.device = device
         storage.version = 0
         tensor = blank()

@@ -134,7 +134,7 @@ class _Region:
 
     def __init__(self, of: Tensor) -> None:
         self.of, self.storage = of, of._get_storage()
-        self.begin, self.end = self.storage.nbytes, 0
+        self.begin, self.end = self.storage._nbytes, 0
         self.copy: Storage | None = None
 
     def cover(self, tensor: Tensor) -> None:

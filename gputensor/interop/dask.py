@@ -67,7 +67,7 @@ def token(x: Tensor) -> tuple[Any, ...]:
 
 def size(x: Tensor) -> int:
     """Bytes of the memory that a tensor holds on to; a broadcast one counts what there is."""
-    held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes
+    held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes()
     return min(held, x.numel() * x.dtype.itemsize)
 
 

@@ -77,7 +77,7 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     if a._device is not b._device or a._device.type == "meta":
         return None
     begin = a._offset * a._geometry.dtype.itemsize
-    if begin + shape.extent * shape.dtype.itemsize > a._get_storage().nbytes:
+    if begin + shape.extent * shape.dtype.itemsize > a._get_storage()._nbytes:
         return None
     other = b._offset * b._geometry.dtype.itemsize
     return a._get_storage().ptr + begin, b._get_storage().ptr + other

@@ -38,7 +38,7 @@ def resize_as_(
 
 
 def set_storage_(key_set: int, self: Tensor, source: Storage) -> Tensor:
-    length = source.nbytes // self._geometry.dtype.itemsize
+    length = source._nbytes // self._geometry.dtype.itemsize
     return _set("set_", self, source, 0, contiguous_geometry((length,), self._geometry.dtype))
 
 

@@ -332,7 +332,7 @@ def _clone_with_strides(self: Tensor) -> Tensor:
     shape = self._geometry
     if shape.is_non_overlapping_and_dense or overlap.internal_overlap(shape) == overlap.YES:
         return calls.clone(self)
-    whole = self._get_storage().nbytes // shape.dtype.itemsize
+    whole = self._get_storage()._nbytes // shape.dtype.itemsize
     memory = calls.clone(as_strided(0, self, (whole,), (1,), 0))
     return view_of(memory, shape, self._offset)
 

@@ -178,7 +178,7 @@ class Writer:
         # What is no whole number of elements, or of a dtype without a class, is written as bytes;
         # PyTorch takes the class at a storage's first use for all.
         size = shape.dtype.itemsize
-        kind = STORAGE_TYPES.get(shape.dtype.name) if storage.nbytes % size == 0 else None
+        kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:
             kind = None
         self._name("torch._utils", f"_rebuild_tensor_v{3 if kind is None else 2}")
@@ -197,7 +197,7 @@ class Writer:
         self._name(*("torch.storage", "UntypedStorage") if kind is None else ("torch", kind))
         self._str(str(number))
         self._str(str(storage.device))
-        self._int(storage.nbytes if kind is None else storage.nbytes // itemsize)
+        self._int(storage._nbytes if kind is None else storage._nbytes // itemsize)
         self._add(b"tQ")
 
     def _no_hooks(self) -> None:

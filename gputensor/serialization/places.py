@@ -122,7 +122,7 @@ def tensor_over(
     """A tensor over a storage. Raises: Damaged, which begins with `what`, where it does not fit."""
     shape = described(what, sizes, strides, element)
     offset = natural("offset", offset)
-    if shape.extent and (offset + shape.extent) * element.itemsize > storage.nbytes:
+    if shape.extent and (offset + shape.extent) * element.itemsize > storage._nbytes:
         raise Damaged(f"{what} reaches beyond its storage")
     made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
     return with_grad(what, made, requires_grad)

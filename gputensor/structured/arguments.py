@@ -112,9 +112,9 @@ def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> No
     if any(s < 0 for s in wanted.strides):
         raise errors.must(op, "stride", "hold no negative number", wanted.strides)
     needed = (offset + wanted.extent) * wanted.dtype.itemsize
-    if wanted.numel and needed > storage.nbytes:
+    if wanted.numel and needed > storage._nbytes:
         raise errors.must(
-            op, "size", f"stay within the storage of {storage.nbytes} bytes",
+            op, "size", f"stay within the storage of {storage._nbytes} bytes",
             errors.Got(
                 f"{errors.describe(needed)} bytes for size {wanted.sizes}, "
                 f"stride {errors.describe(wanted.strides)}, offset {errors.describe(offset)}"

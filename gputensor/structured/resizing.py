@@ -23,7 +23,7 @@ def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
 def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
     """Put another geometry on a tensor; its storage grows where too small, and is kept else."""
     needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
-    if needed > tensor._get_storage().nbytes:
+    if needed > tensor._get_storage()._nbytes:
         tensor._storage.resize(needed, transfer.copy_bytes)  # no local: resize counts who holds it
     tensor._geometry = wanted
     tensor._array = None

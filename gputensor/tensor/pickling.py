@@ -36,7 +36,7 @@ def _keys(storage: Storage) -> int:
 
 def flat(storage: Storage) -> Tensor:
     """The whole storage as a tensor of bytes."""
-    shape = contiguous_geometry((storage.nbytes,), uint8)
+    shape = contiguous_geometry((storage._nbytes,), uint8)
     flat: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
     return flat
 
@@ -107,7 +107,7 @@ def _rebuild(
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
     """A storage as pickles have it: its bytes and its device, whoever else may hold them here."""
     data = None if storage.device is META else host_bytes(storage)
-    return _rebuild_storage, (data, storage.nbytes, storage.device)
+    return _rebuild_storage, (data, storage._nbytes, storage.device)
 
 
 def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: device) -> Storage:
@@ -137,9 +137,9 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     twin = memo.get(id(storage))
     if twin is None:
         if tensor._keys & ZERO:  # has no memory to copy
-            twin = Storage.over(None, storage.nbytes, storage.device)
+            twin = Storage.over(None, storage._nbytes, storage.device)
         else:
-            twin = allocate_storage(storage.nbytes, storage.device)
+            twin = allocate_storage(storage._nbytes, storage.device)
             if storage.device is not META:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin

@@ -27,14 +27,14 @@ _device = device
 class Storage:
     """Bytes on one device.
 
-    nbytes: size in bytes. version: how often an operator wrote into it; all views share it.
+    version: how often an operator wrote into it; all views share it.
     """
 
     # _twins: of a SharedStorage alone, see there.
-    __slots__ = ("_data", "_array", "nbytes", "device", "version", "_twins", "__weakref__")
+    __slots__ = ("_data", "_array", "_nbytes", "device", "version", "_twins", "__weakref__")
     _data: Any
     _array: Any
-    nbytes: int
+    _nbytes: int
     device: _device
     version: int
     is_shared = False  # whether another storage may look at these bytes
@@ -44,7 +44,7 @@ class Storage:
     @classmethod
     def over(cls, data: Any, nbytes: int, place: _device) -> Self:
         made = cls()
-        made._data, made._array, made.nbytes, made.device = data, None, nbytes, place
+        made._data, made._array, made._nbytes, made.device = data, None, nbytes, place
         made.version = 0
         return made
 
@@ -74,18 +74,22 @@ class Storage:
         expose(self)
         return self.ptr
 
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._nbytes
+
     def size(self) -> int:
-        return self.nbytes
+        return self._nbytes
 
     def __len__(self) -> int:
-        return self.nbytes
+        return self._nbytes
 
     def __repr__(self) -> str:
-        return f"<Storage {self.nbytes} bytes on {self.device}>"
+        return f"<Storage {self._nbytes} bytes on {self.device}>"
 
     def twin(self) -> Storage:
         """Another storage over the same bytes, also after a resize, with versions of its own."""
-        made = SharedStorage.over(self.data, self.nbytes, self.device)
+        made = SharedStorage.over(self.data, self._nbytes, self.device)
         if not hasattr(self, "_twins"):
             self.__class__ = SharedStorage
             self._twins = [ref(self)]
@@ -104,17 +108,17 @@ class Storage:
         Every tensor on this storage sees the new buffer.
         """
         fresh = allocate_storage(nbytes, self.device)
-        kept = min(nbytes, self.nbytes)
+        kept = min(nbytes, self._nbytes)
         if kept and self.data is not None:
             copy(fresh, self, kept)
         if sys.getrefcount(self) > _REFERENCES_OF_ONE:
             _forget_arrays(self)
-        self.data, self.nbytes = fresh.data, nbytes
+        self.data, self._nbytes = fresh.data, nbytes
         if hasattr(self, "_twins"):
             for twin in [x() for x in self._twins]:
                 if twin is not None and twin is not self:
                     _forget_arrays(twin)
-                    twin.data, twin.nbytes = self.data, nbytes
+                    twin.data, twin._nbytes = self.data, nbytes
 
 
 class SharedStorage(Storage):
@@ -183,7 +187,7 @@ _REFERENCES_OF_ONE = _references_of_one()
 def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
     """A Storage over a dense ndarray; its bytes are looked at when someone needs them."""
     storage = kind()
-    storage._data, storage._array, storage.nbytes, storage.device = None, array, array.nbytes, CPU
+    storage._data, storage._array, storage._nbytes, storage.device = None, array, array.nbytes, CPU
     storage.version = 0
     return storage
 
@@ -214,7 +218,7 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
     storage = Storage()  # `over` written out (bench/host_cuda.py)
-    storage._data, storage._array, storage.nbytes, storage.device = (
+    storage._data, storage._array, storage._nbytes, storage.device = (
         allocate(nbytes, place), None, nbytes, place,
     )  # fmt: skip
     storage.version = 0

@@ -253,7 +253,7 @@ class OnCuda(Program):
         if x.device.type != "cuda" or not x._geometry.numel:
             return super()._values(x)
         runtime.cuda().synchronize(x.device.index)
-        return repr(ctypes.string_at(x._storage._data.ptr, x._storage.nbytes))
+        return repr(ctypes.string_at(x._storage._data.ptr, x._storage.nbytes()))
 
 
 @pytest.mark.parametrize("first", range(0, 25 if tier.is_full() else 5, 5))

@@ -88,6 +88,6 @@ def test_operators_in_all_layouts_and_numbers_of_threads() -> None:
         gt.set_num_threads(before)
     found = gt.nonzero(x > 0)
     assert found.stride() == (1, len(found))
-    assert found.untyped_storage().nbytes == 16 * len(found)
+    assert found.untyped_storage().nbytes() == 16 * len(found)
     found[0] = 7
     assert found[0].tolist() == [7, 7]

@@ -84,3 +84,10 @@ def test_norm_by_name() -> None:
     assert gt.allclose(x.grad, gt.eye(2))
     with pytest.raises(errors.ArgumentError, match="'ord' must be fro, nuc"):
         gt.norm(x, "max")
+
+
+def test_a_storage_says_its_size_and_address() -> None:
+    x = gt.arange(6.0)
+    storage = x[2:].untyped_storage()
+    assert storage.nbytes() == storage.size() == len(storage) == 24
+    assert storage.data_ptr() == x.data_ptr()

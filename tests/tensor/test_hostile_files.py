@@ -74,7 +74,7 @@ def load(data: bytes, folder: Path | None = None) -> Any:
         return error
     for tensor in _tensors(found):
         reach = (tensor._offset + tensor._geometry.extent) * tensor.dtype.itemsize
-        assert reach <= tensor.untyped_storage().nbytes
+        assert reach <= tensor.untyped_storage().nbytes()
         repr(tensor)
     return found
 

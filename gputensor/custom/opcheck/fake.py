@@ -49,7 +49,7 @@ def _on_meta(call: Call) -> Call:
     storages: dict[int, Storage] = {}
 
     def storage(of: Storage) -> Storage:
-        return storages.setdefault(id(of), allocate_storage(of.nbytes, META))
+        return storages.setdefault(id(of), allocate_storage(of._nbytes, META))
 
     def change(value: Any) -> Any:
         if isinstance(value, device):

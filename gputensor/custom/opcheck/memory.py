@@ -29,7 +29,7 @@ def check(call: Call) -> None:
     _check_shapes(call, before)
     for storage, was in bytes_before.values():
         here = [b for b in before if b.storage is storage]
-        if was is not None and storage.nbytes == was.size:
+        if was is not None and storage._nbytes == was.size:
             _check_writes(call, here, was, host_bytes(storage))
     check_results(call, result)
 

@@ -123,7 +123,7 @@ def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -
         storage = out._get_storage()
         # Held by this variable, by the tensor, and for the count.
         is_alone = type(storage) is Storage and sys.getrefcount(storage) <= 3
-        is_whole = not out._offset and storage.nbytes == shape.nbytes and (
+        is_whole = not out._offset and storage._nbytes == shape.nbytes and (
             out._keys == TENSOR_KEYS[place.type]
         )  # fmt: skip
         can_wait = is_whole and not shape.dtype.is_complex and not capture.capturing

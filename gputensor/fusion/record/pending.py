@@ -29,10 +29,10 @@ class Pending(Storage):
         return found[0].place if type(found) is tuple else self.device
 
     @property
-    def nbytes(self) -> int:  # type: ignore[override]
+    def _nbytes(self) -> int:  # type: ignore[override]
         found = self._array
         if type(found) is not tuple:
-            return self.nbytes
+            return self._nbytes
         nbytes: int = found[0].steps[found[1]][0].nbytes
         return nbytes
 
@@ -57,12 +57,12 @@ def fill(storage: Pending, made: Any) -> None:
         _settle(storage, made._storage._data, made._storage._array)
 
 
-_slots = [Storage.__dict__[name].__set__ for name in ("_data", "device", "nbytes")]
+_slots = [Storage.__dict__[name].__set__ for name in ("_data", "device", "_nbytes")]
 
 
 def _settle(storage: Pending, data: Any, array: Any) -> None:
     """Make it a Storage. No other thread comes between the last two."""
-    for fill_slot, value in zip(_slots, (data, storage.device, storage.nbytes)):
+    for fill_slot, value in zip(_slots, (data, storage.device, storage._nbytes)):
         fill_slot(storage, value)
     storage.__class__ = Storage  # type: ignore[assignment]
     storage._array = array
