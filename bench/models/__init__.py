@@ -69,6 +69,7 @@ def run(
 def _of_model(
     name: str, torch: Any, libraries: Sequence[str], rounds: int | None, scale: int
 ) -> Iterator[Case]:
+    torch.manual_seed(0)
     ours, theirs = (NETWORKS[name](lib, scale > 1) for lib in (gt, torch))
     sides.compare(name, torch, ours, theirs)
     for what in ("forward", "step"):

@@ -82,7 +82,7 @@ def residual(torch: Any, is_small: bool) -> Network:
             y += x if self.shortcut is None else self.shortcut(x)
             return self.relu(y)
 
-    width, batch, side = (4, 2, 32) if is_small else (64, 8, 224)
+    width, batch, side = (4, 4, 64) if is_small else (64, 8, 224)
     parts = [
         nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
         nn.MaxPool2d(3, 2, 1),

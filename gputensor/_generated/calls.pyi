@@ -1059,6 +1059,13 @@ def cross_entropy_loss(
     self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1,
     ignore_index: int = -100, label_smoothing: float = 0.0,
 ) -> Tensor: ...
+def _cross_entropy(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def _cross_entropy_backward(
+    grad_output: Tensor, log_probabilities: Tensor, target: Tensor, weight: Tensor | None,
+    reduction: int, ignore_index: int, total_weight: Tensor,
+) -> Tensor: ...
 def nll_loss2d(
     self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1,
     ignore_index: int = -100,

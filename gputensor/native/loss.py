@@ -311,6 +311,9 @@ def cross_entropy_loss(
     dim = 0 if self._geometry.ndim == 1 else 1
     if not self._geometry.ndim:
         raise errors.wrong_shape("cross_entropy", "self", "have a dimension of classes", self)
+    is_plain = self._geometry.sizes != target._geometry.sizes and not label_smoothing
+    if is_plain and self._geometry.ndim in (1, 2, 4):
+        return calls._cross_entropy(self, target, weight, reduction, ignore_index)[0]
     logs = calls.log_softmax_int(self, dim)
     if self._geometry.sizes == target._geometry.sizes:
         return _of_probabilities(
@@ -322,6 +325,36 @@ def cross_entropy_loss(
     return _smoothed(
         logs, of_targets, target, weight, reduction, ignore_index, label_smoothing, dim
     )
+
+
+def _cross_entropy(
+    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore_index: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    ndim = self._geometry.ndim
+    if ndim not in (1, 2, 4):
+        raise errors.wrong_shape("cross_entropy", "self", "have 1, 2 or 4 dimensions", self)
+    logs = calls.log_softmax_int(self, 0 if ndim == 1 else 1)
+    forward = calls.nll_loss2d_forward if ndim == 4 else calls.nll_loss_forward
+    loss, total = forward(logs, target, weight, reduction, ignore_index)
+    return loss, logs, total
+
+
+def _cross_entropy_backward(
+    key_set: int, grad_output: Tensor, log_probabilities: Tensor, target: Tensor,
+    weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor,
+) -> Tensor:  # fmt: skip
+    logs, ndim = log_probabilities, log_probabilities._geometry.ndim
+    dim, backward = 0 if ndim == 1 else 1, calls.nll_loss_backward
+    if ndim == 4:
+        backward = calls.nll_loss2d_backward
+    made = backward(grad_output, logs, target, weight, reduction, ignore_index, total_weight)
+    if made._device is not CPU:
+        return calls._log_softmax_backward_data(made, logs, dim, logs._geometry.dtype)
+    # In its place: of a large vocabulary each such array costs more than what is computed.
+    array = made._get_array()
+    run(stub.cpu("softmax").log_softmax_backward, array, logs._get_array(), dim, array)
+    return made
 
 
 def _share(smoothing: float, classes: int) -> float:

@@ -25,7 +25,12 @@ EXPLICIT_HERE = {
 
 
 # Derivatives that PyTorch computes of several operators.
-ONLY_HERE = {"_larger_backward", "_convolution_weight_gradient"}
+ONLY_HERE = {
+    "_larger_backward",
+    "_convolution_weight_gradient",
+    "_cross_entropy",
+    "_cross_entropy_backward",
+}
 
 
 def shared() -> list[Any]:

@@ -77,6 +77,7 @@ def test_node_classes_are_named_as_pytorchs() -> None:
         "ReshapeAliasBackward0", "BitwiseAndBackward0", "BitwiseLeftShiftBackward0",
         "BitwiseNotBackward0", "BitwiseOrBackward0", "BitwiseRightShiftBackward0",
         "BitwiseXorBackward0", "ConvolutionWeightGradientBackward0", "CopyBackward0",
+        "CrossEntropyBackward0",
         "CtcLossBackwardBackward0", "GcdBackward0",
         "HardsigmoidBackwardBackward0", "HeavisideBackward0", "LargerBackwardBackward0",
         "LcmBackward0", "LogicalAndBackward0", "LogicalNotBackward0", "LogicalOrBackward0",

@@ -185,7 +185,55 @@ _PLANES = [
     )
 ]
 
+
+def _with_logs(x, target, *rest):
+    dim = 0 if x.ndim == 1 else 1
+    logs = log_softmax(x.astype(np.float64), dim)
+    forward = _forward2d if x.ndim == 4 else _forward
+    loss, total = forward(logs, target, *rest)
+    return [loss, logs, total]
+
+
+def _gradient(grad, logs, target, *rest):
+    backward = _backward2d if logs.ndim == 4 else _backward
+    made, logs = backward(grad, logs, target, *rest), logs.astype(np.float64)
+    return made - np.exp(logs) * made.sum(0 if logs.ndim == 1 else 1, keepdims=True)
+
+
 ROWS = [
+    Row(
+        "_cross_entropy",
+        [
+            *[
+                S(T(5, 3), _target(5), T(3, values="positive"), reduction, 1)
+                for reduction in (NONE, MEAN, SUM)
+            ],
+            S(T(3), _target(), None, MEAN, -100),
+            *_PLANES,
+        ],
+        _with_logs,
+        ulp={float16: 16, bfloat16: 16, float32: 128, float64: 128},
+        device_ulp=128,
+        why=f"{WHY}; f16 and bf16 are rounded between the operators it is made of",
+        dtypes=FLOATS,
+    ),
+    Row(
+        "_cross_entropy_backward",
+        [
+            S(
+                T(*(() if sample.args[3] else (2, 2, 2)), values="positive"),
+                *sample.args,
+                T(values="positive"),
+            )
+            for sample in _PLANES
+        ],
+        _gradient,
+        ulp={float16: 16, bfloat16: 16, float32: 128, float64: 128},
+        device_ulp=128,
+        of_largest=True,
+        why=f"{WHY}; f16 and bf16 are rounded between the operators it is made of",
+        dtypes=FLOATS,
+    ),
     Row(
         "cross_entropy_loss",
         [

@@ -71,6 +71,39 @@ def call_cross_entropy_loss(
         key_set, self, target, weight, reduction, ignore_index, label_smoothing,
     )
 
+op__cross_entropy = _define(
+    "aten::_cross_entropy(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor log_probabilities, Tensor total_weight)")
+def call__cross_entropy(self, target, weight, reduction, ignore_index):
+    include, keep = _state.get()
+    key_set = (
+        self._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | include
+    ) & keep
+    return op__cross_entropy.table[key_set](
+        key_set, self, target, weight, reduction, ignore_index,
+    )
+
+op__cross_entropy_backward = _define(
+    "aten::_cross_entropy_backward(Tensor grad_output, Tensor log_probabilities, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor")
+def call__cross_entropy_backward(
+    grad_output, log_probabilities, target, weight, reduction, ignore_index, total_weight,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_output._keys
+        | log_probabilities._keys
+        | target._keys
+        | (0 if weight is None else weight._keys)
+        | total_weight._keys
+        | include
+    ) & keep
+    return op__cross_entropy_backward.table[key_set](
+        key_set, grad_output, log_probabilities, target, weight, reduction,
+        ignore_index, total_weight,
+    )
+
 op_nll_loss2d = _define(
     "aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
 def call_nll_loss2d(self, target, weight=None, reduction=1, ignore_index=-100):

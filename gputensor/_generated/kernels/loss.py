@@ -2,11 +2,11 @@
 """What is registered for the operators of native/loss.py, and their derivatives."""
 
 from ...autograd.formulas import nll_loss2d_backward, nll_loss_backward, zeros_like
-from ...autograd.formulas.loss import nll_loss_double_backward
+from ...autograd.formulas.loss import cross_entropy_gradient, nll_loss_double_backward
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, impl
+from ...makers.rows import casts, impl, passes
 from ...native import loss as native
 from .. import operators as _operators
 
@@ -28,6 +28,14 @@ def install() -> None:
     impl(
         _operators.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
         casts(CPU="fp32"),
+    )
+    impl(
+        _operators._cross_entropy, "CompositeExplicitAutograd", native._cross_entropy,
+        CrossEntropyBackward0, casts(CPU="fp32", CUDA="fp32"),
+    )
+    impl(
+        _operators._cross_entropy_backward, "CompositeExplicitAutograd",
+        native._cross_entropy_backward, passes,
     )
     impl(
         _operators.nll_loss2d, "CompositeImplicitAutograd", native.nll_loss2d,
@@ -111,6 +119,39 @@ class NllLossBackwardBackward0(_Node):
 
     def release(node):
         node.saved_target = node.saved_weight = node.saved_total_weight = _FREED
+
+
+class CrossEntropyBackward0(_Node):
+    """Of _cross_entropy."""
+    __slots__ = (
+        "saved_target", "saved_weight", "saved_log_probabilities", "saved_total_weight",
+        "saved_reduction", "saved_ignore_index",
+    )
+    saved = ("saved_target", "saved_weight", "saved_log_probabilities", "saved_total_weight")
+    inputs = ("self",)
+    others = (("saved_log_probabilities", 1), ("saved_total_weight", 2))
+    differentiated = (0, 1, 2)
+
+    def keep(node, self, target, weight, reduction, ignore_index):
+        node.saved_target = _save(target)
+        node.saved_weight = _save(weight)
+        node.saved_reduction = reduction
+        node.saved_ignore_index = ignore_index
+
+    def backward(node, *grads):
+        reduction = node.saved_reduction
+        ignore_index = node.saved_ignore_index
+        target = node.saved_target.unpack(node)
+        weight = node.saved_weight.unpack(node)
+        log_probabilities = node.saved_log_probabilities.unpack(node)
+        total_weight = node.saved_total_weight.unpack(node)
+        return (cross_entropy_gradient(
+            grads, target, weight, reduction, ignore_index, log_probabilities, total_weight,
+        ),)
+
+    def release(node):
+        node.saved_target = node.saved_weight = node.saved_log_probabilities = _FREED
+        node.saved_total_weight = _FREED
 
 
 class NllLoss2DBackward0(_Node):

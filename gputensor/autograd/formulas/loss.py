@@ -10,6 +10,7 @@ from typing import Any
 
 from ..._generated import calls, functions
 from ...tensor.tensor import Tensor
+from ..modes import DEFAULT, grad_mode
 
 _MEAN = 1  # at::Reduction
 
@@ -98,3 +99,24 @@ def nll_loss_double_backward(
     if reduction != _MEAN:
         return calls.nll_loss_nd(grad, target, weight, reduction, ignore_index)
     return calls.nll_loss_nd(grad, target, weight, _SUM, ignore_index) / total_weight
+
+
+def cross_entropy_gradient(
+    grads: Any, target: Tensor, weight: Any, reduction: int, ignore_index: int, logs: Tensor,
+    total_weight: Tensor,
+) -> Tensor | None:  # fmt: skip
+    """The gradient of the scores; grads: of the loss, and of the logarithms of probabilities, which
+    only a derivative of this asks for."""
+    to_loss, found = grads[:2]
+    of_loss = (logs, target, weight, reduction, ignore_index, total_weight)
+    if to_loss is not None and found is None and grad_mode.get() != DEFAULT:
+        return calls._cross_entropy_backward(to_loss, *of_loss)
+    ndim = logs._geometry.ndim
+    if to_loss is not None:
+        backward = calls.nll_loss2d_backward if ndim == 4 else calls.nll_loss_backward
+        made = backward(to_loss, *of_loss[:-1], calls.detach(total_weight))
+        found = made if found is None else found + made
+    if found is None:
+        return None
+    dim = 0 if ndim == 1 else 1
+    return calls._log_softmax_backward_data(found, logs, dim, logs._geometry.dtype)
