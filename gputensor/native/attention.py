@@ -106,7 +106,7 @@ def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p:
     return (
         q.ndim == k.ndim == v.ndim == 4
         and q.sizes[0] == k.sizes[0] == v.sizes[0]
-        and k.sizes[1] == v.sizes[1]
+        and q.sizes[1] == k.sizes[1] == v.sizes[1]
         and q.sizes[-1] == v.sizes[-1]
         and q.numel > 0 and k.numel > 0 and not p
         and (mask is None or not mask.requires_grad)
@@ -121,10 +121,7 @@ def scaled_dot_product_attention(
     _check(query, key, value, attn_mask, dropout_p)
     key, value = _heads(query, key, "key", enable_gqa), _heads(query, value, "value", enable_gqa)
     is_fused = _is_fused(query, key, value, attn_mask, dropout_p)
-    if (
-        is_fused
-        and query._geometry.numel // query._geometry.sizes[3] * key._geometry.sizes[2] > _FEW
-    ):
+    if is_fused and math.prod(query._geometry.sizes[:3]) * key._geometry.sizes[2] > _FEW:
         return calls._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask, scale
         )[0]

@@ -151,3 +151,12 @@ def test_the_fused_operator_takes_nothing(sizes: tuple[int, int, int], keys: int
     assert made.shape == query.shape and sums.shape == sizes
     assert not made.any() or keys
     assert gt.autograd.grad(made.sum(), query)[0].shape == query.shape
+
+
+@pytest.mark.parametrize("length", [4, 256])
+def test_heads_are_shared_only_where_that_is_asked(length: int) -> None:
+    query, key = gt.ones(1, 4, length, 2), gt.ones(1, 2, length, 2)
+    with pytest.raises(errors.ShapeError):
+        F.scaled_dot_product_attention(query, key, key)
+    made = F.scaled_dot_product_attention(query, key, key, enable_gqa=True)
+    assert gt.equal(made, gt.ones_like(query))
