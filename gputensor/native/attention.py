@@ -195,11 +195,11 @@ def _tiles(
         by_sample, by_head = mask._geometry.strides[:2]
         if samples == 1 or by_sample == heads * by_head:
             groups = [(0, samples * heads, calls.flatten_using_ints(mask, 0, 1))]
-        else:  # a tile has heads of one sample: of more, the mask were a copy
+        else:  # heads of one sample only: over several samples the mask would have to be copied
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = _TILE.get(query._device.type, _TILE["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    if is_causal:  # so that keys which no query of a tile sees are left out
+    if is_causal:  # with fewer rows more keys are seen by no query of a tile, and left out
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:
         step = -(-count // -(-count // max(1, fit // rows)))  # tiles of about one size
