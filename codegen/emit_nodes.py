@@ -312,10 +312,6 @@ def _keeps(model: Model, op: Op) -> list[str]:
     return lines
 
 
-# Operands of products, which often are an activation's result.
-_OF_ACTIVATIONS = {"addmm": "mat1", "mm": "self", "convolution": "input"}
-
-
 def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
     """A method that takes the call's arguments; a tensor is saved only where a formula will run."""
     formulas = _formulas(op)
@@ -327,7 +323,7 @@ def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
     test = ""
     for operand, numbers in needed.items():
         save = "_save_copy" if is_inplace and operand == "self" else "_save"
-        save = "_save_or_recompute" if _OF_ACTIVATIONS.get(op.name) == operand else save
+        save = "_save_or_recompute" if op.activation == operand else save
         line = f"node.saved_{operand} = {save}({operand})"
         if len(numbers) == len(formulas):
             lines.append(line)

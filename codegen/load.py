@@ -17,8 +17,9 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "node", "replay", "autocast", "numbers", "python",
-    "reads", "short", "shortcut", "signature", "doc", "python_module", "scalars", "aliases",
+    "factory", "loop", "dtypes", "derivatives", "node", "replay", "activation", "autocast",
+    "numbers", "python", "reads", "short", "shortcut", "signature", "doc", "python_module",
+    "scalars", "aliases",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property", "inplace")
 
@@ -254,8 +255,9 @@ class _Entry:
             else (),
             aliases=self.words("aliases"),
             replay=not self.flag("replay", {"False": True, "True": False}),
+            activation=self.word("activation") if "activation" in self.nodes else "",
         )
-        for field in ("node", "replay"):
+        for field in ("node", "replay", "activation"):
             if field in self.nodes and not op.derivatives:
                 raise self.error(f"'{field}' is of a derivative", self.nodes[field])
         if op.replay and len(op.arguments) > 1:

@@ -86,6 +86,7 @@ class Op:
     tensors. shortcut: a condition under which the method returns self undispatched.
     node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
+    activation: an operand that often is an activation's result, computed again where it is large.
     source: the entry that named this one in `autogen`.
     follows: identifier of the operator whose results this one copies or gives, by
     structured/forms.py.
@@ -116,6 +117,7 @@ class Op:
     python_module: str = ""
     node: str = ""
     replay: bool = False
+    activation: str = ""
     source: Op | None = None
     follows: str = ""
     scalars: tuple[FunctionSchema, ...] = ()

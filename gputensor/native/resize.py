@@ -43,9 +43,16 @@ def set_storage_(key_set: int, self: Tensor, source: Storage) -> Tensor:
 
 
 def set_storage_offset_(
-    key_set: int, self: Tensor, source: Storage, storage_offset: int, size: Any, stride: Any = ()
-) -> Tensor:
+    key_set: int, self: Tensor, source: Storage | Tensor, storage_offset: int, size: Any,
+    stride: Any = (),
+) -> Tensor:  # fmt: skip
     storage_offset = arguments.integer("set_", "storage_offset", storage_offset)
+    if isinstance(source, Tensor):  # stands for its storage, from its first element on
+        if source._geometry.dtype is not self._geometry.dtype:
+            raise errors.must("set_", "source", f"have self's dtype {self.dtype.short}", source)
+        if not source.is_contiguous():
+            raise errors.must("set_", "source", "be contiguous", source)
+        storage_offset, source = storage_offset + source._offset, source._get_storage()
     sizes = arguments.sizes("set_", size)
     strides = arguments.ints("set_", "stride", stride) or formats.contiguous_strides(sizes)
     if len(strides) != len(sizes):

@@ -170,12 +170,16 @@ class Optimizer:
             "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable"
         ):  # fmt: skip
             flag(type(self).__name__, name, group.get(name))
-        for name in ("foreach", "fused"):
-            flag(type(self).__name__, name, group.get(name) or False)
-        if group.get("fused") and group.get("foreach"):
-            raise self._must("fused", "not come with foreach=True", group["fused"])
-        if flag(type(self).__name__, "differentiable", group.get("differentiable") or False):
+        hints = [self._hint(group, name) for name in ("foreach", "fused", "differentiable")]
+        if hints[0] and hints[1]:
+            raise self._must("fused", "not come with foreach=True", True)
+        if hints[2]:
             raise self._must("differentiable", "be False: steps are not recorded", True)
+
+    def _hint(self, group: Group, name: str) -> bool:
+        """A bool that may be None, or missing."""
+        value = group.get(name)
+        return value is not None and flag(type(self).__name__, name, value)
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
         raise NotImplementedError

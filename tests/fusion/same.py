@@ -24,7 +24,7 @@ def state_of(x: Any, has_values: bool = True) -> Any:
     if isinstance(x, (list, tuple)):
         return [state_of(y, has_values) for y in x]
     if isinstance(x, gt.Storage):
-        return x.nbytes
+        return x.nbytes()
     if isinstance(x, (float, complex)):
         return repr(x)
     return x if isinstance(x, (bool, int, str, type, gt.dtype, type(None))) else str(type(x))

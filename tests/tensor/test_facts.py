@@ -91,3 +91,12 @@ def test_a_storage_says_its_size_and_address() -> None:
     storage = x[2:].untyped_storage()
     assert storage.nbytes() == storage.size() == len(storage) == 24
     assert storage.data_ptr() == x.data_ptr()
+
+
+def test_a_tensor_stands_for_its_storage() -> None:
+    x, source = gt.zeros(3), gt.arange(6.0)
+    assert x.set_(source[1:], 1, [2, 2]).tolist() == [[2, 3], [4, 5]]
+    assert x.untyped_storage() is source.untyped_storage()
+    for wrong in (source.double(), source[::2]):
+        with pytest.raises(gt.GpuTensorError, match="'source' must"):
+            x.set_(wrong, 0, [1])
