@@ -31,7 +31,7 @@ def install() -> None:
     )
     impl(
         _operators._cross_entropy, "CompositeExplicitAutograd", native._cross_entropy,
-        CrossEntropyBackward0, casts(CPU="fp32", CUDA="fp32"),
+        CrossEntropyBackward0,
     )
     impl(
         _operators._cross_entropy_backward, "CompositeExplicitAutograd",
