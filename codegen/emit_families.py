@@ -49,6 +49,8 @@ LOOPS_DOC = """The loops of every family, and what their rows say of dtypes (cor
 
 Which operands native code takes, and which variants of a kernel are compiled, follow from it."""
 
+BATCHING_DOC = """The batch rules of rows whose family has another one (func/batch_rules.py)."""
+
 INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
     """Name -> family, of a text that has each family, with a colon, before its names."""
     found: dict[str, str] = {}
@@ -77,6 +79,7 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
     return found | {
         paths.GENERATED / "index.py": _index(model, used),
         paths.GENERATED / "loops.py": _loops(model),
+        paths.GENERATED / "batching.py": batching(model),
     }
 
 
@@ -220,6 +223,12 @@ def _loops(model: Model) -> str:
         listed = [f'"{loop}": "{said}"' for loop, said in loops.items()]
         lines += indent(wrap(f'"{family}": {{', listed, "},"))
     return module(LOOPS_DOC, "\n".join([*lines, "}"]))
+
+
+def batching(model: Model) -> str:
+    """The batch rules of the rows that have a rule of their own."""
+    rows = [f'"aten::{op.name}": "{op.batch}",' for op in model.ops if op.batch]
+    return module(BATCHING_DOC, "\n".join(["RULES = {", *indent(rows), "}"]))
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:

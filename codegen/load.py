@@ -19,7 +19,7 @@ FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "activation", "autocast",
     "numbers", "python", "reads", "short", "shortcut", "signature", "doc", "python_module",
-    "scalars", "aliases",
+    "scalars", "aliases", "batch",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property", "inplace")
 
@@ -256,6 +256,7 @@ class _Entry:
             aliases=self.words("aliases"),
             replay=not self.flag("replay", {"False": True, "True": False}),
             activation=self.word("activation") if "activation" in self.nodes else "",
+            batch=self.text("batch") if "batch" in self.nodes else "",
         )
         for field in ("node", "replay", "activation"):
             if field in self.nodes and not op.derivatives:

@@ -44,7 +44,7 @@ from .tensor.tensor import Tensor as Tensor
 if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, array_api as array_api, autograd as autograd, backends as backends,
-        cuda as cuda, dispatch as dispatch, distributed as distributed, fft as fft,
+        cuda as cuda, dispatch as dispatch, distributed as distributed, fft as fft, func as func,
         layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
         optim as optim, random as random, special as special, testing as testing,
     )  # fmt: skip
@@ -85,6 +85,7 @@ if _typing.TYPE_CHECKING:
     from .exchange.numpy_rule import (
         get_numpy_on_devices as get_numpy_on_devices, set_numpy_on_devices as set_numpy_on_devices,
     )  # fmt: skip
+    from .func.batching import vmap as vmap
     from .fusion.fuse import fuse as fuse
     from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads

@@ -18,8 +18,9 @@ BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "
 FUNCTIONALITIES = (
     "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
     "Conjugate", "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd",
-    "AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1", "TESTING_ONLY_GenericWrapper",
-    "TESTING_ONLY_GenericMode", "PythonDispatcher",
+    "AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1", "FuncTorchBatched",
+    "FuncTorchGradWrapper", "TESTING_ONLY_GenericWrapper", "TESTING_ONLY_GenericMode",
+    "PythonDispatcher",
 )  # fmt: skip
 PER_BACKEND = ("Dense", "Quantized", "Sparse", "Autograd")
 

@@ -356,3 +356,30 @@ def extra_missing(what: str, extra: str) -> MissingExtra:
     return MissingExtra(
         f"{what}: the package {extra} is not installed; use pip install 'gputensor[{extra}]'"
     )
+
+
+def vmap_without_rule(op: str) -> str:
+    return f"vmap: '{op}' has no batch rule, so it runs for one entry of the batch after another"
+
+
+def vmap_of_nothing(op: str) -> ArgumentValueError:
+    what = "an operator without a batch rule must have at least one entry to run for (got 0)"
+    return ArgumentValueError(f"vmap: {what} in '{op}'")
+
+
+def vmap_no_tensor(op: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"vmap: '{op}' must return Tensors, as its operands have a batch")
+
+
+def vmap_data_dependent(op: str) -> DispatchError:
+    return DispatchError(
+        f"vmap: '{op}' must not be called within vmap (got an operand with a batch), since its "
+        "result or its sizes depend on the elements of each entry"
+    )
+
+
+def vmap_randomness(op: str) -> DispatchError:
+    return DispatchError(
+        f"vmap: '{op}' must not draw random numbers with randomness='error' (got a call); say "
+        "vmap(..., randomness='different') or 'same'"
+    )

@@ -1,0 +1,443 @@
+"""Batch rules: how an operator works on a whole batch, whose dimension is the first.
+
+A rule takes (level, entry, args, argument): the vmap's level, the operator, its arguments with
+those of the level still wrapped, and the word behind the rule's name in native_functions.yaml. It
+returns the wrapped result, or NotImplemented: then the operator runs for one entry after another.
+Source of what is meant: aten/src/ATen/functorch/BatchRules*.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from .._generated import functions
+from ..core import errors
+from ..core.promotion import result_type
+from ..dispatch import defaults
+from ..dispatch.dispatcher import find
+from ..tensor.tensor import Tensor
+from . import convolution_rules, index_rules, product_rules, random_rules
+from .levels import BATCHED as BATCHED, batched, level_number, physical
+from .operators import Entry, call
+
+Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
+Args = Sequence[Any]
+
+
+def is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
+def wrapped(level: Any, result: Any) -> Any:
+    """The result of an operator on whole batches, each tensor as one of the level."""
+    if isinstance(result, Tensor):
+        return batched(level, result)
+    if type(result) in (list, tuple):
+        return type(result)([wrapped(level, x) for x in result])
+    if isinstance(result, tuple):
+        return type(result)(*[wrapped(level, x) for x in result])
+    return result
+
+
+def held(level: Any, x: Any) -> Any:
+    """What a tensor of the level holds; anything else itself."""
+    return x.value if level_number(x) == level.number else x
+
+
+def check_written(level: Any, entry: Entry, args: Args) -> None:
+    """Raise where a result with a batch is to be written into a tensor without one."""
+    if level_number(args[0]) != level.number:
+        rule = "have the batch that its other operands have, as it is written to"
+        raise errors.must(entry.operator.short_name, "self", rule, args[0])
+
+
+def has_batch(level: Any, x: Any) -> bool:
+    """Whether a tensor is of the level."""
+    return level_number(x) == level.number
+
+
+# --- element by element ---------------------------------------------------------------------------
+
+
+def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """Operands broadcast against each other: ones are put behind the batch of the smaller ones."""
+    tensors = [args[n] for n in entry.places if is_tensor(args[n])]
+    rank = max(x._geometry.ndim for x in tensors)
+    written = entry.kind == "inplace"
+    if written:
+        check_written(level, entry, args)
+        rank = args[0]._geometry.ndim
+    given = list(args)
+    for n in entry.places:
+        x = args[n]
+        if isinstance(x, (list, tuple)) or n == entry.names.get("value") and has_batch(level, x):
+            return NotImplemented  # one number for all elements
+        if has_batch(level, x):
+            given[n] = aligned(_promoted(x, tensors), x._geometry.ndim, rank)
+    result = call(entry.operator, *_formats(entry, given))
+    return args[0] if written else wrapped(level, result)
+
+
+def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
+    """The batch with its entries' `ndim` dimensions made up to `rank`, with ones in front."""
+    for _ in range(rank - ndim):
+        value = value.unsqueeze(1)
+    return value
+
+
+def _promoted(x: Any, tensors: list[Any]) -> Tensor:
+    """What x holds; of one without dimensions in the dtype that the call comes to, since with its
+    batch it would have a say that it has not."""
+    value: Tensor = x.value
+    if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
+        specs = tuple([(t._geometry, t._device) for t in tensors])
+        common = result_type("vmap", specs, defaults.get_default_dtype())
+        if common is not x.dtype and common.category == x.dtype.category:
+            value = value.to(common)
+    return value
+
+
+def _formats(entry: Entry, given: list[Any]) -> list[Any]:
+    """The arguments without a memory format, which is one of the entries and not of the batch."""
+    n = entry.names.get("memory_format")
+    if n is not None and given[n] is not None and "channels" in str(given[n]):
+        given[n] = None
+    return given
+
+
+# --- dimensions -----------------------------------------------------------------------------------
+
+_DIMS = {"dim", "dims", "dim0", "dim1", "dim2", "dimension"}
+
+
+def shifted(entry: Entry, dim: int, ndim: int) -> int:
+    """The dimension of a batch that is `dim` of its entries."""
+    if not -ndim <= dim < ndim:
+        raise errors.dim_out_of_range(entry.operator.short_name, dim, ndim)
+    return dim % ndim + 1
+
+
+def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """Arguments that name dimensions move by one; without any, the operator takes all.
+
+    argument: "insert" where they are those of a result with one dimension more; "free" where the
+    index operand has one dimension and is not batched; "apart" where an operand has fewer.
+    """
+    if argument == "free" and any(has_batch(level, _named(entry, args, x)) for x in _FREE):
+        return NotImplemented
+    given: list[Any] = list(args)
+    ndims = []
+    for n in entry.places:
+        if argument != "free" or entry.schema.arguments[n].name not in _FREE:
+            given[n], ndim = _whole(level, args[n], not argument or argument == "free")
+            ndims.append(ndim)
+    ndim = ndims[0]
+    count = ndim + (argument == "insert") or 1
+    flat = False
+    for name in _DIMS & entry.names.keys():
+        n = entry.names[name]
+        value = args[n]
+        is_list = entry.schema.arguments[n].type.required.is_list
+        if value is None and not is_list:
+            given[entry.places[0]] = given[entry.places[0]].flatten(1)
+            given[n], flat = 1, True
+        elif value is None or is_list and not value and not _none_means_none(entry, name):
+            given[n] = tuple(range(1, count + 1))
+        elif is_list and not isinstance(value, int):
+            if not value and "shifts" in entry.names:
+                return NotImplemented  # rolls what lies in a row
+            given[n] = tuple([shifted(entry, d, count) for d in value])
+        else:
+            given[n] = shifted(entry, value, count)
+    result = wrapped(level, call(entry.operator, *given))
+    if ndims[-1 if "sparse_grad" in entry.names else 0] == 0 and argument != "insert":
+        return _each(result, lambda x: x.squeeze(0) if x._geometry.ndim == 1 else x)
+    keep = entry.names.get("keepdim")
+    if flat and keep is not None and args[keep]:
+        return _each(result, lambda x: x.reshape((1,) * ndim))
+    return result
+
+
+# Operands of one dimension, or none, that serve all entries alike.
+_FREE = ("index", "value")
+
+
+def _named(entry: Entry, args: Args, name: str) -> Any:
+    return args[entry.names[name]] if name in entry.names else None
+
+
+def _none_means_none(entry: Entry, name: str) -> bool:
+    """Whether an empty list of dimensions is none of them, and not all."""
+    return name == "dims" or entry.operator.overload in ("dims", "dim_IntList_") or (
+        "keepdim" not in entry.names
+    )
+
+
+def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
+    """The operand as a batch, expanded where it has none, and the entries' dimensions.
+
+    is_filled: entries without dimensions get one.
+    """
+    if isinstance(x, (list, tuple)):
+        ndim = max(item._geometry.ndim for item in x)
+        kept = [item for item in x if ndim == 1 or item._geometry.sizes != (0,)]
+        return tuple([_whole(level, item, is_filled)[0] for item in kept]), ndim
+    if not is_tensor(x):
+        return x, 0
+    value, ndim = physical(level, x), x._geometry.ndim
+    return value.unsqueeze(-1) if is_filled and not ndim else value, ndim
+
+
+def _each(result: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(result, Tensor):
+        return change(result)
+    parts = [_each(x, change) for x in result]
+    return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
+
+
+def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """A reduction of everything: of each entry's elements in a row, by the form that takes `dim`.
+
+    argument: that form; of several results the first one is meant.
+    """
+    by_dim = find(f"aten::{argument}")
+    x = args[0]
+    flat = x.value.reshape(level.size, -1)
+    given: list[Any] = []
+    for a in by_dim.schema.arguments:
+        n = entry.names.get(a.name)
+        if a.name == "self":
+            given.append(flat)
+        elif a.name in _DIMS:
+            given.append((1,) if a.type.required.is_list else 1)
+        elif n is not None:
+            given.append(args[n])
+        else:
+            given.append(a.default_value if a.has_default else False)
+    result = call(by_dim, *given)
+    return batched(level, result if isinstance(result, Tensor) else result[0])
+
+
+def permute(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    x = args[0]
+    order = [shifted(entry, d, x._geometry.ndim) for d in args[1]]
+    return batched(level, call(entry.operator, x.value, (0, *order)))
+
+
+def t(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    x = args[0]
+    if x._geometry.ndim > 2:
+        raise errors.must("t", "self", "have at most 2 dimensions", x)
+    return batched(level, x.value.transpose(1, 2) if x._geometry.ndim == 2 else x.value.alias())
+
+
+def squeeze(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    x = args[0]
+    ones = [n + 1 for n, size in enumerate(x._geometry.sizes) if size == 1]
+    return batched(level, x.value.squeeze(tuple(ones)) if ones else x.value.alias())
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+_SIZES = {"size", "sizes", "repeats"}
+
+
+def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """Arguments that are the sizes of a result get the batch in front."""
+    given = list(args)
+    x = args[0]
+    given[0] = x.value
+    for name in _SIZES & entry.names.keys():
+        wanted = args[entry.names[name]]
+        if name == "repeats":
+            given[0] = aligned(x.value, x._geometry.ndim, len(wanted))
+        elif -1 in wanted and not x._geometry.numel * level.size:
+            wanted = [_inferred(x, wanted) if s == -1 else s for s in wanted]
+        front = 1 if name == "repeats" else level.size
+        given[entry.names[name]] = (front, *wanted)
+    if "stride" in entry.names:
+        strides = args[entry.names["stride"]]
+        given[entry.names["stride"]] = (x.value._geometry.strides[0], *strides)
+    return batched(level, call(entry.operator, *given))
+
+
+def _inferred(x: Any, wanted: Sequence[int]) -> int:
+    known = prod(s for s in wanted if s != -1)
+    return x._geometry.numel // known if known else 0
+
+
+def expand(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    x, wanted = args[0], args[1]
+    value = aligned(x.value, x._geometry.ndim, len(wanted))
+    return batched(level, call(entry.operator, value, (level.size, *wanted), *args[2:]))
+
+
+# --- batches that operators have anyway -----------------------------------------------------------
+
+
+def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The operator takes any number of dimensions in front: the batch is one more of them.
+
+    argument: how many dimensions at the end are its own, 2 unless given.
+    """
+    own = int(argument or 2)
+    tensors = [args[n] for n in entry.places if is_tensor(args[n])]
+    if len(tensors) > 1 and any(x._geometry.ndim < own for x in tensors):
+        return NotImplemented  # vectors among matrices
+    rank = max(x._geometry.ndim for x in tensors)
+    if own > rank:
+        return NotImplemented
+    given = list(args)
+    for n in entry.places:
+        if has_batch(level, args[n]) or len(tensors) > 1 and is_tensor(args[n]):
+            x = args[n]
+            given[n] = aligned(physical(level, x), x._geometry.ndim, rank)
+    return wrapped(level, call(entry.operator, *given))
+
+
+def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """Images: the batch joins their first dimension, or is it where they come without.
+
+    argument: how many dimensions an image has with its channels, 3 unless given.
+    """
+    own = int(argument or 3)
+    tensors = [n for n in entry.places if is_tensor(args[n])]
+    ndim = args[tensors[0]]._geometry.ndim
+    if ndim not in (own, own + 1) or any(args[n]._geometry.ndim != ndim for n in tensors):
+        return NotImplemented
+    given, outer = list(args), args[tensors[0]]._geometry.sizes[0]
+    for n in tensors:
+        value = physical(level, args[n])
+        given[n] = value.flatten(0, 1) if ndim > own else value
+    for n, a in enumerate(entry.schema.arguments):
+        if a.name in ("input_size", "input_sizes") and ndim > own:
+            given[n] = (level.size * outer, *args[n][1:])
+        elif a.name in ("input_size", "input_sizes"):
+            given[n] = (level.size, *args[n])
+    result = wrapped(level, call(entry.operator, *given)) if ndim == own else None
+    if result is None:
+        result = unfolded(level, call(entry.operator, *given), outer)
+    return result
+
+
+def unfolded(level: Any, result: Any, outer: int) -> Any:
+    """The batch taken out of a first dimension that it had joined."""
+    if isinstance(result, (list, tuple)):
+        parts = [unfolded(level, x, outer) for x in result]
+        return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
+    rest = result._geometry.sizes[1:]
+    return batched(level, result.reshape(level.size, outer, *rest))
+
+
+def loss(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """A loss of elements: none of them reduced, and then each entry's together."""
+    n = entry.names["reduction"]
+    given = list(args)
+    given[n] = 0
+    each = pointwise(level, entry, given, "")
+    if args[n] == 0:
+        return each
+    return each.mean() if args[n] == 1 else each.sum()
+
+
+def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch is one more dimension in front; weights that have one come behind."""
+    x, normal, weight, bias, eps = args
+    if level_number(weight) != level.number and level_number(bias) != level.number:
+        value = physical(level, x)
+        return wrapped(level, call(entry.operator, value, normal, weight, bias, eps))
+    out, mean, rstd = call(entry.operator, x, normal, None, None, eps)
+    out = out if weight is None else out * weight
+    return (out if bias is None else out + bias), mean, rstd
+
+
+def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch joins the samples; weights that have one come behind."""
+    x, weight, bias, n, c, rest, group, eps = args
+    if level_number(weight) == level.number or level_number(bias) == level.number:
+        shape = (1, c) + (1,) * (x._geometry.ndim - 2)
+        out, mean, rstd = call(entry.operator, x, None, None, n, c, rest, group, eps)
+        out = out if weight is None else out * weight.reshape(shape)
+        return (out if bias is None else out + bias.reshape(shape)), mean, rstd
+    value = physical(level, x).flatten(0, 1)
+    made = call(entry.operator, value, weight, bias, n * level.size, c, rest, group, eps)
+    return unfolded(level, made, n)
+
+
+def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch joins the channels; weights come behind."""
+    x, weight, bias, mean, var, training, momentum, eps = args
+    kept = [s for s in (mean, var) if s is not None]
+    if training and any(level_number(s) != level.number for s in kept):
+        rule = "have the batch that the input has, or be None, as it is written to"
+        raise errors.must("batch_norm", "running_mean", rule, kept[0])
+    n, c = x._geometry.sizes[:2]
+    value = physical(level, x).transpose(0, 1)  # samples, batch, channels
+    value = value.reshape(n, level.size * c, *x._geometry.sizes[2:])
+    of = [None if s is None else physical(level, s).reshape(-1) for s in (mean, var)]
+    out, m, r = call(entry.operator, value, None, None, *of, training, momentum, eps)
+    if training:
+        for s, new in zip((mean, var), of):
+            if s is not None:
+                s.value.copy_(new.reshape(level.size, c))
+    out = out.reshape(n, level.size, c, *x._geometry.sizes[2:]).transpose(0, 1)
+    result = batched(level, out)
+    shape = (1, c) + (1,) * (x._geometry.ndim - 2)
+    result = result if weight is None else result * weight.reshape(shape)
+    result = result if bias is None else result + bias.reshape(shape)
+    saved = [batched(level, s.reshape(level.size, -1)) for s in (m, r)]
+    return (result, *saved)
+
+
+def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The same strides in every entry, from where it begins."""
+    x, wanted, strides, offset = args
+    value = x.value
+    offset = value._offset if offset is None else offset
+    front = value._geometry.strides[0]
+    return batched(
+        level, call(entry.operator, value, (level.size, *wanted), (front, *strides), offset)
+    )
+
+
+def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """Whether LAPACK's numbers say that all went well: of all entries at once."""
+    return call(entry.operator, args[0].value, args[1], False)
+
+
+def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """What looks at elements, or whose results have sizes that depend on them."""
+    raise errors.vmap_data_dependent(entry.operator.short_name)
+
+
+def loop(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """One entry after the other: for a row whose family has a rule that does not hold for it."""
+    return NotImplemented
+
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        pointwise, dims, whole, permute, t, squeeze, sizes, expand, leading, fold, loss, layer_norm,
+        group_norm, batch_norm, as_strided, check, refused, loop, product_rules.product, convolution_rules.convolution,
+        index_rules.index, index_rules.embedding, index_rules.embedding_backward,
+        random_rules.random,
+    )  # fmt: skip
+}
+# Families whose rows follow one rule, but for those with a field `batch`.
+FAMILIES = {
+    **dict.fromkeys(
+        "activation binary bits comparison complex_view copy fill masked special ternary unary "
+        "where".split(), "pointwise"
+    ),
+    **dict.fromkeys(
+        "argreduce fft gather moments order reduce scan scatter slicing softmax sort".split(), "dims"
+    ),
+    **dict.fromkeys("factor linalg solve spectrum triangle".split(), "leading"),
+    **dict.fromkeys("max_pool pad pool upsample unpool".split(), "fold"),
+    **dict.fromkeys("dropout random random_factory".split(), "random"),
+    "criterion": "loss", "view": "sizes", "matmul": "product", "batched": "product",
+    "products": "product", "factory": "sizes",
+}  # fmt: skip

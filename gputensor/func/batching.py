@@ -1,0 +1,163 @@
+"""`vmap`: a function of single tensors, applied to a batch of them at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .._generated import functions
+from ..core import errors
+from ..dispatch import tls
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from . import operators
+from .levels import BATCHED, Level, batched, level_number
+from .vmap_level import VmapLevel as _VmapLevel
+
+_RANDOMNESS = ("error", "different", "same")
+
+
+class VmapLevel(_VmapLevel):
+    """A vmap while it runs: operators without operands of it are looked at as well, since some of
+    them draw random numbers."""
+
+    def _enter(self) -> None:
+        super()._enter()
+        include, keep = tls.state.get()
+        tls.state.set((include | BATCHED, keep))
+
+    def _put_back(self, found: Any) -> None:
+        super()._put_back(found)
+        include, keep = tls.state.get()
+        if not any(isinstance(x, VmapLevel) for x in found):
+            tls.state.set(tls.same((include & ~BATCHED, keep)))
+
+
+def vmap(
+    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """A function that maps `func` over a dimension of its arguments.
+
+    Args:
+        in_dims: for each argument the dimension to map over, None for none; one number for all, or
+            nested as the arguments are.
+        out_dims: where the dimension stands in each result.
+        randomness: what operators that draw do: "error", "different" numbers for each entry, or the
+            "same" for all.
+        chunk_size: how many entries to compute at once, all unless given.
+
+    >>> gt.vmap(gt.dot)(gt.ones(2, 3), gt.ones(2, 3))
+    tensor([3., 3.])
+    """
+    if not callable(func):
+        raise errors.wrong_type("vmap", "func", "be callable", func)
+    if randomness not in _RANDOMNESS:
+        raise errors.wrong_value("vmap", "randomness", f"be one of {_RANDOMNESS}", randomness)
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise errors.wrong_value("vmap", "chunk_size", "be None or at least 1", chunk_size)
+    operators.install()
+
+    @functools.wraps(func)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = pytree.tree_flatten(args)
+        dims = _dims_of("in_dims", in_dims, args, leaves)
+        size = _size(leaves, dims)
+        if chunk_size is None or chunk_size >= size:
+            made, form, at = _run(func, size, leaves, tree, dims, kwargs, out_dims, randomness)
+            return pytree.tree_unflatten(made, form)
+        parts = []
+        for start in range(0, size, chunk_size):
+            count = min(chunk_size, size - start)
+            some = [
+                x if d is None else x.narrow(d, start, count) for x, d in zip(leaves, dims)
+            ]
+            parts.append(_run(func, count, some, tree, dims, kwargs, out_dims, randomness))
+        form, at = parts[0][1:]
+        joined = [
+            group[0] if d is None else functions.cat(group, d)
+            for group, d in zip(zip(*[made for made, _, _ in parts]), at)
+        ]
+        return pytree.tree_unflatten(joined, form)
+
+    return mapped
+
+
+def _run(
+    func: Callable[..., Any], size: int, leaves: list[Any], tree: Any, dims: list[Any],
+    kwargs: dict[str, Any], out_dims: Any, randomness: str,
+) -> tuple[list[Any], Any, list[Any]]:  # fmt: skip
+    """The leaves of the results, their tree, and where the batch stands in each."""
+    level = VmapLevel(size, randomness)
+    with level:
+        given = [
+            x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)
+        ]
+        result = func(*pytree.tree_unflatten(given, tree), **kwargs)
+    made, form = pytree.tree_flatten(result)
+    at = _dims_of("out_dims", out_dims, result, made)
+    return [_unwrapped(level, x, d) for x, d in zip(made, at)], form, at
+
+
+def _unwrapped(level: Level, x: Any, dim: int | None) -> Any:
+    if not isinstance(x, Tensor):
+        raise errors.wrong_type("vmap", "func", "return Tensors alone", x)
+    if level_number(x) != level.number:
+        if dim is None:
+            return x
+        return x.unsqueeze(0).expand(level.size, *x._geometry.sizes).movedim(0, dim)
+    if dim is None:
+        raise errors.wrong_value("vmap", "out_dims", "be a dimension of a result with a batch", dim)
+    value = x.value  # type: ignore[attr-defined]
+    return value.movedim(0, dim)
+
+
+def _dims_of(arg: str, dims: Any, value: Any, leaves: list[Any]) -> list[Any]:
+    """A dimension, or None, for each leaf of a value."""
+    found = list(_spread(arg, dims, value))
+    if len(found) != len(leaves):
+        raise errors.wrong_value("vmap", arg, "be nested as what it is of", dims)
+    checked = []
+    for d, x in zip(found, leaves):
+        if d is None or arg == "out_dims":
+            checked.append(d)
+            continue
+        if not isinstance(x, Tensor):
+            rule = "be None for what is no Tensor"
+            raise errors.wrong_value("vmap", arg, rule, d)
+        ndim = x._geometry.ndim
+        if not -ndim <= d < ndim:
+            raise errors.dim_out_of_range("vmap", d, ndim)
+        checked.append(d % ndim)
+    return checked
+
+
+def _spread(arg: str, dims: Any, value: Any) -> Iterator[Any]:
+    if dims is None or type(dims) is int:
+        yield from [dims] * len(pytree.tree_leaves(value))
+    elif isinstance(dims, dict) and isinstance(value, dict) and dims.keys() == value.keys():
+        for name in value:
+            yield from _spread(arg, dims[name], value[name])
+    elif isinstance(dims, (list, tuple)):
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        if len(dims) != len(items):
+            rule = f"have as many parts as what it is of, {len(items)}"
+            raise errors.wrong_value("vmap", arg, rule, dims)
+        for d, item in zip(dims, items):
+            yield from _spread(arg, d, item)
+    else:
+        raise errors.wrong_type("vmap", arg, "hold ints and None", dims)
+
+
+def _size(leaves: list[Any], dims: list[Any]) -> int:
+    """The number of entries: the size of each dimension that is mapped."""
+    sizes = {x._geometry.sizes[d] for x, d in zip(leaves, dims) if d is not None}
+    if not sizes:
+        raise errors.wrong_value("vmap", "in_dims", "name a dimension of an argument", None)
+    if len(sizes) > 1:
+        got = errors.Got(f"sizes {sorted(sizes)}")
+        raise errors.wrong_shape("vmap", "in_dims", "name dimensions of one size", got)
+    return int(sizes.pop())
+
+

@@ -1,0 +1,305 @@
+"""Forward derivatives: `jvp`, `jacfwd`, `hessian`, and the level that tangents belong to.
+
+An operator on a primal with a tangent is called once, recorded, and its derivative is taken from
+the gradient formula that it has: element by element the formula of the tangent is the tangent of
+the result; of any other operator the formula is linear in the gradient that it is given, so its own
+gradient, with respect to that, is the forward derivative. A view's tangent is the same view.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._generated import functions
+from ..autograd.history import requires_grad
+from ..autograd.modes import enable_grad
+from ..core import errors
+from ..core.dtype import FLOATING
+from ..dispatch.dispatcher import find
+from ..structured.facts import broadcast_shapes
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from . import operators
+from .batching import vmap
+from .levels import around as levels_around
+from .levels import Level, dual, level_number, parts_of
+from .operators import Entry, call
+from .reverse import Levels, alias, chosen, is_tracked_outside, jacrev, pull, unit_vectors
+from .vmap_level import rule_of
+
+Function = Callable[..., Any]
+
+
+class DualLevel(Level):
+    """A block of forward differentiation."""
+
+    def has_rule(self, entry: Entry) -> bool:
+        """Composite operators run as they stand."""
+        return False
+
+    def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
+        if entry.kind == "out":
+            rule = "not be given where an operand has a tangent"
+            raise errors.must(entry.operator.short_name, "out", rule, args[-1])
+        if entry.kind == "inplace":
+            return self._inplace(entry, args)
+        if entry.schema.is_view and entry.operator.overload != "dtype":
+            return self._view(entry, args)
+        primals = [self._primal(value) for value in args]
+        if entry.operator.overload == "dtype":  # other numbers, of the same bytes
+            return call(entry.operator, *primals)
+        value = entry.names.get("value")  # one for all elements
+        if (
+            rule_of(entry.operator)[0] is _pointwise()
+            and _is_real(primals)
+            and (value is None or self._tangent(args[value]) is None)
+        ):
+            return self._elementwise(entry, args, primals)
+        return self._by_transposing(entry, args, primals)
+
+    def _primal(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple([self._primal(x) for x in value])
+        return value.value if level_number(value) == self.number else value
+
+    def _tangent(self, value: Any) -> Any:
+        return value.tangent if level_number(value) == self.number else None
+
+    def _view(self, entry: Entry, args: Sequence[Any]) -> Any:
+        x, *rest = args
+        primal = call(entry.operator, x.value, *rest)
+        if x.tangent._geometry.strides != x.value._geometry.strides:
+            x.tangent = _laid_out_as(x.value, x.tangent)
+        return self._paired(primal, call(entry.operator, x.tangent, *rest))
+
+    def _paired(self, primal: Any, tangent: Any) -> Any:
+        if isinstance(primal, Tensor):
+            return dual(self, primal, tangent)
+        parts = [self._paired(p, t) for p, t in zip(primal, tangent)]
+        return type(primal)(parts) if type(primal) in (list, tuple) else type(primal)(*parts)
+
+    def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """What the functional form gives, written into the primal and the tangent."""
+        operator, x = entry.operator, args[0]
+        name = operator.name.removesuffix("_")
+        if operator.short_name == "copy_":
+            primal, tangent = parts_of(self, args[1])
+        else:
+            functional = find(f"{name}.{operator.overload}" if operator.overload else name)
+            primal, tangent = parts_of(self, call(functional, *args))
+        if level_number(x) != self.number:
+            rule = "have a tangent, as what is written into it has one"
+            raise errors.must(operator.short_name, "self", rule, x)
+        if "inplace_view" in operator.tags:
+            x.value, x.tangent, x._geometry = primal, tangent, primal._geometry
+            return x
+        x.value.copy_(primal)
+        if tangent is None:
+            x.tangent.zero_()
+        else:
+            x.tangent.copy_(tangent)
+        return x
+
+    def _elementwise(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
+        """The sum over the operands of the gradient formula, given the operand's tangent."""
+        around = levels_around(self)
+        places = [n for n in entry.places if self._tangent(args[n]) is not None]
+        sizes = broadcast_shapes(
+            *[primals[n]._geometry.sizes for n in entry.places if isinstance(args[n], Tensor)]
+        )
+        with enable_grad():
+            given, xs = list(primals), []
+            for n in places:
+                given[n] = alias(around, primals[n].expand(sizes))
+                xs.append(given[n])
+            result = call(entry.operator, *given)
+        if not isinstance(result, Tensor) or result._geometry.dtype.is_complex:
+            return self._by_transposing(entry, args, primals)
+        tracked = _is_tracked(around, [result], xs, [args[n].tangent for n in places])
+        total: Any = None
+        for n, x in zip(places, xs):
+            t = args[n].tangent.expand(sizes)
+            (found,) = pull(around, [result], [x], [t], tracked)
+            if found is not None:
+                total = found if total is None else total + found
+        if total is not None and total.dtype is not result.dtype:
+            total = total.to(result.dtype)
+        return dual(self, result if tracked else result.detach(), total)
+
+    def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
+        """The gradient, with respect to the gradient that arrives, of the operator's gradient."""
+        around = levels_around(self)
+        xs: list[Any] = []
+        ts: list[Any] = []
+
+        def tracked_operand(value: Any, primal: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return tuple([tracked_operand(v, p) for v, p in zip(value, primal)])
+            t = self._tangent(value)
+            if t is None or primal._geometry.dtype.category < FLOATING:
+                return primal
+            xs.append(alias(around, primal))
+            ts.append(t)
+            return xs[-1]
+
+        with enable_grad():
+            given = [tracked_operand(v, p) for v, p in zip(args, primals)]
+            result = call(entry.operator, *given)
+            listed = [result] if isinstance(result, Tensor) else list(result)
+            ys = [y for y in listed if _is_differentiable(around, y)]
+            us = [alias(around, functions.ones_like(y.detach())) for y in ys]
+            gradients = pull(around, ys, xs, us, True)
+        tracked = _is_tracked(around, ys, xs, ts)
+        pairs = [(g, t) for g, t in zip(gradients, ts) if g is not None]
+        found = pull(around, [g for g, _ in pairs], us, [t for _, t in pairs], tracked)
+        made = iter(found)
+        parts = []
+        for y in listed:
+            t = next(made) if any(y is other for other in ys) else None
+            plain = y if tracked or not isinstance(y, Tensor) else y.detach()
+            parts.append(plain if t is None else dual(self, plain, t))
+        if isinstance(result, Tensor):
+            return parts[0]
+        return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
+
+
+def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent in the primal's layout, so that what views one views the other."""
+    shape = primal._geometry
+    if not shape.is_non_overlapping_and_dense:
+        return tangent.contiguous()
+    made = functions.empty_strided(
+        shape.sizes, shape.strides, dtype=tangent.dtype, device=tangent.device
+    )
+    return made.copy_(tangent)
+
+
+@functools.cache
+def _pointwise() -> Any:
+    from .batch_rules import pointwise
+
+    return pointwise
+
+
+def _is_real(values: Sequence[Any]) -> bool:
+    return not any(isinstance(x, Tensor) and x._geometry.dtype.is_complex for x in values)
+
+
+def _is_differentiable(around: Levels, y: Any) -> bool:
+    from .reverse import held_by
+
+    return isinstance(y, Tensor) and any(requires_grad(x) for x in held_by(around, y))
+
+
+def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequence[Any]) -> bool:
+    """Whether the result is to be differentiated further, in reverse, by something outside."""
+    from .reverse import held_by
+
+    return is_tracked_outside(around, ys, xs) or any(
+        requires_grad(x) for t in ts for x in held_by(around, t)
+    )
+
+
+# --- what users call ------------------------------------------------------------------------------
+
+
+def jvp(
+    func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """A function's output for `primals`, and its derivative in the direction of `tangents`.
+
+    primals, tangents: tuples, nested alike.
+    strict: raise where an output does not depend on the primals, instead of zeros.
+
+    >>> gt.func.jvp(gt.sin, (gt.zeros(2),), (gt.ones(2),))
+    (tensor([0., 0.]), tensor([1., 1.]))
+    """
+    operators.install()
+    if not isinstance(primals, tuple) or not primals:
+        raise errors.wrong_type("jvp", "primals", "be a tuple that is not empty", primals)
+    given, tree = pytree.tree_flatten(primals)
+    ts, form = pytree.tree_flatten(tangents)
+    if form != tree:
+        raise errors.wrong_value("jvp", "tangents", "be nested as the primals are", tangents)
+    for x, t in zip(given, ts):
+        if not isinstance(x, Tensor) or not isinstance(t, Tensor):
+            raise errors.wrong_type("jvp", "primals", "hold Tensors alone", x)
+        if x._geometry.sizes != t._geometry.sizes:
+            rule = f"have the sizes of the primals, {list(x._geometry.sizes)}"
+            raise errors.wrong_shape("jvp", "tangents", rule, t)
+    level = DualLevel()
+    with level:
+        aliases = [dual(level, x.view_as(x), t) for x, t in zip(given, ts)]
+        result = func(*pytree.tree_unflatten(aliases, tree))
+    aux = None
+    if has_aux:
+        result, aux = result
+        aux = pytree.tree_map(lambda x: parts_of(level, x)[0] if isinstance(x, Tensor) else x, aux)
+    outputs, form = pytree.tree_flatten(result)
+    parts = []
+    for y in outputs:
+        if not isinstance(y, Tensor):
+            raise errors.wrong_type("jvp", "func", "return Tensors", y)
+        parts.append(parts_of(level, y))
+        if strict and parts[-1][1] is None:
+            rule = "return what depends on the primals, with strict=True"
+            raise errors.wrong_value("jvp", "func", rule, y)
+    ys = pytree.tree_unflatten([p for p, _ in parts], form)
+    zeros = functions.zeros_like
+    dys = pytree.tree_unflatten([zeros(p) if t is None else t for p, t in parts], form)
+    return (ys, dys, aux) if has_aux else (ys, dys)
+
+
+def jacfwd(
+    func: Function, argnums: Any = 0, has_aux: bool = False, *, chunk_size: int | None = None,
+    randomness: str = "error",
+) -> Function:  # fmt: skip
+    """A function that returns the Jacobian of `func`, column by column, by forward derivatives.
+
+    Returns: as of `jacrev`; cheaper where there are fewer inputs than outputs.
+    """
+
+    @functools.wraps(func)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        of, put = chosen("jacfwd", argnums, args)
+        leaves, tree = pytree.tree_flatten(tuple(of))
+
+        def column(*ts: Any) -> Any:
+            tangents = pytree.tree_unflatten(list(ts), tree)
+            made = jvp(
+                lambda *xs: func(*put(xs), **kwargs), tuple(of), tangents, has_aux=has_aux
+            )
+            return made[1:] if has_aux else made[1]
+
+        mapped = vmap(
+            column, out_dims=(0, None) if has_aux else 0, chunk_size=chunk_size,
+            randomness=randomness,
+        )  # fmt: skip
+        columns = mapped(*unit_vectors(leaves))
+        columns, aux = columns if has_aux else (columns, None)
+        outputs, form = pytree.tree_flatten(columns)
+        counts = [x._geometry.numel for x in leaves]
+        found = []
+        for y in outputs:
+            parts = [
+                p.movedim(0, -1).reshape(*y._geometry.sizes[1:], *x._geometry.sizes)
+                for x, p in zip(leaves, y.split(counts))
+            ]
+            of_all = pytree.tree_unflatten(parts, tree)
+            found.append(of_all if isinstance(argnums, tuple) else of_all[0])
+        jacobian = pytree.tree_unflatten(found, form)
+        return (jacobian, aux) if has_aux else jacobian
+
+    return differentiated
+
+
+def hessian(func: Function, argnums: Any = 0) -> Function:
+    """A function that returns the second derivatives of `func`: forward over reverse.
+
+    >>> gt.func.hessian(lambda x: (x**3).sum())(gt.ones(2))
+    tensor([[6., 0.],
+            [0., 6.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)

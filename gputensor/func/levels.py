@@ -1,0 +1,195 @@
+"""Levels of `gt.func`: tensors that stand for many values, or for a value with its tangent.
+
+Note [Levels]
+Each running `vmap` is a level, and so is each block of forward differentiation; the stack of them
+belongs to the thread. A tensor of a level is a wrapper: a `BatchedTensor` holds a tensor whose
+first dimension is the batch, a `DualTensor` a primal and a tangent. What a wrapper holds may be a
+wrapper of a level further out, never of one further in. The wrappers' key sets have
+FuncTorchBatched or FuncTorchGradWrapper, above autograd: an operator that meets one goes to the
+fallback of that key (operators.py), which lets the innermost level among the operands compute. The
+level calls operators on what it unwrapped, and these calls start at the top again: so levels nest
+in any order, and autograd records what nothing wraps any more. Reverse derivatives need no
+wrapper: see reverse.py.
+Source: aten/src/ATen/functorch/DynamicLayer.h; there reverse differentiation is a level too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from itertools import count
+from typing import Any
+
+from .._generated import functions
+from ..autograd.history import AutogradMeta, Own, requires_grad
+from ..core import errors
+from ..core.geometry import Geometry, geometry
+from ..core.guard import Guard
+from ..dispatch import keys
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
+
+BATCHED, DUAL = map(keys.functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))
+_numbers = count(1)
+_stack: ContextVar[tuple[Level, ...]] = ContextVar("gputensor_func_levels", default=())
+_new = object.__new__
+_TRACKED = _new(AutogradMeta)
+_TRACKED.edge, _TRACKED.view, _TRACKED.version, _TRACKED.own = None, None, 0, Own()
+_TRACKED.own.requires_grad = True
+
+
+class Level(Guard):
+    """One running transform. number: grows with each, so the larger the further in."""
+
+    is_alive = True
+
+    def __init__(self) -> None:
+        self.number: int = next(_numbers)
+
+    def compute(self, entry: Any, args: Sequence[Any]) -> Any:
+        """The result of an operator whose innermost wrapped operand is of this level.
+
+        entry: the operator, as operators.py knows it.
+        """
+        raise NotImplementedError
+
+    def _enter(self) -> None:
+        _stack.set((*_stack.get(), self))
+
+    def _found(self) -> Any:
+        found = _stack.get()
+        return found[: found.index(self)] if self in found else found
+
+    def _put_back(self, found: Any) -> None:
+        _stack.set(found)
+        self.is_alive = False
+
+
+def levels() -> tuple[Level, ...]:
+    """The levels of this thread or task, the innermost last."""
+    return _stack.get()
+
+
+def set_levels(found: tuple[Level, ...]) -> None:
+    """Let these be the levels; the caller puts back those before."""
+    _stack.set(found)
+
+
+def around(level: Level) -> tuple[Level, ...]:
+    """The levels around a level."""
+    return tuple([x for x in _stack.get() if x.number < level.number])
+
+
+# --- wrappers -------------------------------------------------------------------------------------
+
+
+class Wrapper(Tensor):
+    """A tensor of a level: it has a geometry and no memory. value: what it holds."""
+
+    __slots__ = ("level", "value")
+    level: Any
+    value: Tensor
+
+    def hold(self, value: Tensor, shape: Geometry, bit: int) -> None:
+        """Become the wrapper of a value."""
+        place = value._device
+        self.value = value
+        self._geometry, self._device, self._offset = shape, place, value._offset
+        self._keys = TENSOR_KEYS[place.type] | bit
+        self._storage = Storage.over(None, shape.nbytes, place)
+        self._array = None
+        # Asked by code that computes more where a gradient may be wanted; no edge leads from here.
+        self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
+
+
+class BatchedTensor(Wrapper):
+    """As many tensors as its level has entries: the slices of `value` along its first dimension."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"BatchedTensor(level={self.level.number}, value={self.value!r})"
+
+
+class DualTensor(Wrapper):
+    """A primal, `value`, and its tangent."""
+
+    __slots__ = ("tangent",)
+    tangent: Tensor
+
+    def __repr__(self) -> str:
+        return f"DualTensor(primal={self.value!r}, tangent={self.tangent!r})"
+
+
+def level_number(x: Any) -> int:
+    """The number of a wrapper's level; 0 for any other tensor."""
+    return x.level.number if isinstance(x, Wrapper) else 0
+
+
+def batched(level: Any, value: Any) -> Tensor:
+    """The tensor of a vmap's level that stands for the slices of `value`."""
+    if level_number(value) > level.number:  # which has to stay outermost
+        if isinstance(value, DualTensor):
+            parts = batched(level, value.value), batched(level, value.tangent)
+            return dual(value.level, *parts)
+        return batched(value.level, batched(level, value.value.transpose(0, 1)))
+    made = _new(BatchedTensor)
+    made.level = level
+    shape = value._geometry
+    made.hold(value, geometry(shape.sizes[1:], shape.strides[1:], shape.dtype), BATCHED)
+    return made
+
+
+def physical(level: Any, x: Any) -> Tensor:
+    """The tensor with the level's batch as first dimension; expanded where x is not of it."""
+    number = level_number(x)
+    if number == level.number:
+        held: Tensor = x.value
+        return held
+    if number < level.number:
+        expanded: Tensor = x.unsqueeze(0).expand(level.size, *x._geometry.sizes)
+        return expanded
+    if isinstance(x, DualTensor):
+        return dual(x.level, physical(level, x.value), physical(level, x.tangent))
+    return batched(x.level, physical(level, x.value).transpose(0, 1))
+
+
+def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
+    """The tensor of a forward level; the primal itself where the tangent is None, which is zero."""
+    if tangent is None:
+        return primal  # type: ignore[no-any-return]
+    holder = primal if level_number(primal) >= level_number(tangent) else tangent
+    if level_number(holder) > level.number:  # which has to stay outermost
+        outer = holder.level
+        if isinstance(holder, BatchedTensor):
+            parts = physical(outer, primal), physical(outer, tangent)
+            return batched(outer, dual(level, *parts))
+        (p, dp), (t, dt) = parts_of(outer, primal), parts_of(outer, tangent)
+        dp = functions.zeros_like(p) if dp is None else dp
+        return dual(outer, dual(level, p, t), dual(level, dp, dt))
+    made = _new(DualTensor)
+    made.level, made.tangent = level, tangent
+    made.hold(primal, primal._geometry, DUAL)
+    return made
+
+
+def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
+    """The primal and the tangent at a forward level; no tangent where x is not of it."""
+    number = level_number(x)
+    if number == level.number:
+        return x.value, x.tangent
+    if number < level.number:
+        return x, None
+    p, t = parts_of(level, x.value)
+    if isinstance(x, BatchedTensor):
+        return batched(x.level, p), None if t is None else batched(x.level, t)
+    dp, dt = parts_of(level, x.tangent)
+    return dual(x.level, p, dp), None if t is None else dual(x.level, t, dt)
+
+
+def check_alive(x: Wrapper, operator: Any) -> None:
+    """Raise where a wrapper has outlived its transform."""
+    if not x.level.is_alive:
+        rule = "not be used after the transform that made it has returned"
+        raise errors.must(operator.short_name, "a tensor of gt.func", rule, errors.Got(repr(x)))

@@ -1,0 +1,115 @@
+"""Operators at the keys of gt.func: who computes, and how an operator is called again below.
+
+What a level needs to know of an operator is an `Entry`: its schema, its batch rule, and whether it
+is a composite, which runs as it stands, since it calls operators that come here in their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dispatch import adapters, dispatcher, keys, tls
+from ..dispatch.keys import CompositeImplicitAutograd
+from ..dispatch.operator import Operator, Table
+from .levels import BATCHED, Level, Wrapper, around, check_alive, levels, set_levels
+
+_BELOW = keys.below("FuncTorchGradWrapper") & ~BATCHED
+is_installed: list[bool] = []
+_get, _set = tls.state.get, tls.state.set
+
+
+class Entry:
+    """One operator. places: of its arguments that are tensors or lists of them.
+
+    composite: its own text in terms of others, or None. kind: of its schema.
+    """
+
+    __slots__ = ("operator", "schema", "places", "names", "composite", "kind")
+
+    def __init__(self, table: Table, key_set: int) -> None:
+        self.operator = table.operator
+        self.schema = schema = table.signature.schema
+        self.places = [n for n, a in enumerate(schema.arguments) if a.type.has_tensor]
+        self.names = {a.name: n for n, a in enumerate(schema.arguments)}
+        self.kind: str = schema.kind
+        found = table.kernels.get(CompositeImplicitAutograd)
+        self.composite: Callable[..., Any] | None = None
+        if found:
+            self.composite = adapters.table_entry(table, found[0], key_set)
+
+
+def install() -> None:
+    """Register the fallbacks of FuncTorchBatched and FuncTorchGradWrapper, once."""
+    if not is_installed:
+        for name in ("FuncTorchBatched", "FuncTorchGradWrapper"):
+            dispatcher.register_fallback(keys.runtime_key(name), _make, "maker")
+        is_installed.append(True)
+
+
+def _make(table: Table, key_set: int) -> Callable[..., Any]:
+    """The kernel of one operator at either key."""
+    entry = Entry(table, key_set)
+    operator, places = entry.operator, entry.places
+
+    def transformed(key_set: int, *args: Any) -> Any:
+        innermost = _innermost(args, places)
+        if innermost is None:  # within a vmap, which looks for random numbers
+            return _plain(entry, key_set, args)
+        check_alive(innermost, operator)
+        level = innermost.level
+        if entry.composite is not None and not level.has_rule(entry):
+            return entry.composite(key_set, *args)
+        return level.compute(entry, args)
+
+    return transformed
+
+
+def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
+    from .random_rules import draws
+
+    if draws(entry.operator) and entry.composite is None:
+        from .random_rules import drawn_plainly
+
+        return drawn_plainly(entry, args)
+    key_set &= _BELOW
+    return entry.operator.redispatch_table[key_set](key_set, *args)
+
+
+def _innermost(args: Sequence[Any], places: Sequence[int]) -> Any:
+    """The operand of the level furthest in."""
+    found: Any = None
+    for place in places:
+        value = args[place]
+        for x in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(x, Wrapper) and (found is None or x.level.number > found.level.number):
+                found = x
+    return found
+
+
+def call(operator: Operator, *args: Any) -> Any:
+    """Call an operator from the top, with its kernel's arguments."""
+    include, keep = tls.state.get()
+    bits = include
+    for value in args:
+        if isinstance(value, (list, tuple)):
+            for x in value:
+                bits |= getattr(x, "_keys", 0)
+        else:
+            bits |= getattr(value, "_keys", 0)
+    bits &= keep
+    return operator.table[bits](bits, *args)
+
+
+def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function as if the level, and those within it, were not there: what is to be drawn for
+    each of its entries is drawn by it alone."""
+    (include, keep), here, rest = _get(), levels(), around(level)
+    is_mapped = any(hasattr(x, "randomness") for x in rest)
+    try:
+        set_levels(rest)
+        _set((include if is_mapped else include & ~BATCHED, keep))
+        return function(*args)
+    finally:
+        _set((include, keep))
+        set_levels(here)

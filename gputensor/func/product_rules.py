@@ -1,0 +1,41 @@
+"""Batch rules of matrix products: each is a `matmul` of stacks of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import functions
+from .levels import batched, level_number
+from .operators import Entry
+
+
+def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """`mm`, `bmm`, `mv`, `dot`, `vdot` and, with something added, `addmm`, `baddbmm`, `addmv`.
+
+    argument: the dimensions of both factors, "2 1" of a matrix and a vector; "2 2" unless given.
+    """
+    ranks = [int(n) for n in (argument or "2 2").split()]
+    added = "beta" in entry.names
+    left, right = (args[n] for n in entry.places[-2:])
+    a, b = (_held(level, x) for x in (left, right))
+    if "vdot" in entry.operator.name:
+        a = a.conj()
+    a = a.unsqueeze(-2) if ranks[0] == 1 else a
+    b = b.unsqueeze(-1) if ranks[1] == 1 else b
+    made = functions.matmul(a, b)
+    made = made.squeeze(-1) if ranks[1] == 1 else made
+    made = made.squeeze(-1) if ranks[0] == 1 else made
+    has_batch = level.number in (level_number(left), level_number(right))
+    result = batched(level, made) if has_batch else made
+    if not added:
+        return result
+    beta, alpha = (args[entry.names[name]] for name in ("beta", "alpha"))
+    result = result if alpha == 1 else result * alpha
+    if beta == 0:
+        return result
+    return result + (args[0] if beta == 1 else args[0] * beta)
+
+
+def _held(level: Any, x: Any) -> Any:
+    return x.value if level_number(x) == level.number else x

@@ -1,0 +1,340 @@
+"""Reverse derivatives of functions: `grad`, `vjp`, `jacrev` and what is made of them.
+
+Note [No level for reverse derivatives]
+A function is differentiated with respect to fresh aliases of its arguments, by the engine that
+`backward` runs; as it asks for these aliases and nothing else, transforms within transforms cannot
+confuse their gradients. An alias within a vmap is given that vmap's batch, so that each entry has a
+gradient of its own, and one within a forward level keeps its tangent: the engine then works on what
+these levels hold, and `pull` puts its results together. What further levels are there when the
+gradient is asked for, as the vmap of `jacrev`, wraps the gradient that arrives, and the formulas'
+operators are computed as of any wrapper.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._generated import functions
+from ..autograd import engine
+from ..autograd.history import gradient_edge, requires_grad
+from ..autograd.modes import enable_grad
+from ..autograd.node import AccumulateGrad
+from ..core import errors
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from . import operators
+from .batching import vmap
+from .levels import Level, batched, dual, levels, parts_of, physical
+
+Levels = tuple[Level, ...]
+Function = Callable[..., Any]
+
+
+# --- through the levels ---------------------------------------------------------------------------
+
+
+def alias(around: Levels, x: Tensor) -> Tensor:
+    """The tensor as one that is to be differentiated with respect to, within these levels."""
+    if not around:
+        if requires_grad(x):
+            return x.view_as(x)
+        return x.detach().requires_grad_()
+    *rest, level = around
+    if hasattr(level, "size"):
+        return batched(level, alias(tuple(rest), physical(level, x)))
+    primal, tangent = parts_of(level, x)
+    return dual(level, alias(tuple(rest), primal), tangent)
+
+
+def held_by(around: Levels, x: Tensor) -> list[Tensor]:
+    """The tensors without a wrapper of these levels that a tensor consists of."""
+    if not around:
+        return [x]
+    *rest, level = around
+    if hasattr(level, "size"):
+        return held_by(tuple(rest), physical(level, x))
+    return [y for part in parts_of(level, x) if part is not None for y in held_by(tuple(rest), part)]
+
+
+def pull(
+    around: Levels, ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: bool
+) -> list[Any]:
+    """The gradients of aliases `xs` from those that arrive at `ys`; None where there is none.
+
+    around: the levels that the aliases were made in.
+    """
+    if not around:
+        return _pulled(ys, xs, vs, create)
+    *rest, level = around
+    below = tuple(rest)
+    if hasattr(level, "size"):
+        of = [[physical(level, x) for x in group] for group in (ys, xs, vs)]
+        found = pull(below, *of, create)
+        return [None if g is None else batched(level, g) for g in found]
+    y, dy = zip(*[parts_of(level, x) for x in ys])
+    v, dv = zip(*[parts_of(level, x) for x in vs])
+    x = [parts_of(level, a)[0] for a in xs]
+    primal = pull(below, y, x, v, create)
+    pairs = [(t, g) for t, g in zip(dy, v) if t is not None]
+    pairs += [(p, g) for p, g in zip(y, dv) if g is not None]
+    if not pairs:
+        return primal
+    tangent = pull(below, [p for p, _ in pairs], x, [g for _, g in pairs], create)
+    return [
+        None if p is None and t is None else
+        dual(level, functions.zeros_like(a) if p is None else p, t)
+        for a, p, t in zip(x, primal, tangent)
+    ]  # fmt: skip
+
+
+def _pulled(ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: bool) -> list[Any]:
+    pairs = [(y, v) for y, v in zip(ys, vs) if requires_grad(y)]
+    if not pairs or not xs:
+        return [None] * len(xs)
+    given = [v if v.dtype is y.dtype else v.to(y.dtype) for y, v in pairs]
+    found = engine.grad(
+        [y for y, _ in pairs], list(xs), given, retain_graph=True, create_graph=create,
+        allow_unused=True,
+    )
+    return list(found)
+
+
+def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> bool:
+    """Whether anything but the aliases is to be differentiated in what `ys` were made of."""
+    own = {id(x) for a in xs for x in held_by(around, a)}
+    edges = [gradient_edge(x) for y in ys for x in held_by(around, y)]
+    reached = [edge[0] for edge in edges if edge is not None]
+    seen = set(reached)
+    for node in reached:  # which grows meanwhile
+        if type(node) is AccumulateGrad and id(node.variable) not in own:
+            return True
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                reached.append(edge[0])
+    return False
+
+
+def settled(around: Levels, y: Any, is_tracked: bool) -> Any:
+    """A result without the aliases' history, where it has no other one."""
+    return y if is_tracked or not isinstance(y, Tensor) else y.detach()
+
+
+# --- what users call ------------------------------------------------------------------------------
+
+
+class Pulled:
+    """A function's results for aliases of its arguments, ready to be differentiated.
+
+    op: whom errors name. leaves: the tensors among the arguments, of which `aliases` are.
+    """
+
+    def __init__(self, op: str, func: Function, args: Sequence[Any], has_aux: bool) -> None:
+        operators.install()
+        self.around: Levels = levels()
+        leaves, self.tree = pytree.tree_flatten(tuple(args))
+        for x in leaves:
+            if not isinstance(x, Tensor):
+                raise errors.wrong_type(op, "args", "be Tensors, as they are differentiated", x)
+        with enable_grad():
+            self.aliases = [alias(self.around, x) for x in leaves]
+            result = func(*pytree.tree_unflatten(self.aliases, self.tree))
+        self.aux = None
+        if has_aux:
+            if not (isinstance(result, tuple) and len(result) == 2):
+                rule = "return (output, aux) with has_aux=True"
+                raise errors.wrong_type(op, "func", rule, result)
+            result, self.aux = result
+        self.outputs, self.form = pytree.tree_flatten(result)
+        for y in self.outputs:
+            if not isinstance(y, Tensor):
+                raise errors.wrong_type(op, "func", "return Tensors", y)
+        self.is_tracked = is_tracked_outside(self.around, self.outputs, self.aliases)
+
+    def output(self) -> Any:
+        """The results, for users."""
+        made = [settled(self.around, y, self.is_tracked) for y in self.outputs]
+        return pytree.tree_unflatten(made, self.form)
+
+    def further(self) -> Any:
+        """What came with the results."""
+        leaves, form = pytree.tree_flatten(self.aux)
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        tracked = is_tracked_outside(self.around, tensors, self.aliases)
+        return pytree.tree_unflatten([settled(self.around, x, tracked) for x in leaves], form)
+
+    def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
+        """The gradients of all arguments, nested as they are; zeros where there is none."""
+        if create is None:
+            create = self.is_tracked or any(
+                requires_grad(x) for v in vs for x in held_by(levels(), v)
+            )
+        found = pull(self.around, self.outputs, self.aliases, vs, create)
+        made = [
+            functions.zeros_like(x.detach()) if g is None else g
+            for x, g in zip(self.aliases, found)
+        ]
+        return pytree.tree_unflatten(made, self.tree)
+
+
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """A function's output, and a function that gives v times its Jacobian.
+
+    has_aux: `func` returns (output, aux); aux is returned as well, third.
+
+    >>> y, pull = gt.func.vjp(gt.sin, gt.zeros(2))
+    >>> pull(gt.ones(2))
+    (tensor([1., 1.]),)
+    """
+    made = Pulled("vjp", func, primals, has_aux)
+
+    def vjp_fn(
+        cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
+    ) -> Any:
+        vs, form = pytree.tree_flatten(cotangents)
+        if len(vs) != len(made.outputs):
+            rule = f"be {len(made.outputs)} Tensors, as the function returned"
+            raise errors.wrong_value("vjp_fn", "cotangents", rule, errors.Got(f"{len(vs)}"))
+        for v, y in zip(vs, made.outputs):
+            if not isinstance(v, Tensor) or v._geometry.sizes != y._geometry.sizes:
+                rule = f"have the sizes of the output, {list(y._geometry.sizes)}"
+                raise errors.wrong_shape("vjp_fn", "cotangents", rule, v)
+        return made.pull(vs, create_graph)
+
+    return (made.output(), vjp_fn, made.further()) if has_aux else (made.output(), vjp_fn)
+
+
+def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+    """A function that returns `func`'s gradient and its value.
+
+    func: returns one real number as a tensor, with has_aux=True in a tuple with something else.
+    argnums: the argument to differentiate with respect to, or a tuple of several.
+    Returns: (grad, value), or (grad, (value, aux)); grad is nested as the argument is.
+    """
+
+    @functools.wraps(func)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        of, put = chosen("grad", argnums, args)
+        made = Pulled("grad", lambda *xs: func(*put(xs), **kwargs), of, has_aux)
+        (y,) = made.outputs if len(made.outputs) == 1 else (None,)
+        if y is None or y._geometry.ndim or y._geometry.dtype.is_complex:
+            rule = "return one real Tensor without dimensions"
+            raise errors.wrong_value("grad", "func", rule, made.output())
+        grads = made.pull([functions.ones_like(y.detach())])
+        found = grads if isinstance(argnums, tuple) else grads[0]
+        value = made.output()
+        return found, ((value, made.further()) if has_aux else value)
+
+    return differentiated
+
+
+def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+    """A function that returns the gradient of `func`. See `grad_and_value`.
+
+    Returns: grad, or (grad, aux).
+
+    >>> gt.func.grad(gt.sin)(gt.tensor(0.0))
+    tensor(1.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return differentiated
+
+
+def chosen(op: str, argnums: Any, args: Sequence[Any]) -> tuple[list[Any], Function]:
+    """The arguments of these numbers, and what puts others in their places."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    for n in numbers:
+        if type(n) is not int:
+            raise errors.wrong_type(op, "argnums", "be an int or a tuple of ints", argnums)
+        if not -len(args) <= n < len(args):
+            rule = f"be of one of the {len(args)} positional arguments"
+            raise errors.wrong_index(op, "argnums", rule, n)
+    places = [n % len(args) for n in numbers]
+    if len({*places}) != len(places) or not places:
+        raise errors.wrong_value(op, "argnums", "name each argument once", argnums)
+
+    def put(xs: Sequence[Any]) -> list[Any]:
+        given = list(args)
+        for n, x in zip(places, xs):
+            given[n] = x
+        return given
+
+    return [args[n] for n in places], put
+
+
+def jacrev(
+    func: Function, argnums: Any = 0, *, has_aux: bool = False, chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Function:  # fmt: skip
+    """A function that returns the Jacobian of `func`, row by row, by reverse derivatives.
+
+    Returns: for each output and argument a tensor of the output's sizes and then the argument's;
+    with has_aux (Jacobian, aux).
+    chunk_size: how many rows to compute at once, all unless given.
+    """
+
+    @functools.wraps(func)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        of, put = chosen("jacrev", argnums, args)
+        made = Pulled("jacrev", lambda *xs: func(*put(xs), **kwargs), of, has_aux)
+        counts = [y._geometry.numel for y in made.outputs]
+        basis = unit_vectors(made.outputs)
+        rows = vmap(lambda *vs: made.pull(vs), chunk_size=chunk_size)(*basis)
+        leaves, tree = pytree.tree_flatten(rows if isinstance(argnums, tuple) else rows[0])
+        parts = [x.split(counts) for x in leaves]
+        found = [
+            pytree.tree_unflatten(
+                [p[n].reshape(*y._geometry.sizes, *p[n]._geometry.sizes[1:]) for p in parts], tree
+            )
+            for n, y in enumerate(made.outputs)
+        ]
+        jacobian = pytree.tree_unflatten(found, made.form)
+        return (jacobian, made.further()) if has_aux else jacobian
+
+    return differentiated
+
+
+def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """For each tensor, as many as there are elements in all, with one 1 in each of them."""
+    counts = [x._geometry.numel for x in tensors]
+    total, start = sum(counts), 0
+    found = []
+    for x, count in zip(tensors, counts):
+        rows = functions.zeros((total, count), dtype=x.dtype, device=x.device)
+        rows.narrow(0, start, count).diagonal().fill_(1)
+        found.append(rows.reshape(total, *x._geometry.sizes))
+        start += count
+    return found
+
+
+def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
+    """A function's output, and its derivative at `primals` as a function of tangents.
+
+    What was recorded serves for every call of that function: cheaper than `jvp` for several.
+    """
+    made = Pulled("linearize", func, primals, has_aux=False)
+    with enable_grad():
+        vs = [alias(made.around, functions.zeros_like(y.detach())) for y in made.outputs]
+        gradients, _ = pytree.tree_flatten(made.pull(vs, create=True))
+
+    def jvp_fn(*tangents: Any) -> Any:
+        ts, tree = pytree.tree_flatten(tangents)
+        if tree != made.tree:
+            rule = "be nested as the primals are"
+            raise errors.wrong_value("jvp_fn", "tangents", rule, errors.Got(repr(tree)))
+        found = pull(made.around, gradients, vs, ts, made.is_tracked)
+        results = [
+            functions.zeros_like(y.detach()) if t is None else t
+            for y, t in zip(made.outputs, found)
+        ]
+        return pytree.tree_unflatten(results, made.form)
+
+    return made.output(), jvp_fn

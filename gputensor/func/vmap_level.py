@@ -1,0 +1,152 @@
+"""The level of a running `vmap`: it lets each operator work on whole batches, by its batch rule.
+
+A rule is chosen by the field `batch` of the operator's row in native_functions.yaml, else by its
+family; batch_rules.py has them. An operator without a rule runs once for each entry of the batch,
+which is right for all, and slow: it warns once.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._generated import functions
+from .._generated.batching import RULES as BATCH_RULES
+from ..core import errors
+from ..dispatch import families
+from ..dispatch.operator import Operator
+from ..dispatch.dispatcher import get
+from ..tensor.tensor import Tensor
+from . import batch_rules
+from .levels import Level, batched, level_number
+from .operators import Entry, call, outside
+
+# Operators of users -> what `register_vmap` gave: function(info, in_dims, *args).
+users_rules: dict[Operator, Callable[..., Any]] = {}
+_warned: set[Operator] = set()
+
+
+class VmapInfo:
+    """What a rule of a user's may know. batch_size; randomness: as given to vmap."""
+
+    __slots__ = ("batch_size", "randomness")
+
+    def __init__(self, batch_size: int, randomness: str) -> None:
+        self.batch_size, self.randomness = batch_size, randomness
+
+
+class VmapLevel(Level):
+    """size: entries of the batch. randomness: "error", "different" or "same"."""
+
+    def __init__(self, size: int, randomness: str) -> None:
+        super().__init__()
+        self.size, self.randomness = size, randomness
+
+    def has_rule(self, entry: Entry) -> bool:
+        """Whether a composite operator has a rule of its own."""
+        return entry.operator in users_rules or entry.operator.qualified_name in BATCH_RULES
+
+    def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
+        return outside(self, self._compute, entry, args)
+
+    def _compute(self, entry: Entry, args: Sequence[Any]) -> Any:
+        if entry.operator in users_rules:
+            return self._users(entry, args)
+        rule, argument = rule_of(entry.operator)
+        made = NotImplemented if rule is None else rule(self, entry, args, argument)
+        if made is NotImplemented and entry.kind == "inplace":
+            made = self._inplace(entry, args)
+        if made is NotImplemented:
+            made = self._one_by_one(entry, args)
+        return made
+
+    def is_batched(self, x: Any) -> bool:
+        return level_number(x) == self.number
+
+    def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """What the functional form gives, copied into self."""
+        batch_rules.check_written(self, entry, args)
+        operator = entry.operator
+        name = operator.name.removesuffix("_")
+        functional = get(f"{name}.{operator.overload}" if operator.overload else name)
+        if functional is None or not functional.is_defined:
+            rule = "not be called within vmap, as it changes what its operand is"
+            raise errors.must("vmap", operator.short_name, rule, args[0])
+        result = call(functional, *args)
+        if "inplace_view" in operator.tags:
+            args[0].hold(result.value, result._geometry, batch_rules.BATCHED)
+            return args[0]
+        return args[0].copy_(result)
+
+    def _one_by_one(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """One call for each entry of the batch; the results stacked."""
+        operator = entry.operator
+        if entry.kind == "out":
+            raise errors.must(operator.short_name, "out", "not be given within vmap", args[-1])
+        if operator not in _warned:
+            _warned.add(operator)
+            warnings.warn(errors.vmap_without_rule(operator.short_name), stacklevel=2)
+        results = [
+            call(operator, *[self._entry(value, n) for value in args]) for n in range(self.size)
+        ]
+        return self._stacked(operator, results)
+
+    def _entry(self, value: Any, number: int) -> Any:
+        """The argument of one entry's call."""
+        if isinstance(value, (list, tuple)):
+            return tuple([self._entry(x, number) for x in value])
+        return value.value.select(0, number) if self.is_batched(value) else value
+
+    def _stacked(self, operator: Operator, results: list[Any]) -> Any:
+        if not results:
+            raise errors.vmap_of_nothing(operator.short_name)
+        first = results[0]
+        if isinstance(first, (list, tuple)):
+            parts = [self._stacked(operator, list(group)) for group in zip(*results)]
+            return type(first)(parts) if type(first) in (list, tuple) else type(first)(*parts)
+        if not isinstance(first, Tensor):
+            raise errors.vmap_no_tensor(operator.short_name)
+        return batched(self, functions.stack(results))
+
+    def _users(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """By the rule that `register_vmap` was given."""
+        shown = [self._plain(value) for value in args]
+        in_dims = tuple([self._dim(value) for value in args])
+        info = VmapInfo(self.size, self.randomness)
+        result, out_dims = users_rules[entry.operator](info, in_dims, *shown)
+        return self._wrapped(result, out_dims)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._plain(x) for x in value]
+        return value.value if self.is_batched(value) else value
+
+    def _dim(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._dim(x) for x in value]
+        return 0 if self.is_batched(value) else None
+
+    def _wrapped(self, result: Any, dims: Any) -> Any:
+        if isinstance(result, (list, tuple)):
+            listed = dims if isinstance(dims, (list, tuple)) else [dims] * len(result)
+            return type(result)([self._wrapped(x, d) for x, d in zip(result, listed)])
+        return result if dims is None else batched(self, result.movedim(dims, 0))
+
+
+@functools.cache
+def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
+    """The batch rule of an operator and what its row tells the rule.
+
+    In-place forms and copies of views have the rule of what they are forms of.
+    """
+    base, _, overload = operator.qualified_name.partition(".")
+    end = f".{overload}" if overload else ""
+    names = [base + end, base.removesuffix("_") + end, base.removesuffix("_copy") + end]
+    text = next((BATCH_RULES[name] for name in names if name in BATCH_RULES), None)
+    if text is None:
+        family = families.family_of(operator.qualified_name)
+        text = batch_rules.FAMILIES.get(family or "", "")
+    name, _, argument = text.partition(" ")
+    return batch_rules.RULES.get(name), argument
