@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .custom.custom_op import (
         CustomOpDef as CustomOpDef, custom_op as custom_op, register_autograd as register_autograd,
         register_fake as register_fake, register_kernel as register_kernel,
+        register_vmap as register_vmap,
     )  # fmt: skip
     from .custom.infer_schema import infer_schema as infer_schema
     from .custom.library import Library as Library, fallthrough_kernel as fallthrough_kernel

@@ -580,9 +580,10 @@ LATER: dict[str, dict[str, str]] = {
     GradScaler
     """),
     "autograd": _read("""
-    autograd.graph.: graph autograd.anomaly: detect_anomaly is_anomaly_enabled set_detect_anomaly
-    autograd.engine: backward grad autograd.function: Function once_differentiable autograd.gradcheck:
-    gradcheck gradgradcheck autograd.node: Node
+    autograd.graph.: graph func.forward_ad.: forward_ad func.functional.: functional autograd.anomaly:
+    detect_anomaly is_anomaly_enabled set_detect_anomaly autograd.engine: backward grad
+    autograd.function: Function once_differentiable autograd.gradcheck: gradcheck gradgradcheck
+    autograd.node: Node
     """),
     "backends": _read("""
     backends.cpu.: cpu
@@ -617,7 +618,8 @@ LATER: dict[str, dict[str, str]] = {
     """),
     "library": _read("""
     custom.custom_op: CustomOpDef custom_op register_autograd register_fake register_kernel
-    custom.infer_schema: infer_schema custom.library: Library fallthrough_kernel custom.opcheck: opcheck
+    register_vmap custom.infer_schema: infer_schema custom.library: Library fallthrough_kernel
+    custom.opcheck: opcheck
     """),
     "nn.functional": _read("""
     _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d

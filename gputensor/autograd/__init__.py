@@ -26,6 +26,7 @@ _differentiable.autograd, _differentiable.variable = sys.modules[__name__], vari
 
 if TYPE_CHECKING:
     from . import graph as graph
+    from ..func import forward_ad as forward_ad, functional as functional
     from .anomaly import (
         detect_anomaly as detect_anomaly, is_anomaly_enabled as is_anomaly_enabled,
         set_detect_anomaly as set_detect_anomaly,

@@ -289,6 +289,14 @@ class CustomOpDef:
         """
         return self._register_autograd(backward, setup_context, caller_site())
 
+    def register_vmap(self, func: Function | None = None, /) -> Any:
+        """Register how the operator works on a batch; a decorator without func.
+
+        func(info, in_dims, *args) takes the arguments with their batch and where each has it, None
+        for none, and returns (results, where they have it). info has batch_size and randomness.
+        """
+        return register_vmap(self, func)
+
     def _register_autograd(
         self, backward: Function, setup_context: Function | None, site: str
     ) -> Handle:
@@ -374,6 +382,20 @@ def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], F
         return function
 
     return decorate
+
+
+def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
+    """Register how an operator, or its name, works on a batch: `CustomOpDef.register_vmap`."""
+    site = caller_site()
+
+    def register(function: Function) -> Handle:
+        _check_callable("register_vmap", function)
+        made = _definition_of("register_vmap", op)
+        name = _name_of("register_vmap", op)
+        operator = dispatcher.find(name) if made is None else made._opoverload
+        return _owned(kernels.register_vmap(operator, function), lib, op, site)
+
+    return register(func) if func is not None else _decorator(register)
 
 
 def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:

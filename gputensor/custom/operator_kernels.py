@@ -14,6 +14,7 @@ from typing import Any
 from ..core import errors
 from ..core.schema import Argument
 from ..dispatch import keys
+from ..dispatch.dispatcher import Handle
 from ..dispatch.operator import Operator, Table
 from ..makers.inplace_or_view import argument_of
 from ..tensor.base import tensors_of
@@ -181,3 +182,22 @@ def without_fake(table: Table, key_set: int) -> Function:
 META, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(
     keys.key, ("Meta", "Autograd", "ADInplaceOrView", "BackendSelect")
 )
+
+
+# What `register_vmap` was given: function(info, in_dims, *args) by operator; read by gt.func.
+vmap_rules: dict[Operator, Callable[..., Any]] = {}
+
+
+def register_vmap(operator: Operator, function: Callable[..., Any]) -> Handle:
+    """Let vmap call this function for an operator; the handle brings back the one before."""
+    before = vmap_rules.get(operator)
+    vmap_rules[operator] = function
+
+    def undo() -> None:
+        if vmap_rules.get(operator) is function:
+            if before is None:
+                del vmap_rules[operator]
+            else:
+                vmap_rules[operator] = before
+
+    return Handle(undo)

@@ -12,33 +12,19 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from .._generated import functions
 from ..core import errors
 from ..core.promotion import result_type
 from ..dispatch import defaults
 from ..dispatch.dispatcher import find
 from ..tensor.tensor import Tensor
-from . import convolution_rules, index_rules, product_rules, random_rules
-from .levels import BATCHED as BATCHED, batched, level_number, physical
+from .levels import BATCHED as BATCHED, batched, level_number, physical, unfolded, wrapped
 from .operators import Entry, call
 
-Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
 Args = Sequence[Any]
 
 
 def is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor)
-
-
-def wrapped(level: Any, result: Any) -> Any:
-    """The result of an operator on whole batches, each tensor as one of the level."""
-    if isinstance(result, Tensor):
-        return batched(level, result)
-    if type(result) in (list, tuple):
-        return type(result)([wrapped(level, x) for x in result])
-    if isinstance(result, tuple):
-        return type(result)(*[wrapped(level, x) for x in result])
-    return result
 
 
 def held(level: Any, x: Any) -> Any:
@@ -55,7 +41,7 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
 
 def has_batch(level: Any, x: Any) -> bool:
     """Whether a tensor is of the level."""
-    return level_number(x) == level.number
+    return bool(level_number(x) == level.number)
 
 
 # --- element by element ---------------------------------------------------------------------------
@@ -170,8 +156,10 @@ def _named(entry: Entry, args: Args, name: str) -> Any:
 
 def _none_means_none(entry: Entry, name: str) -> bool:
     """Whether an empty list of dimensions is none of them, and not all."""
-    return name == "dims" or entry.operator.overload in ("dims", "dim_IntList_") or (
-        "keepdim" not in entry.names
+    return (
+        name == "dims"
+        or entry.operator.overload in ("dims", "dim_IntList_")
+        or ("keepdim" not in entry.names)
     )
 
 
@@ -322,15 +310,6 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """The batch taken out of a first dimension that it had joined."""
-    if isinstance(result, (list, tuple)):
-        parts = [unfolded(level, x, outer) for x in result]
-        return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
-    rest = result._geometry.sizes[1:]
-    return batched(level, result.reshape(level.size, outer, *rest))
-
-
 def loss(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """A loss of elements: none of them reduced, and then each entry's together."""
     n = entry.names["reduction"]
@@ -340,55 +319,6 @@ def loss(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     if args[n] == 0:
         return each
     return each.mean() if args[n] == 1 else each.sum()
-
-
-def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch is one more dimension in front; weights that have one come behind."""
-    x, normal, weight, bias, eps = args
-    if level_number(weight) != level.number and level_number(bias) != level.number:
-        value = physical(level, x)
-        return wrapped(level, call(entry.operator, value, normal, weight, bias, eps))
-    out, mean, rstd = call(entry.operator, x, normal, None, None, eps)
-    out = out if weight is None else out * weight
-    return (out if bias is None else out + bias), mean, rstd
-
-
-def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch joins the samples; weights that have one come behind."""
-    x, weight, bias, n, c, rest, group, eps = args
-    if level_number(weight) == level.number or level_number(bias) == level.number:
-        shape = (1, c) + (1,) * (x._geometry.ndim - 2)
-        out, mean, rstd = call(entry.operator, x, None, None, n, c, rest, group, eps)
-        out = out if weight is None else out * weight.reshape(shape)
-        return (out if bias is None else out + bias.reshape(shape)), mean, rstd
-    value = physical(level, x).flatten(0, 1)
-    made = call(entry.operator, value, weight, bias, n * level.size, c, rest, group, eps)
-    return unfolded(level, made, n)
-
-
-def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch joins the channels; weights come behind."""
-    x, weight, bias, mean, var, training, momentum, eps = args
-    kept = [s for s in (mean, var) if s is not None]
-    if training and any(level_number(s) != level.number for s in kept):
-        rule = "have the batch that the input has, or be None, as it is written to"
-        raise errors.must("batch_norm", "running_mean", rule, kept[0])
-    n, c = x._geometry.sizes[:2]
-    value = physical(level, x).transpose(0, 1)  # samples, batch, channels
-    value = value.reshape(n, level.size * c, *x._geometry.sizes[2:])
-    of = [None if s is None else physical(level, s).reshape(-1) for s in (mean, var)]
-    out, m, r = call(entry.operator, value, None, None, *of, training, momentum, eps)
-    if training:
-        for s, new in zip((mean, var), of):
-            if s is not None:
-                s.value.copy_(new.reshape(level.size, c))
-    out = out.reshape(n, level.size, c, *x._geometry.sizes[2:]).transpose(0, 1)
-    result = batched(level, out)
-    shape = (1, c) + (1,) * (x._geometry.ndim - 2)
-    result = result if weight is None else result * weight.reshape(shape)
-    result = result if bias is None else result + bias.reshape(shape)
-    saved = [batched(level, s.reshape(level.size, -1)) for s in (m, r)]
-    return (result, *saved)
 
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
@@ -415,29 +345,3 @@ def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 def loop(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """One entry after the other: for a row whose family has a rule that does not hold for it."""
     return NotImplemented
-
-
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        pointwise, dims, whole, permute, t, squeeze, sizes, expand, leading, fold, loss, layer_norm,
-        group_norm, batch_norm, as_strided, check, refused, loop, product_rules.product, convolution_rules.convolution,
-        index_rules.index, index_rules.embedding, index_rules.embedding_backward,
-        random_rules.random,
-    )  # fmt: skip
-}
-# Families whose rows follow one rule, but for those with a field `batch`.
-FAMILIES = {
-    **dict.fromkeys(
-        "activation binary bits comparison complex_view copy fill masked special ternary unary "
-        "where".split(), "pointwise"
-    ),
-    **dict.fromkeys(
-        "argreduce fft gather moments order reduce scan scatter slicing softmax sort".split(), "dims"
-    ),
-    **dict.fromkeys("factor linalg solve spectrum triangle".split(), "leading"),
-    **dict.fromkeys("max_pool pad pool upsample unpool".split(), "fold"),
-    **dict.fromkeys("dropout random random_factory".split(), "random"),
-    "criterion": "loss", "view": "sizes", "matmul": "product", "batched": "product",
-    "products": "product", "factory": "sizes",
-}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from .._generated import functions
 from ..core import errors
@@ -12,7 +12,7 @@ from ..dispatch import tls
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import operators
-from .levels import BATCHED, Level, batched, level_number
+from .levels import BATCHED, batched, level_number
 from .vmap_level import VmapLevel as _VmapLevel
 
 _RANDOMNESS = ("error", "different", "same")
@@ -70,9 +70,7 @@ def vmap(
         parts = []
         for start in range(0, size, chunk_size):
             count = min(chunk_size, size - start)
-            some = [
-                x if d is None else x.narrow(d, start, count) for x, d in zip(leaves, dims)
-            ]
+            some = [x if d is None else x.narrow(d, start, count) for x, d in zip(leaves, dims)]
             parts.append(_run(func, count, some, tree, dims, kwargs, out_dims, randomness))
         form, at = parts[0][1:]
         joined = [
@@ -91,26 +89,24 @@ def _run(
     """The leaves of the results, their tree, and where the batch stands in each."""
     level = VmapLevel(size, randomness)
     with level:
-        given = [
-            x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)
-        ]
+        given = [x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)]
         result = func(*pytree.tree_unflatten(given, tree), **kwargs)
     made, form = pytree.tree_flatten(result)
     at = _dims_of("out_dims", out_dims, result, made)
     return [_unwrapped(level, x, d) for x, d in zip(made, at)], form, at
 
 
-def _unwrapped(level: Level, x: Any, dim: int | None) -> Any:
+def _unwrapped(level: Any, x: Any, dim: int | None) -> Any:
     if not isinstance(x, Tensor):
         raise errors.wrong_type("vmap", "func", "return Tensors alone", x)
+    x = cast(Any, x)
     if level_number(x) != level.number:
         if dim is None:
             return x
         return x.unsqueeze(0).expand(level.size, *x._geometry.sizes).movedim(0, dim)
     if dim is None:
         raise errors.wrong_value("vmap", "out_dims", "be a dimension of a result with a batch", dim)
-    value = x.value  # type: ignore[attr-defined]
-    return value.movedim(0, dim)
+    return x.value.movedim(0, dim)
 
 
 def _dims_of(arg: str, dims: Any, value: Any, leaves: list[Any]) -> list[Any]:
@@ -159,5 +155,3 @@ def _size(leaves: list[Any], dims: list[Any]) -> int:
         got = errors.Got(f"sizes {sorted(sizes)}")
         raise errors.wrong_shape("vmap", "in_dims", "name dimensions of one size", got)
     return int(sizes.pop())
-
-

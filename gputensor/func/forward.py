@@ -22,12 +22,13 @@ from ..structured.facts import broadcast_shapes
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import operators
+from .batch_rules import pointwise
 from .batching import vmap
 from .levels import around as levels_around
 from .levels import Level, dual, level_number, parts_of
 from .operators import Entry, call
-from .reverse import Levels, alias, chosen, is_tracked_outside, jacrev, pull, unit_vectors
-from .vmap_level import rule_of
+from .reverse import Levels, alias, chosen, held_by, is_tracked_outside, jacrev, pull, unit_vectors
+from .rule_table import rule_of
 
 Function = Callable[..., Any]
 
@@ -52,7 +53,7 @@ class DualLevel(Level):
             return call(entry.operator, *primals)
         value = entry.names.get("value")  # one for all elements
         if (
-            rule_of(entry.operator)[0] is _pointwise()
+            rule_of(entry.operator)[0] is pointwise
             and _is_real(primals)
             and (value is None or self._tangent(args[value]) is None)
         ):
@@ -147,6 +148,8 @@ class DualLevel(Level):
         with enable_grad():
             given = [tracked_operand(v, p) for v, p in zip(args, primals)]
             result = call(entry.operator, *given)
+            if not isinstance(result, (Tensor, list, tuple)):
+                return result
             listed = [result] if isinstance(result, Tensor) else list(result)
             ys = [y for y in listed if _is_differentiable(around, y)]
             us = [alias(around, functions.ones_like(y.detach())) for y in ys]
@@ -176,27 +179,16 @@ def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     return made.copy_(tangent)
 
 
-@functools.cache
-def _pointwise() -> Any:
-    from .batch_rules import pointwise
-
-    return pointwise
-
-
 def _is_real(values: Sequence[Any]) -> bool:
     return not any(isinstance(x, Tensor) and x._geometry.dtype.is_complex for x in values)
 
 
 def _is_differentiable(around: Levels, y: Any) -> bool:
-    from .reverse import held_by
-
     return isinstance(y, Tensor) and any(requires_grad(x) for x in held_by(around, y))
 
 
 def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequence[Any]) -> bool:
     """Whether the result is to be differentiated further, in reverse, by something outside."""
-    from .reverse import held_by
-
     return is_tracked_outside(around, ys, xs) or any(
         requires_grad(x) for t in ts for x in held_by(around, t)
     )
@@ -268,9 +260,7 @@ def jacfwd(
 
         def column(*ts: Any) -> Any:
             tangents = pytree.tree_unflatten(list(ts), tree)
-            made = jvp(
-                lambda *xs: func(*put(xs), **kwargs), tuple(of), tangents, has_aux=has_aux
-            )
+            made = jvp(lambda *xs: func(*put(xs), **kwargs), tuple(of), tangents, has_aux=has_aux)
             return made[1:] if has_aux else made[1]
 
         mapped = vmap(

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated import functions
+from ..core import errors
 from .levels import batched, level_number, physical
 from .operators import Entry, call
 
 
 def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`x[indices]` and, of functional forms, `index_put`: masks have sizes that are not known."""
+    """`x[indices]` and `index_put`. A mask with a batch picks as many elements as it happens to."""
     x, indices, *rest = args
     given = [None if i is None else _held(level, i) for i in indices]
-    masks = [i for i in given if i is not None and i.dtype.category == 0]
-    if any(level_number(i) == level.number for i in indices if i is not None and masks):
-        return NotImplemented
+    masks = [i for i in indices if i is not None and i.dtype.category == 0]
     if masks:
+        if not rest and any(level_number(i) == level.number for i in masks):
+            raise errors.vmap_data_dependent(entry.operator.short_name)
         return NotImplemented
     if rest or entry.kind == "inplace":
         return _put(level, entry, x, indices, rest)

@@ -155,6 +155,26 @@ def physical(level: Any, x: Any) -> Tensor:
     return batched(x.level, physical(level, x.value).transpose(0, 1))
 
 
+def wrapped(level: Any, result: Any) -> Any:
+    """The result of an operator on whole batches, each tensor as one of the level."""
+    if isinstance(result, Tensor):
+        return batched(level, result)
+    if type(result) in (list, tuple):
+        return type(result)([wrapped(level, x) for x in result])
+    if isinstance(result, tuple):
+        return type(result)(*[wrapped(level, x) for x in result])
+    return result
+
+
+def unfolded(level: Any, result: Any, outer: int) -> Any:
+    """The batch taken out of a first dimension that it had joined."""
+    if isinstance(result, (list, tuple)):
+        parts = [unfolded(level, x, outer) for x in result]
+        return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
+    rest = result._geometry.sizes[1:]
+    return batched(level, result.reshape(level.size, outer, *rest))
+
+
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     """The tensor of a forward level; the primal itself where the tangent is None, which is zero."""
     if tangent is None:

@@ -1,20 +1,97 @@
-"""Modules as functions of their parameters."""
+"""Modules as functions of their parameters: `functional_call` and `stack_module_state`.
+
+Source: torch/_functorch/functional_call.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._generated import functions
 from ..core import errors
 from ..nn.modules.module import Module
+from ..tensor.tensor import Tensor
 
 
 def functional_call(
     module: Module, parameter_and_buffer_dicts: Any, args: Any = None,
     kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    return None
+    """Call a module with other tensors in the place of its parameters and buffers.
+
+    Args:
+        parameter_and_buffer_dicts: a dict of tensors by name, or a tuple of such dicts; names that
+            are left out keep the module's own.
+        args: the positional arguments, a tuple unless there is one.
+        tie_weights: a tensor that the module has under several names is replaced under all.
+        strict: every parameter and buffer must be named.
+
+    >>> linear = gt.nn.Linear(2, 1, bias=False)
+    >>> gt.func.functional_call(linear, {"weight": gt.ones(1, 2)}, gt.ones(2))
+    tensor([2.])
+    """
+    given = _merged(parameter_and_buffer_dicts)
+    places = _places(module)
+    unknown = sorted(given.keys() - places.keys())
+    missing = sorted(places.keys() - given.keys()) if strict else []
+    for rule, names in (("name what the module has", unknown), ("name all of it", missing)):
+        if names:
+            got = errors.Got(", ".join(names))
+            raise errors.wrong_value("functional_call", "parameter_and_buffer_dicts", rule, got)
+    if tie_weights:
+        given = _tied(places, given)
+    before = {name: places[name][0][places[name][1]] for name in given}
+    try:
+        for name, x in given.items():
+            holder, own = places[name]
+            holder[own] = x
+        listed = args if isinstance(args, tuple) else () if args is None else (args,)
+        return module(*listed, **(kwargs or {}))
+    finally:
+        for name, x in before.items():
+            holder, own = places[name]
+            holder[own] = x
+
+
+def _merged(given: Any) -> dict[str, Any]:
+    """One dict of several, no name twice."""
+    listed = given if isinstance(given, (tuple, list)) else (given,)
+    merged: dict[str, Any] = {}
+    for part in listed:
+        if not isinstance(part, Mapping):
+            rule = "be a dict or a tuple of dicts"
+            raise errors.wrong_type("functional_call", "parameter_and_buffer_dicts", rule, part)
+        for name, x in part.items():
+            if name in merged:
+                rule = "name each tensor once"
+                got = errors.Got(f"{name!r} twice")
+                raise errors.wrong_value("functional_call", "parameter_and_buffer_dicts", rule, got)
+            if not isinstance(x, Tensor):
+                raise errors.wrong_type("functional_call", name, "be a Tensor", x)
+            merged[name] = x
+    return merged
+
+
+def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
+    """Where each parameter and buffer is kept: the dict of a module, and the name in it."""
+    found = {}
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for holder in (part._parameters, part._buffers):
+            for own, x in holder.items():
+                if x is not None:
+                    found[f"{prefix}.{own}" if prefix else own] = (holder, own)
+    return found
+
+
+def _tied(places: dict[str, tuple[dict[str, Any], str]], given: dict[str, Any]) -> dict[str, Any]:
+    """The tensors, also under the other names of those that they replace."""
+    of = {id(places[name][0][places[name][1]]): x for name, x in given.items()}
+    return given | {
+        name: of[id(holder[own])]
+        for name, (holder, own) in places.items()
+        if name not in given and id(holder[own]) in of
+    }
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -66,14 +66,18 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
-    from .random_rules import draws
-
-    if draws(entry.operator) and entry.composite is None:
-        from .random_rules import drawn_plainly
-
-        return drawn_plainly(entry, args)
+    """An operator within a vmap without an operand of any level."""
+    if entry.composite is None and draws(entry.operator):
+        running = [x for x in levels() if hasattr(x, "draw")]
+        if running:
+            return running[-1].draw(entry, args)
     key_set &= _BELOW
     return entry.operator.redispatch_table[key_set](key_set, *args)
+
+
+def draws(operator: Operator) -> bool:
+    """Whether the operator's results are random."""
+    return "nondeterministic_seeded" in operator.tags
 
 
 def _innermost(args: Sequence[Any], places: Sequence[int]) -> Any:
@@ -105,7 +109,7 @@ def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function as if the level, and those within it, were not there: what is to be drawn for
     each of its entries is drawn by it alone."""
     (include, keep), here, rest = _get(), levels(), around(level)
-    is_mapped = any(hasattr(x, "randomness") for x in rest)
+    is_mapped = any(hasattr(x, "draw") for x in rest)
     try:
         set_levels(rest)
         _set((include if is_mapped else include & ~BATCHED, keep))

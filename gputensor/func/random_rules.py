@@ -8,13 +8,8 @@ from typing import Any
 from .._generated import functions
 from ..core import errors
 from ..dispatch.operator import Operator
-from .levels import batched, level_number, levels, physical
-from .operators import Entry, call, outside
-
-
-def draws(operator: Operator) -> bool:
-    """Whether the operator's results are random."""
-    return "nondeterministic_seeded" in operator.tags
+from .levels import batched, level_number, physical
+from .operators import Entry, call, draws, outside
 
 
 def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
@@ -42,9 +37,8 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     return _batch(level, call(entry.operator, *given))
 
 
-def drawn_plainly(entry: Entry, args: Sequence[Any]) -> Any:
-    """An operator that draws, without an operand of the vmaps that it is called in."""
-    level: Any = [x for x in levels() if hasattr(x, "randomness")][-1]
+def drawn_plainly(level: Any, entry: Entry, args: Sequence[Any]) -> Any:
+    """An operator that draws, without an operand of the vmap that it is called in."""
     return outside(level, _drawn, level, entry, args)
 
 

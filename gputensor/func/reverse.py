@@ -55,7 +55,9 @@ def held_by(around: Levels, x: Tensor) -> list[Tensor]:
     *rest, level = around
     if hasattr(level, "size"):
         return held_by(tuple(rest), physical(level, x))
-    return [y for part in parts_of(level, x) if part is not None for y in held_by(tuple(rest), part)]
+    return [
+        y for part in parts_of(level, x) if part is not None for y in held_by(tuple(rest), part)
+    ]
 
 
 def pull(
@@ -70,8 +72,8 @@ def pull(
     *rest, level = around
     below = tuple(rest)
     if hasattr(level, "size"):
-        of = [[physical(level, x) for x in group] for group in (ys, xs, vs)]
-        found = pull(below, *of, create)
+        ys, xs, vs = ([physical(level, x) for x in group] for group in (ys, xs, vs))
+        found = pull(below, ys, xs, vs, create)
         return [None if g is None else batched(level, g) for g in found]
     y, dy = zip(*[parts_of(level, x) for x in ys])
     v, dv = zip(*[parts_of(level, x) for x in vs])
@@ -95,7 +97,11 @@ def _pulled(ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: boo
         return [None] * len(xs)
     given = [v if v.dtype is y.dtype else v.to(y.dtype) for y, v in pairs]
     found = engine.grad(
-        [y for y, _ in pairs], list(xs), given, retain_graph=True, create_graph=create,
+        [y for y, _ in pairs],
+        list(xs),
+        given,
+        retain_graph=True,
+        create_graph=create,
         allow_unused=True,
     )
     return list(found)
@@ -190,10 +196,8 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     """
     made = Pulled("vjp", func, primals, has_aux)
 
-    def vjp_fn(
-        cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
-    ) -> Any:
-        vs, form = pytree.tree_flatten(cotangents)
+    def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        vs = pytree.tree_leaves(cotangents)
         if len(vs) != len(made.outputs):
             rule = f"be {len(made.outputs)} Tensors, as the function returned"
             raise errors.wrong_value("vjp_fn", "cotangents", rule, errors.Got(f"{len(vs)}"))

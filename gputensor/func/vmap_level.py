@@ -7,24 +7,21 @@ which is right for all, and slow: it warns once.
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .._generated import functions
-from .._generated.batching import RULES as BATCH_RULES
 from ..core import errors
-from ..dispatch import families
+from ..custom.operator_kernels import vmap_rules
 from ..dispatch.operator import Operator
 from ..dispatch.dispatcher import get
 from ..tensor.tensor import Tensor
-from . import batch_rules
+from . import batch_rules, random_rules
 from .levels import Level, batched, level_number
 from .operators import Entry, call, outside
+from .rule_table import is_explicit, rule_of
 
-# Operators of users -> what `register_vmap` gave: function(info, in_dims, *args).
-users_rules: dict[Operator, Callable[..., Any]] = {}
 _warned: set[Operator] = set()
 
 
@@ -46,13 +43,13 @@ class VmapLevel(Level):
 
     def has_rule(self, entry: Entry) -> bool:
         """Whether a composite operator has a rule of its own."""
-        return entry.operator in users_rules or entry.operator.qualified_name in BATCH_RULES
+        return entry.operator in vmap_rules or is_explicit(entry.operator)
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
         return outside(self, self._compute, entry, args)
 
     def _compute(self, entry: Entry, args: Sequence[Any]) -> Any:
-        if entry.operator in users_rules:
+        if entry.operator in vmap_rules:
             return self._users(entry, args)
         rule, argument = rule_of(entry.operator)
         made = NotImplemented if rule is None else rule(self, entry, args, argument)
@@ -61,6 +58,10 @@ class VmapLevel(Level):
         if made is NotImplemented:
             made = self._one_by_one(entry, args)
         return made
+
+    def draw(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """The result of an operator that draws, without an operand of this level."""
+        return random_rules.drawn_plainly(self, entry, args)
 
     def is_batched(self, x: Any) -> bool:
         return level_number(x) == self.number
@@ -115,7 +116,7 @@ class VmapLevel(Level):
         shown = [self._plain(value) for value in args]
         in_dims = tuple([self._dim(value) for value in args])
         info = VmapInfo(self.size, self.randomness)
-        result, out_dims = users_rules[entry.operator](info, in_dims, *shown)
+        result, out_dims = vmap_rules[entry.operator](info, in_dims, *shown)
         return self._wrapped(result, out_dims)
 
     def _plain(self, value: Any) -> Any:
@@ -133,20 +134,3 @@ class VmapLevel(Level):
             listed = dims if isinstance(dims, (list, tuple)) else [dims] * len(result)
             return type(result)([self._wrapped(x, d) for x, d in zip(result, listed)])
         return result if dims is None else batched(self, result.movedim(dims, 0))
-
-
-@functools.cache
-def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
-    """The batch rule of an operator and what its row tells the rule.
-
-    In-place forms and copies of views have the rule of what they are forms of.
-    """
-    base, _, overload = operator.qualified_name.partition(".")
-    end = f".{overload}" if overload else ""
-    names = [base + end, base.removesuffix("_") + end, base.removesuffix("_copy") + end]
-    text = next((BATCH_RULES[name] for name in names if name in BATCH_RULES), None)
-    if text is None:
-        family = families.family_of(operator.qualified_name)
-        text = batch_rules.FAMILIES.get(family or "", "")
-    name, _, argument = text.partition(" ")
-    return batch_rules.RULES.get(name), argument

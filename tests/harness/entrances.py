@@ -218,6 +218,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
         {},
     ),
     "fuse": _of(gt.fuse, lambda: len),
+    "vmap": _of(gt.vmap, lambda: len),
     "fuse.explain": _of(gt.fuse.explain, lambda: _nothing_of, _x),
     "record_stream": lambda: (gt.ones(2, device="cuda").record_stream, (gt.cuda.Stream(),), {}),
     "set_autocast_cache_enabled": _of(gt.set_autocast_cache_enabled, True),

@@ -47,6 +47,8 @@ FLOORS = [
     (13, "nn"),
     (13, "functional"),
     (13, "optim"),
+    (13, "utils"),
+    (14, "func"),
     (12, "fusion"),
     (13, "random"),
     (14, "layout"),

@@ -1,0 +1,70 @@
+"""Batch rules of losses: of elements first, then each entry's together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import functions
+from ..dispatch.dispatcher import find
+from .levels import batched, level_number, physical
+from .operators import Entry, call
+
+_NONE, _MEAN = 0, 1
+
+
+def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """Each sample's loss, the batch joined to the samples; then sums and weights by entry."""
+    x, target, weight, reduction, ignored = args
+    if level_number(weight) == level.number:
+        return NotImplemented
+    scores, classes = physical(level, x), physical(level, target)
+    is_single = x._geometry.ndim == 1
+    if not is_single:
+        scores, classes = scores.flatten(0, 1), classes.flatten(0, 1)
+    each, _ = call(entry.operator, scores, classes, weight, _NONE, ignored)
+    each = each.reshape(level.size, *target._geometry.sizes)
+    if reduction == _NONE and not is_single:
+        nothing = functions.zeros((level.size,), dtype=x.dtype, device=x.device)
+        return batched(level, each), batched(level, nothing)
+    kept = (classes != ignored).reshape(level.size, -1)
+    if weight is None:
+        total = kept.sum(1).to(x.dtype)
+    else:
+        of_class = weight[classes.long().clamp(0, len(weight) - 1)].reshape(level.size, -1)
+        total = (of_class * kept).sum(1)
+    out = each if reduction == _NONE else each.reshape(level.size, -1).sum(1)
+    out = out / total if reduction == _MEAN else out
+    return batched(level, out), batched(level, total)
+
+
+def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """`log_softmax`, then `nll_loss`, which have rules."""
+    x, target, *rest = args
+    logs = functions.log_softmax(x, 0 if x._geometry.ndim == 1 else 1)
+    name = "nll_loss2d_forward" if x._geometry.ndim == 4 else "nll_loss_forward"
+    out, total = call(find(f"aten::{name}"), logs, target, *rest)
+    return out, logs, total
+
+
+def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """The gradient of elements' losses, from each entry's part in what was made of them."""
+    from .batch_rules import pointwise
+
+    n = entry.names["reduction"]
+    given = list(args)
+    if args[n] == _MEAN:
+        x = args[1]
+        given[0] = args[0] / max(x._geometry.numel, 1)
+    given[n] = _NONE
+    return pointwise(level, entry, given, "")
+
+
+def solve(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """Systems with matrices on both sides; one with vectors is computed by itself."""
+    from .batch_rules import leading
+
+    a, b = args[:2]
+    if b._geometry.ndim == 1 or b._geometry.sizes == a._geometry.sizes[:-1]:
+        return NotImplemented
+    return leading(level, entry, args, "")

@@ -1,0 +1,61 @@
+"""Batch rules of norms: the batch joins what a norm has many of anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import errors
+from .levels import batched, level_number, physical, unfolded, wrapped
+from .operators import Entry, call
+
+Args = Sequence[Any]
+
+
+def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch is one more dimension in front; weights that have one come behind."""
+    x, normal, weight, bias, eps = args
+    if level_number(weight) != level.number and level_number(bias) != level.number:
+        value = physical(level, x)
+        return wrapped(level, call(entry.operator, value, normal, weight, bias, eps))
+    out, mean, rstd = call(entry.operator, x, normal, None, None, eps)
+    out = out if weight is None else out * weight
+    return (out if bias is None else out + bias), mean, rstd
+
+
+def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch joins the samples; weights that have one come behind."""
+    x, weight, bias, n, c, rest, group, eps = args
+    if level_number(weight) == level.number or level_number(bias) == level.number:
+        shape = (1, c) + (1,) * (x._geometry.ndim - 2)
+        out, mean, rstd = call(entry.operator, x, None, None, n, c, rest, group, eps)
+        out = out if weight is None else out * weight.reshape(shape)
+        return (out if bias is None else out + bias.reshape(shape)), mean, rstd
+    value = physical(level, x).flatten(0, 1)
+    made = call(entry.operator, value, weight, bias, n * level.size, c, rest, group, eps)
+    return unfolded(level, made, n)
+
+
+def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch joins the channels; weights come behind."""
+    x, weight, bias, mean, var, training, momentum, eps = args
+    kept = [s for s in (mean, var) if s is not None]
+    if training and any(level_number(s) != level.number for s in kept):
+        rule = "have the batch that the input has, or be None, as it is written to"
+        raise errors.must("batch_norm", "running_mean", rule, kept[0])
+    n, c = x._geometry.sizes[:2]
+    value = physical(level, x).transpose(0, 1)  # samples, batch, channels
+    value = value.reshape(n, level.size * c, *x._geometry.sizes[2:])
+    of: list[Any] = [None if s is None else physical(level, s).reshape(-1) for s in (mean, var)]
+    out, m, r = call(entry.operator, value, None, None, *of, training, momentum, eps)
+    if training:
+        for s, new in zip((mean, var), of):
+            if s is not None:
+                s.value.copy_(new.reshape(level.size, c))
+    out = out.reshape(n, level.size, c, *x._geometry.sizes[2:]).transpose(0, 1)
+    result = batched(level, out)
+    shape = (1, c) + (1,) * (x._geometry.ndim - 2)
+    result = result if weight is None else result * weight.reshape(shape)
+    result = result if bias is None else result + bias.reshape(shape)
+    saved = [batched(level, s.reshape(level.size, -1)) for s in (m, r)]
+    return (result, *saved)

@@ -1,0 +1,67 @@
+"""Which batch rule an operator has: its row's field `batch`, else its family's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._generated.batching import RULES as OWN_RULES
+from ..dispatch import families
+from ..dispatch.operator import Operator
+from . import (
+    batch_rules, convolution_rules, index_rules, loss_rules, norm_rules, product_rules,
+    random_rules,
+)  # fmt: skip
+from .operators import Entry
+
+Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
+
+_MODULES = (
+    batch_rules, convolution_rules, index_rules, loss_rules, norm_rules, product_rules, random_rules
+)  # fmt: skip
+# By their names, which rows use.
+RULES: dict[str, Rule] = {
+    name: found
+    for module in _MODULES
+    for name, found in vars(module).items()
+    if getattr(found, "__module__", None) == module.__name__
+}
+# Families whose rows follow one rule, but for those with a field `batch`.
+FAMILIES = {
+    **dict.fromkeys(
+        "activation binary bits comparison complex_view copy fill masked special ternary unary "
+        "where".split(), "pointwise"
+    ),
+    **dict.fromkeys(
+        "argreduce fft gather moments order reduce scan scatter slicing softmax sort".split(),
+        "dims",
+    ),
+    **dict.fromkeys("factor linalg solve spectrum triangle".split(), "leading"),
+    **dict.fromkeys("max_pool pad pool upsample unpool".split(), "fold"),
+    **dict.fromkeys("dropout random random_factory".split(), "random"),
+    "criterion": "loss", "view": "sizes", "matmul": "product", "batched": "product",
+    "products": "product", "factory": "sizes",
+}  # fmt: skip
+
+
+def is_explicit(operator: Operator) -> bool:
+    """Whether the operator's row names a rule."""
+    return operator.qualified_name in OWN_RULES
+
+
+@functools.cache
+def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
+    """The batch rule of an operator and what its row tells the rule.
+
+    In-place forms and copies of views have the rule of what they are forms of.
+    """
+    base, _, overload = operator.qualified_name.partition(".")
+    end = f".{overload}" if overload else ""
+    names = [base + end, base.removesuffix("_") + end, base.removesuffix("_copy") + end]
+    text = next((OWN_RULES[name] for name in names if name in OWN_RULES), None)
+    if text is None:
+        family = families.family_of(operator.qualified_name)
+        text = FAMILIES.get(family or "", "")
+    name, _, argument = text.partition(" ")
+    return RULES.get(name), argument

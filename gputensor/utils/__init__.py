@@ -1,0 +1,1 @@
+"""`gt.utils`: what programs need beside tensors, as `torch.utils` has it."""

@@ -1,0 +1,207 @@
+"""Nested containers as lists of leaves and what remains: `torch.utils._pytree`'s names.
+
+A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, or of a class
+that `register_pytree_node` was told of; everything else is a leaf, None too.
+Source: torch/utils/_pytree.py.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ..core import errors
+
+# What makes leaves and a note of a container, and a container of them again.
+Flatten = Callable[[Any], tuple[list[Any], Any]]
+Unflatten = Callable[[Iterable[Any], Any], Any]
+
+
+class NodeDef(NamedTuple):
+    """How containers of one class are taken apart and put together."""
+
+    flatten_fn: Flatten
+    unflatten_fn: Unflatten
+
+
+def _by_key(value: Any) -> tuple[list[Any], Any]:
+    return list(value.values()), list(value)
+
+
+SUPPORTED_NODES: dict[type, NodeDef] = {
+    dict: NodeDef(_by_key, lambda parts, names: dict(zip(names, parts))),
+    list: NodeDef(lambda value: (value, None), lambda parts, _: list(parts)),
+    tuple: NodeDef(lambda value: (list(value), None), lambda parts, _: tuple(parts)),
+    OrderedDict: NodeDef(_by_key, lambda parts, names: OrderedDict(zip(names, parts))),
+    defaultdict: NodeDef(
+        lambda value: (list(value.values()), (value.default_factory, list(value))),
+        lambda parts, note: defaultdict(note[0], zip(note[1], parts)),
+    ),
+    deque: NodeDef(
+        lambda value: (list(value), value.maxlen), lambda parts, length: deque(parts, length)
+    ),
+}
+_NAMED_TUPLE = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(*parts))
+
+
+class TreeSpec:
+    """A nested container without its leaves. type: the container's; None of a leaf.
+
+    context: what its class keeps beside the children, `children_specs`.
+    """
+
+    __slots__ = ("type", "context", "children_specs", "num_leaves")
+
+    def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
+        self.type, self.context, self.children_specs = type, context, children_specs
+        self.num_leaves: int = sum([x.num_leaves for x in children_specs]) if type else 1
+
+    @property
+    def num_children(self) -> int:
+        return len(self.children_specs)
+
+    def is_leaf(self) -> bool:
+        """Whether it stands for one leaf."""
+        return self.type is None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TreeSpec) and (
+            (self.type, self.context, self.children_specs)
+            == (other.type, other.context, other.children_specs)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if self.type is None:
+            return "*"
+        return f"TreeSpec({self.type.__name__}, {self.context}, {self.children_specs})"
+
+
+class LeafSpec(TreeSpec):
+    """The TreeSpec of one leaf."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+
+
+_LEAF = LeafSpec()
+
+
+def register_pytree_node(
+    cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **names: Any
+) -> None:
+    """Let objects of a class be containers.
+
+    flatten_fn: gives a list of children, and a note. unflatten_fn: takes children and that note.
+    names: what serialisation wants to know; accepted, as nothing here serialises.
+    """
+    if not isinstance(cls, type):
+        raise errors.wrong_type("register_pytree_node", "cls", "be a class", cls)
+    if cls in SUPPORTED_NODES:
+        rule = "not be registered already"
+        raise errors.wrong_value("register_pytree_node", "cls", rule, errors.Got(cls.__name__))
+    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn)
+
+
+_register_pytree_node = register_pytree_node
+
+
+def _node(value: Any) -> tuple[Any, NodeDef | None]:
+    """The class that a container goes by and how it is taken apart; None for a leaf."""
+    kind = type(value)
+    found = SUPPORTED_NODES.get(kind)
+    if found is None and isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return kind, _NAMED_TUPLE
+    return kind, found
+
+
+def tree_flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a nested container in order, and the container without them.
+
+    is_leaf: also take as a leaf what this is true of.
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, is_leaf, leaves)
+
+
+def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]) -> TreeSpec:
+    kind, node = _node(tree)
+    if node is None or is_leaf is not None and is_leaf(tree):
+        leaves.append(tree)
+        return _LEAF
+    children, context = node.flatten_fn(tree)
+    return TreeSpec(kind, context, [_flatten(x, is_leaf, leaves) for x in children])
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The nested container with these leaves. Raises: ArgumentValueError unless they are as many
+    as it has."""
+    listed = list(leaves)
+    if len(listed) != treespec.num_leaves:
+        rule = f"be {treespec.num_leaves}, as the container has"
+        raise errors.wrong_value("tree_unflatten", "leaves", rule, errors.Got(str(len(listed))))
+    return _unflatten(iter(listed), treespec)
+
+
+def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
+    if spec.type is None:
+        return next(leaves)
+    node = SUPPORTED_NODES.get(spec.type, _NAMED_TUPLE)
+    return node.unflatten_fn([_unflatten(leaves, x) for x in spec.children_specs], spec.context)
+
+
+def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves of a nested container in order."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
+    """The nested container without its leaves."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
+    """The container with `func` of each leaf, and of those of `rests` in the same places."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [_as_far(x, spec) for x in rests]
+    return tree_unflatten([func(*xs) for xs in zip(leaves, *others)], spec)
+
+
+def _as_far(tree: Any, spec: TreeSpec) -> list[Any]:
+    """What stands in another container where `spec` has its leaves."""
+    if spec.type is None:
+        return [tree]
+    kind, node = _node(tree)
+    children, context = ([], None) if node is None else node.flatten_fn(tree)
+    if kind is not spec.type or context != spec.context or len(children) != spec.num_children:
+        raise errors.wrong_value("tree_map", "rests", f"be nested as {spec!r}", tree)
+    return [y for x, part in zip(children, spec.children_specs) for y in _as_far(x, part)]
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) -> Any:
+    """Call `func` for each leaf; returns the container itself."""
+    tree_map(func, tree, *rests, **options)
+    return tree
+
+
+def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
+    """The container with `func` of those leaves that are of a class, or of one of several."""
+    return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, **options)
+
+
+def tree_all(holds: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether something is true of every leaf."""
+    return all(holds(x) for x in tree_leaves(tree))
+
+
+def tree_any(holds: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether something is true of a leaf."""
+    return any(holds(x) for x in tree_leaves(tree))

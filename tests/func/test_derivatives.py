@@ -1,0 +1,185 @@
+"""gt.func's derivatives, nested in each other and in vmap; the older forms of gt.autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor import func
+from gputensor.autograd import forward_ad, functional
+from gputensor.core import errors
+
+v = gt.tensor([1.0, 2.0, 3.0], dtype=gt.float64)
+
+
+def cube(x: Any) -> Any:
+    return (x**3).sum()
+
+
+def close(a: Any, b: Any) -> bool:
+    return a.shape == b.shape and bool(gt.allclose(a, b.to(a.dtype)))
+
+
+def test_gradients_are_of_the_chosen_arguments() -> None:
+    def function(a: Any, b: Any) -> Any:
+        return (a * a * b).sum()
+
+    assert close(func.grad(function)(v, v), 2 * v * v)
+    first, second = func.grad(function, (0, 1))(v, v)
+    assert close(first, 2 * v * v) and close(second, v * v)
+    found, (value, more) = func.grad_and_value(lambda a: (cube(a), {"x": a}), has_aux=True)(v)
+    assert close(found, 3 * v * v) and value.item() == 36 and close(more["x"], v)
+    assert not value.requires_grad and not more["x"].requires_grad
+
+
+def test_derivatives_nest() -> None:
+    assert close(func.grad(func.grad(gt.sin))(v[0]), -v[0].sin())
+    second = gt.diag(6 * v)
+    for outer in (func.jacrev, func.jacfwd):
+        for inner in (func.jacrev, func.jacfwd):
+            assert close(outer(inner(cube))(v), second), (outer, inner)
+    assert close(func.hessian(cube)(v), second)
+    third = func.jacfwd(func.hessian(cube))(v)
+    assert close(third.diagonal(0, 0, 1).sum(0), gt.full((3,), 6.0))
+
+
+def test_a_derivative_within_does_not_see_the_one_around() -> None:
+    inner = lambda x: func.grad(lambda y: x * y)(gt.ones((), dtype=x.dtype))  # noqa: E731
+    assert func.grad(lambda x: x * inner(x))(v[1]).item() == 4
+    directional = lambda x: func.jvp(lambda y: x * y, (x,), (gt.ones_like(x),))[1]  # noqa: E731
+    assert func.jvp(lambda x: x * directional(x), (v[1],), (gt.ones_like(v[1]),))[1].item() == 4
+
+
+def test_each_entry_has_its_own_gradient() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return (w @ x) ** 2
+
+    w, data = gt.rand(3), gt.rand(5, 3)
+    expected = 2 * (data @ w).unsqueeze(1) * data
+    assert close(gt.vmap(func.grad(loss), (None, 0))(w, data), expected)
+    assert close(func.grad(lambda w: gt.vmap(loss, (None, 0))(w, data).sum())(w), expected.sum(0))
+
+
+def test_what_is_outside_stays_differentiable() -> None:
+    w = gt.tensor(2.0, requires_grad=True)
+    found = func.grad(lambda x: x * x * w)(gt.tensor(3.0))
+    found.backward()
+    assert found.item() == 12 and w.grad is not None and w.grad.item() == 6
+    assert not func.grad(lambda x: x * x)(gt.tensor(3.0)).requires_grad
+    with gt.no_grad():
+        assert func.grad(lambda x: x * x)(gt.tensor(3.0)).item() == 6
+
+
+def test_vjp_and_jvp_take_nested_arguments() -> None:
+    def function(d: Any, x: Any) -> Any:
+        return {"sum": d["a"] + x, "product": (d["a"] * x,)}
+
+    out, pull = func.vjp(function, {"a": v}, v)
+    given, second = pull({"sum": v, "product": (v,)})
+    assert close(out["sum"], 2 * v) and close(given["a"], v + v * v) and close(second, v + v * v)
+    _, tangent = func.jvp(function, ({"a": v}, v), ({"a": v}, 0 * v))
+    assert close(tangent["sum"], v) and close(tangent["product"][0], v * v)
+    value, push = func.linearize(lambda x: x.sin(), v)
+    assert close(push(v), v.cos() * v) and close(push(2 * v), v.cos() * 2 * v)
+    assert close(value, v.sin())
+
+
+def test_writes_keep_their_tangents() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        y[0].mul_(x[1])
+        y[1:] = x[:2].exp()
+        return y.sum()
+
+    _, tangent = func.jvp(function, (v,), (gt.ones_like(v),))
+    reverse = func.grad(function)(v).sum()
+    assert close(tangent, reverse)
+
+
+def test_modules_are_functions_of_their_parameters() -> None:
+    models = [gt.nn.Linear(3, 2) for _ in range(4)]
+    stacked, buffers = func.stack_module_state(models)
+    data = gt.rand(5, 3)
+
+    def one(parameters: Any, buffers: Any) -> Any:
+        return func.functional_call(models[0], (parameters, buffers), (data,))
+
+    found = gt.vmap(one)(stacked, buffers)
+    for n, model in enumerate(models):
+        assert close(found[n], model(data))
+    with pytest.raises(errors.GpuTensorError, match="name what the module has"):
+        func.functional_call(models[0], {"other": data}, data)
+    before = models[0].weight
+    with pytest.raises(errors.GpuTensorError):
+        func.functional_call(models[0], {"weight": gt.rand(2, 9)}, data)
+    assert models[0].weight is before
+
+
+def test_a_convolutions_per_sample_gradients() -> None:
+    net = gt.nn.Sequential(
+        gt.nn.Conv2d(1, 4, 3),
+        gt.nn.ReLU(),
+        gt.nn.MaxPool2d(2),
+        gt.nn.Flatten(),
+        gt.nn.Linear(36, 3),
+    )
+    parameters = {name: p.detach() for name, p in net.named_parameters()}
+    images, labels = gt.rand(4, 1, 8, 8), gt.tensor([0, 2, 1, 1])
+
+    def loss(parameters: Any, image: Any, label: Any) -> Any:
+        made = func.functional_call(net, parameters, (image.unsqueeze(0),))
+        return gt.nn.functional.cross_entropy(made, label.unsqueeze(0))
+
+    found = gt.vmap(func.grad(loss), (None, 0, 0))(parameters, images, labels)
+    for n in range(4):
+        alone = func.grad(loss)(parameters, images[n], labels[n])
+        for name, g in alone.items():
+            assert gt.allclose(found[name][n], g, atol=1e-5), name
+
+
+def test_older_forms() -> None:
+    assert close(functional.jacobian(gt.sin, v), gt.diag(v.cos()))
+    assert close(functional.hessian(cube, v), gt.diag(6 * v))
+    ((a, b),) = [functional.jacobian(lambda x, y: x * y, (v, 2 * v))]
+    assert close(a, gt.diag(2 * v)) and close(b, gt.diag(v))
+    for form in (functional.vhp, functional.hvp):
+        value, product = form(cube, v, v)
+        assert value.item() == 36 and close(product, 6 * v * v)
+    assert close(functional.jvp(gt.sin, v, v)[1], v.cos() * v)
+    assert close(functional.vjp(gt.sin, v, v)[1], v.cos() * v)
+    w = v.clone().requires_grad_()
+    functional.jacobian(lambda x: x**2, w, create_graph=True).sum().backward()
+    assert w.grad is not None and close(w.grad, gt.full((3,), 2.0))
+
+
+def test_a_block_has_tangents() -> None:
+    with forward_ad.dual_level():
+        y = forward_ad.make_dual(v, gt.ones_like(v)).sin()
+        primal, tangent = forward_ad.unpack_dual(y)
+        assert close(primal, v.sin()) and tangent is not None and close(tangent, v.cos())
+        with pytest.raises(errors.GpuTensorError, match="once at a time"), forward_ad.dual_level():
+            pass
+    assert forward_ad.unpack_dual(v).tangent is None
+    with pytest.raises(errors.GpuTensorError, match="within a dual_level"):
+        forward_ad.make_dual(v, v)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: func.grad(lambda x: x)(v),
+    lambda: func.grad(lambda x: x.sum(), 1)(v),
+    lambda: func.grad(lambda x: x.sum(), "0")(v),
+    lambda: func.grad(lambda x: 3.0)(v),
+    lambda: func.grad(cube)(3.0),
+    lambda: func.jvp(cube, v, v),
+    lambda: func.jvp(cube, (v,), (v[:2],)),
+    lambda: func.jvp(cube, (v,), ()),
+    lambda: func.vjp(cube, v)[1](v),
+    lambda: func.jvp(lambda x: gt.ones(1), (v,), (v,), strict=True),
+    lambda: functional.jvp(gt.sin, v),
+    lambda: functional.hessian(gt.sin, v),
+])  # fmt: skip
+def test_bad_input(call: Any) -> None:
+    with pytest.raises(errors.GpuTensorError):
+        call()

@@ -1,0 +1,158 @@
+"""gt.vmap: what it maps over, where results have the batch, what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.func import vmap_level
+
+x = gt.arange(12, dtype=gt.float32).reshape(4, 3)
+
+
+def same(a: Any, b: Any) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def test_dimensions_are_named_for_each_argument() -> None:
+    assert same(gt.vmap(gt.dot)(x, x), (x * x).sum(1))
+    assert same(gt.vmap(gt.dot, in_dims=(1, None))(x, x[:, 0]), x.T @ x[:, 0])
+    assert same(gt.vmap(lambda a: a, out_dims=1)(x), x.T)
+    assert same(gt.vmap(lambda a: a[0], in_dims=-1)(x), x[0])
+
+
+def test_arguments_and_results_may_be_nested() -> None:
+    mapped = gt.vmap(lambda d: {"y": (d["a"] + d["b"][0], d["a"])}, ({"a": 0, "b": (None,)},))
+    found = mapped({"a": x, "b": (x[0],)})
+    assert same(found["y"][0], x + x[0]) and same(found["y"][1], x)
+
+
+def test_maps_nest_and_share_what_is_not_mapped() -> None:
+    outer = gt.vmap(gt.vmap(lambda a, b: a * b, (None, 0)), (0, None))
+    assert same(outer(x[:, 0], x[:, 1]), gt.outer(x[:, 0], x[:, 1]))
+
+
+def test_a_result_without_the_batch_is_expanded() -> None:
+    found = gt.vmap(lambda a: gt.ones(2))(x)
+    assert found.shape == (4, 2)
+    with pytest.raises(errors.GpuTensorError, match="out_dims"):
+        gt.vmap(lambda a: a, out_dims=None)(x)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 4, 9])
+def test_chunks_give_the_same(chunk_size: int) -> None:
+    assert same(gt.vmap(gt.sin, chunk_size=chunk_size)(x), x.sin())
+
+
+def test_views_are_written_through() -> None:
+    def write(a: Any) -> Any:
+        a[0].mul_(2)
+        a[1:].add_(1)
+        return a
+
+    expected = x.clone()
+    expected[:, 0] *= 2
+    expected[:, 1:] += 1
+    given = x.clone()
+    assert same(gt.vmap(write)(given), expected) and same(given, expected)
+
+
+def test_a_batch_is_not_written_into_what_has_none() -> None:
+    one = gt.zeros(3)
+    with pytest.raises(errors.GpuTensorError, match="must have the batch"):
+        gt.vmap(lambda a: one.add_(a))(x)
+    assert same(one, gt.zeros(3))
+
+
+@pytest.mark.parametrize("function", [
+    lambda a: a[0].item(), lambda a: a.nonzero(), lambda a: a[a > 3], lambda a: bool(a[0] > 1),
+])  # fmt: skip
+def test_what_depends_on_elements_is_refused(function: Any) -> None:
+    with pytest.raises(errors.DispatchError, match="must not be called within vmap"):
+        gt.vmap(function)(x)
+
+
+def test_an_operator_without_a_rule_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vmap_level, "_warned", set())
+    with pytest.warns(UserWarning, match="'take' has no batch rule") as warned:
+        for _ in range(2):
+            found = gt.vmap(lambda a: a.take(gt.tensor([0, 2])))(x)
+    assert same(found, x[:, [0, 2]]) and len(warned) == 1
+
+
+def test_random_numbers_are_refused_shared_or_each_entrys_own() -> None:
+    with pytest.raises(errors.DispatchError, match="randomness='error'"):
+        gt.vmap(lambda a: a + gt.rand(3))(x)
+    shared = gt.vmap(lambda a: a * 0 + gt.rand(3), randomness="same")(x)
+    assert same(shared[0], shared[3])
+    own = gt.vmap(lambda a: a * 0 + gt.rand(3), randomness="different")(x)
+    assert not same(own[0], own[3])
+    like = gt.vmap(gt.rand_like, randomness="different")(x)
+    assert like.shape == (4, 3) and not same(like[0], like[1])
+    dropped = gt.vmap(lambda a: gt.nn.functional.dropout(a), randomness="different")(gt.ones(9, 64))
+    assert not same(dropped[0], dropped[1])
+
+
+def test_a_batch_joins_autograd() -> None:
+    leaf = x.clone().requires_grad_()
+    gt.vmap(lambda a: (a * a).sum())(leaf).sum().backward()
+    assert same(leaf.grad, 2 * x)
+
+
+def test_wrappers_end_with_their_transform() -> None:
+    kept: list[Any] = []
+    gt.vmap(lambda a: kept.append(a) or a)(x)
+    assert "BatchedTensor" in repr(kept[0]) and kept[0].shape == (3,)
+    with pytest.raises(errors.GpuTensorError, match="after the transform"):
+        kept[0] + 1
+
+
+@pytest.mark.parametrize("arguments", [
+    {"func": 3}, {"func": gt.sin, "randomness": "none"}, {"func": gt.sin, "chunk_size": 0},
+])  # fmt: skip
+def test_bad_arguments(arguments: Any) -> None:
+    with pytest.raises(errors.GpuTensorError):
+        gt.vmap(**arguments)
+
+
+@pytest.mark.parametrize(("in_dims", "args"), [
+    (2, (x,)), (None, (x,)), ((0, 0), (x,)), (0, (x, x[:3])), (0, (x, 3)), ("0", (x,)),
+])  # fmt: skip
+def test_bad_dimensions(in_dims: Any, args: Any) -> None:
+    with pytest.raises(errors.GpuTensorError):
+        gt.vmap(lambda *a: a[0], in_dims)(*args)
+
+
+def test_users_operators_bring_their_rule() -> None:
+    @gt.library.custom_op("tests_func::halve", mutates_args=())
+    def halve(x: gt.Tensor, places: int) -> gt.Tensor:
+        return x * 0.5 + places
+
+    looped = gt.vmap(lambda a: halve(a, 2), in_dims=1)
+    with pytest.warns(UserWarning, match="halve"):
+        assert same(looped(x), x.T * 0.5 + 2)
+    seen = []
+
+    @halve.register_vmap
+    def rule(info: Any, in_dims: Any, a: Any, places: int) -> Any:
+        seen.append((info.batch_size, in_dims))
+        return halve(a, places), in_dims[0]
+
+    assert same(looped(x), x.T * 0.5 + 2) and seen == [(3, (0, None))]
+    with pytest.raises(errors.GpuTensorError):
+        gt.library.register_vmap("tests_func::halve", 3)
+
+
+def test_an_interrupted_map_leaves_nothing_behind() -> None:
+    def fails(a: Any) -> Any:
+        raise KeyboardInterrupt
+
+    from gputensor.dispatch import tls
+    from gputensor.func.levels import levels
+
+    with pytest.raises(KeyboardInterrupt):
+        gt.vmap(fails)(x)
+    assert levels() == () and tls.state.get() is tls.PLAIN
