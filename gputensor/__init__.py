@@ -44,7 +44,8 @@ from .tensor.tensor import Tensor as Tensor
 if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, array_api as array_api, autograd as autograd, backends as backends,
-        cuda as cuda, dispatch as dispatch, distributed as distributed, fft as fft, func as func,
+        cuda as cuda, dispatch as dispatch, distributed as distributed,
+        distributions as distributions, fft as fft, func as func,
         layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
         optim as optim, random as random, special as special, testing as testing,
     )  # fmt: skip

@@ -57,6 +57,10 @@ class DispatchError(GpuTensorError, NotImplementedError):
     """No kernel for the keys of a call."""
 
 
+class AbsentError(GpuTensorError, NotImplementedError):
+    """A method that exists for other classes of its kind only."""
+
+
 class RegistrationError(GpuTensorError, RuntimeError):
     """A definition or registration that contradicts another one."""
 

@@ -1,0 +1,56 @@
+"""`gt.distributions`: probability distributions, transforms and divergences, as
+`torch.distributions` has them, written over the operators that users call.
+
+Random numbers come from the generators of `gt.manual_seed`; they differ from PyTorch's, their
+distributions do not.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..core import lazy
+from . import constraint_registry, constraints, kl, transforms, utils
+from .constraint_registry import biject_to, transform_to
+from .discrete import (
+    Bernoulli, Binomial, Categorical, ContinuousBernoulli, Geometric, Multinomial,
+    NegativeBinomial, OneHotCategorical, OneHotCategoricalStraightThrough, Poisson,
+)  # fmt: skip
+from .distribution import Distribution, ExponentialFamily
+from .kl import kl_divergence, register_kl
+from .location_scale import (
+    Cauchy, GeneralizedPareto, Laplace, Normal, StudentT, Uniform, VonMises,
+)  # fmt: skip
+from .multivariate import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
+from .positive import Beta, Chi2, Dirichlet, Exponential, FisherSnedecor, Gamma
+from .transformed import Independent, MixtureSameFamily, TransformedDistribution
+from .transformed_families import (
+    Gumbel, HalfCauchy, HalfNormal, InverseGamma, Kumaraswamy, LogisticNormal, LogNormal, Pareto,
+    RelaxedBernoulli, RelaxedOneHotCategorical, Weibull,
+)  # fmt: skip
+from .transforms import (
+    AbsTransform, AffineTransform, CatTransform, ComposeTransform, CorrCholeskyTransform,
+    CumulativeDistributionTransform, ExpTransform, IndependentTransform, LowerCholeskyTransform,
+    PositiveDefiniteTransform, PowerTransform, ReshapeTransform, SigmoidTransform,
+    SoftmaxTransform, SoftplusTransform, StackTransform, StickBreakingTransform, TanhTransform,
+    Transform, identity_transform,
+)  # fmt: skip
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",
+    "Categorical", "Cauchy", "Chi2", "ComposeTransform", "ContinuousBernoulli",
+    "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
+    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma",
+    "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "IndependentTransform", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal",
+    "LogisticNormal", "LowRankMultivariateNormal", "LowerCholeskyTransform", "MixtureSameFamily",
+    "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
+    "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform",
+    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
+    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution",
+    "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraint_registry", "constraints",
+    "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to", "transforms",
+    "utils",
+]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -1,0 +1,242 @@
+"""Base classes of distributions: shapes, checks of parameters and values, expansion.
+
+Source: torch/distributions/distribution.py and exp_family.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from ..autograd import grad, no_grad
+from ..core import errors
+from ..core.geometry import Size
+from ..tensor.tensor import Tensor
+from .constraints import Constraint, is_dependent
+from .utils import absent, broadcast_all, lazy_property, refused, sum_rightmost
+
+D = TypeVar("D", bound="Distribution")
+Parameter = Tensor | float
+Check = bool | None
+
+
+class Distribution:
+    """A batch of probability distributions.
+
+    Args:
+        batch_shape: shape of the batch of distributions that one object stands for.
+        event_shape: shape of one sample of one of them.
+        validate_args: whether parameters and values are checked; None: as
+            `set_default_validate_args` says, which is True except under `python -O`.
+    Raises: ArgumentValueError for a parameter outside its constraint.
+    """
+
+    has_rsample = False
+    has_enumerate_support = False
+    _validate_args = __debug__
+    # Attributes that stay as they are when the batch is expanded, beside `_unbroadcasted…`.
+    _kept: tuple[str, ...] = ()
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether parameters and values are checked where `validate_args` is None."""
+        if value not in (True, False):
+            raise errors.wrong_value("set_default_validate_args", "value", "be a bool", value)
+        Distribution._validate_args = value
+
+    def __init__(
+        self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (),
+        validate_args: bool | None = None,
+    ) -> None:  # fmt: skip
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            self._check_parameters()
+
+    def _broadcast(self, validate_args: bool | None, /, **parameters: Parameter) -> None:
+        """Set scalar parameters that are broadcast, and initialize with their shape as batch."""
+        made = broadcast_all(*parameters.values())
+        self.__dict__.update(zip(parameters, made))
+        Distribution.__init__(self, made[0].shape, validate_args=validate_args)
+
+    def _check_parameters(self) -> None:
+        for name, constraint in self.arg_constraints.items():
+            is_lazy = isinstance(getattr(type(self), name, None), lazy_property)
+            if is_dependent(constraint) or (is_lazy and name not in self.__dict__):
+                continue
+            self._check_within(name, getattr(self, name), constraint, "satisfy")
+
+    def _check_within(self, arg: str, value: Tensor, constraint: Constraint, verb: str) -> None:
+        valid = constraint.check(value)
+        if not valid.all():
+            got = errors.describe(value)
+            if valid.shape == value.shape:
+                got = f"{value[~valid].flatten()[0].item()} in {got}"
+            raise refused(self, arg, f"{verb} {constraint!r}", errors.Got(got))
+
+    @property
+    def arg_constraints(self) -> dict[str, Constraint]:
+        """The constraint of each parameter by its name."""
+        return {}
+
+    @property
+    def support(self) -> Constraint:
+        """The region that samples lie in."""
+        raise absent(self, "support")
+
+    @property
+    def batch_shape(self) -> Size:
+        """Shape of the batch of distributions."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """Shape of one sample of one distribution."""
+        return self._event_shape
+
+    def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
+        """A distribution whose parameters are expanded to `batch_shape`; they share memory."""
+        new = self._get_checked_instance(type(self), _instance)
+        shape, count = Size(batch_shape), len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if name in self._kept or name.startswith("_unbroadcasted"):
+                pass
+            elif isinstance(value, Distribution):
+                value = value.expand(shape + value.batch_shape[count:])
+            elif isinstance(value, Tensor) and value.shape[:count] == self._batch_shape:
+                value = value.expand(shape + value.shape[count:])
+            new.__dict__.setdefault(name, value)
+        new._batch_shape = shape
+        return new
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean: (*batch, *event)."""
+        raise absent(self, "mean")
+
+    @property
+    def mode(self) -> Tensor:
+        """Most probable value: (*batch, *event)."""
+        raise absent(self, "mode")
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of each element: (*batch, *event)."""
+        raise absent(self, "variance")
+
+    @property
+    def stddev(self) -> Tensor:
+        """Standard deviation of each element: (*batch, *event)."""
+        return self.variance.sqrt()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw samples without gradients: (*sample_shape, *batch, *event)."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draw samples that are differentiable functions of the parameters.
+
+        Raises: AbsentError where `has_rsample` is False.
+        """
+        raise absent(self, "rsample")
+
+    def sample_n(self, n: int) -> Tensor:
+        """Draw n samples; `sample((n,))` does it too."""
+        return self.sample((n,))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Logarithm of the density or probability at `value`, (*, *batch, *event): (*, *batch)."""
+        raise absent(self, "log_prob")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Probability of samples of at most `value`."""
+        raise absent(self, "cdf")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Value whose cdf is `value`, in [0, 1]."""
+        raise absent(self, "icdf")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution: (cardinality, *batch, *event).
+
+        expand: False leaves the batch dimensions at size 1.
+        """
+        raise absent(self, "enumerate_support")
+
+    def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
+        """`values`, (cardinality, *event), with the batch dimensions between."""
+        event = values.shape[1:]
+        values = values.reshape(-1, *(1 for _ in self._batch_shape), *event)
+        return values.expand(-1, *self._batch_shape, *event) if expand else values
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats: (*batch)."""
+        raise absent(self, "entropy")
+
+    def perplexity(self) -> Tensor:
+        """Exponential of the entropy: (*batch)."""
+        return self.entropy().exp()
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        return Size(sample_shape) + self._batch_shape + self._event_shape
+
+    def _check(self, value: Tensor) -> None:
+        if self._validate_args:
+            self._validate_sample(value)
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """Raise unless `value` has the event's shape, broadcasts with the batch, is in support."""
+        if not isinstance(value, Tensor):
+            raise refused(self, "value", "be a Tensor", value)
+        wanted = self._batch_shape + self._event_shape
+        events = value.shape[max(value.dim() - len(self._event_shape), 0) :]
+        if events != self._event_shape:
+            raise refused(self, "value", f"end in the event's shape, {self._event_shape}", value)
+        for size, other in zip(reversed(value.shape), reversed(wanted)):
+            if 1 not in (size, other) and size != other:
+                raise refused(self, "value", f"broadcast with {wanted}", value)
+        self._check_within("value", value, self.support, "lie in the support,")
+
+    def __repr__(self) -> str:
+        shown = {
+            name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__
+        }
+        texts = [f"{n}: {v if v.numel() == 1 else v.shape}" for n, v in shown.items()]
+        return f"{type(self).__name__}({', '.join(texts)})"
+
+
+class ExponentialFamily(Distribution):
+    """Base of exponential families.
+
+    A class with natural parameters, a log normalizer and a mean carrier measure gets its entropy
+    and the divergence within the class as Bregman divergences of the log normalizer.
+    """
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        raise absent(self, "_natural_params")
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        raise absent(self, "_log_normalizer")
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise absent(self, "_mean_carrier_measure")
+
+    def _normalizer_and_means(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """The log normalizer, and each natural parameter with the derivative by it."""
+        params = [p.detach().requires_grad_() for p in self._natural_params]
+        normalizer = self._log_normalizer(*params)
+        means = grad(normalizer.sum(), params, create_graph=True)
+        return normalizer, list(zip(params, means))
+
+    def entropy(self) -> Tensor:
+        carrier = self._mean_carrier_measure
+        normalizer, means = self._normalizer_and_means()
+        dims = len(self._batch_shape)
+        return normalizer - carrier - sum(sum_rightmost(p * m, p.dim() - dims) for p, m in means)

@@ -1,0 +1,223 @@
+"""Distributions of positive numbers, and of probabilities, that are made of gamma samples.
+
+Source: torch/distributions/exponential.py, gamma.py, chi2.py, dirichlet.py, beta.py and
+fishersnedecor.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .._generated.functions import empty, igamma, stack, where, xlogy, zeros_like
+from ..nn import functional as F
+from ..tensor.tensor import Tensor
+from . import constraints
+from .distribution import Check, Distribution, ExponentialFamily, Parameter
+from .sampling import log_standard_gamma
+from .utils import broadcast_all, quantity, refused, tiny
+
+
+class Exponential(ExponentialFamily):
+    """Exponential distribution with mean 1 / rate."""
+
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    rate: Tensor
+
+    def __init__(self, rate: Parameter, validate_args: Check = None) -> None:
+        self._broadcast(validate_args, rate=rate)
+
+    mean = quantity(lambda self: self.rate.reciprocal())
+    mode = quantity(lambda self: zeros_like(self.rate))
+    stddev = quantity(lambda self: self.rate.reciprocal())
+    variance = quantity(lambda self: self.rate.pow(-2))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        x = empty(self._extended_shape(sample_shape), dtype=self.rate.dtype,
+                  device=self.rate.device)  # fmt: skip
+        return x.exponential_() / self.rate
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return 1 - (-self.rate * value).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -(-value).log1p() / self.rate
+
+    def entropy(self) -> Tensor:
+        return 1.0 - self.rate.log()
+
+
+class Gamma(ExponentialFamily):
+    """Gamma distribution with shape `concentration` and mean concentration / rate."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    concentration: Tensor
+    rate: Tensor
+
+    def __init__(
+        self, concentration: Parameter, rate: Parameter, validate_args: Check = None
+    ) -> None:
+        self._broadcast(validate_args, concentration=concentration, rate=rate)
+
+    mean = quantity(lambda self: self.concentration / self.rate)
+    mode = quantity(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
+    variance = quantity(lambda self: self.concentration / self.rate.square())
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        log_x = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
+        x = log_x.exp().to(self.rate.dtype) / self.rate
+        return x.clamp(min=tiny(x))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        a, rate = self.concentration, self.rate
+        return xlogy(a, rate) + xlogy(a - 1, value) - rate * value - a.lgamma()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return igamma(self.concentration, self.rate * value)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a - self.rate.log() + a.lgamma() + (1.0 - a) * a.digamma()
+
+
+class Chi2(Gamma):
+    """Chi-squared distribution with df degrees of freedom: Gamma(df / 2, 1 / 2)."""
+
+    arg_constraints = {"df": constraints.positive}
+    df = quantity(lambda self: self.concentration * 2)
+
+    def __init__(self, df: Parameter, validate_args: Check = None) -> None:
+        super().__init__(0.5 * df, 0.5, validate_args)
+
+
+class Dirichlet(ExponentialFamily):
+    """Dirichlet distribution on the simplex. concentration: (*, k)."""
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
+    has_rsample = True
+
+    def __init__(self, concentration: Tensor, validate_args: Check = None) -> None:
+        if not isinstance(concentration, Tensor) or concentration.dim() < 1:
+            rule = "be a Tensor of at least one dimension"
+            raise refused(self, "concentration", rule, concentration)
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        # Normalized in the logarithm: small concentrations would underflow to 0 / 0.
+        log_x = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
+        x = log_x.softmax(-1).to(self.concentration.dtype)
+        return x.clamp(min=tiny(x))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        a = self.concentration
+        return xlogy(a - 1.0, value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
+
+    mean = quantity(lambda self: self.concentration / self.concentration.sum(-1, True))
+
+    @property
+    def mode(self) -> Tensor:
+        above = (self.concentration - 1).clamp(min=0.0)
+        corner = F.one_hot(above.argmax(-1), above.shape[-1]).type_as(above)
+        is_convex = (self.concentration < 1).all(-1).unsqueeze(-1)
+        return where(is_convex, corner, above / above.sum(-1, True))
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total.square() * (total + 1))
+
+    def entropy(self) -> Tensor:
+        a, total = self.concentration, self.concentration.sum(-1)
+        log_norm = a.lgamma().sum(-1) - total.lgamma()
+        slope = (a.shape[-1] - total) * total.digamma()
+        return log_norm - slope - ((a - 1.0) * a.digamma()).sum(-1)
+
+
+class Beta(ExponentialFamily):
+    """Beta distribution in [0, 1] with mean concentration1 / (concentration1 + concentration0)."""
+
+    arg_constraints = {
+        "concentration1": constraints.positive, "concentration0": constraints.positive,
+    }  # fmt: skip
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(
+        self, concentration1: Parameter, concentration0: Parameter, validate_args: Check = None
+    ) -> None:
+        both = stack(broadcast_all(concentration1, concentration0), -1)
+        self._dirichlet = Dirichlet(both, False)
+        super().__init__(both.shape[:-1], (), validate_args)
+
+    concentration1 = quantity(lambda self: self._dirichlet.concentration[..., 0])
+    concentration0 = quantity(lambda self: self._dirichlet.concentration[..., 1])
+    mean = quantity(lambda self: self._dirichlet.mean[..., 0])
+    mode = quantity(lambda self: self._dirichlet.mode[..., 0])
+    variance = quantity(lambda self: self._dirichlet.variance[..., 0])
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self._dirichlet.rsample(sample_shape)[..., 0]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return self._dirichlet.log_prob(stack([value, 1.0 - value], -1))
+
+    def entropy(self) -> Tensor:
+        return self._dirichlet.entropy()
+
+
+class FisherSnedecor(Distribution):
+    """F-distribution: the quotient of two chi-squared numbers over their degrees of freedom."""
+
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    df1: Tensor
+    df2: Tensor
+
+    def __init__(self, df1: Parameter, df2: Parameter, validate_args: Check = None) -> None:
+        self._broadcast(validate_args, df1=df1, df2=df2)
+
+    def _df2_above(self, bound: float) -> Tensor:
+        return where(self.df2 <= bound, math.nan, self.df2)
+
+    @property
+    def mean(self) -> Tensor:
+        df2 = self._df2_above(2)
+        return df2 / (df2 - 2)
+
+    @property
+    def mode(self) -> Tensor:
+        mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
+        return where(self.df1 <= 2, math.nan, mode)
+
+    @property
+    def variance(self) -> Tensor:
+        df1, df2 = self.df1, self._df2_above(4)
+        return 2 * df2.square() * (df1 + df2 - 2) / (df1 * (df2 - 2).square() * (df2 - 4))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        above, below = (Gamma(df * 0.5, df, False) for df in (self.df1, self.df2))
+        x = above.rsample(sample_shape) / below.rsample(sample_shape)
+        return x.clamp(min=tiny(x))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        half1, half2, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
+        log_norm = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
+        power = half1 * ratio.log() + (half1 - 1) * value.log()
+        return log_norm + power - (half1 + half2) * (ratio * value).log1p()

@@ -1,0 +1,373 @@
+"""Families that are transforms of others: their samples and densities come from the base.
+
+Source: torch/distributions/gumbel.py, half_normal.py, half_cauchy.py, log_normal.py,
+logistic_normal.py, inverse_gamma.py, pareto.py, weibull.py, kumaraswamy.py, relaxed_bernoulli.py and
+relaxed_categorical.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated.functions import full_like, ones_like, rand, where, zeros_like
+from ..nn import functional as F
+from ..tensor.tensor import Tensor
+from ..tensor.type_info import finfo
+from . import constraints
+from .constraints import Constraint
+from .discrete import ByCategorical, ByOdds
+from .distribution import Check, Parameter
+from .location_scale import LOCATION_SCALE, Cauchy, LocationScale, Normal, Uniform
+from .positive import Exponential, Gamma
+from .transformed import TransformedDistribution
+from .transforms import (
+    AbsTransform, AffineTransform, ExpTransform, PowerTransform, SigmoidTransform,
+    StickBreakingTransform,
+)  # fmt: skip
+from .utils import broadcast_all, clamp_probs, euler_constant, quantity
+
+
+class Gumbel(TransformedDistribution):
+    """Gumbel distribution, the limit of the largest of many samples, with mode loc."""
+
+    arg_constraints = LOCATION_SCALE
+    support = constraints.real
+
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
+        base = Normal(loc, scale, validate_args=False)  # which broadcasts them
+        self.loc, self.scale = base.loc, base.scale
+        info = finfo(self.loc.dtype)
+        low, high = full_like(self.loc, info.tiny), full_like(self.loc, 1 - info.eps)
+        log = ExpTransform().inv
+        parts = [log, AffineTransform(0, -1), log, AffineTransform(self.loc, -self.scale)]
+        super().__init__(Uniform(low, high, validate_args), parts, validate_args)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        y = (self.loc - value) / self.scale
+        return y - y.exp() - self.scale.log()
+
+    mean = quantity(lambda self: self.loc + self.scale * euler_constant)
+    mode = quantity(lambda self: self.loc)
+    stddev = quantity(lambda self: math.pi / math.sqrt(6) * self.scale)
+    variance = quantity(lambda self: self.stddev.square())
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + euler_constant)
+
+
+class _Half(TransformedDistribution):
+    """Distribution of |x| for a symmetric distribution around 0."""
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    _base: type[LocationScale]
+
+    def __init__(self, scale: Parameter, validate_args: Check = None) -> None:
+        super().__init__(self._base(0, scale, False), AbsTransform(), validate_args)
+
+    scale = quantity(lambda self: self.base_dist.scale)
+    mode = quantity(lambda self: zeros_like(self.scale))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class HalfNormal(_Half):
+    """Distribution of |x| for a normal x with mean 0."""
+
+    _base = Normal
+
+    mean = quantity(lambda self: self.scale * math.sqrt(2 / math.pi))
+    variance = quantity(lambda self: self.scale.square() * (1 - 2 / math.pi))
+
+
+class HalfCauchy(_Half):
+    """Distribution of |x| for x of a Cauchy distribution around 0."""
+
+    _base = Cauchy
+
+    mean = quantity(lambda self: full_like(self.scale, math.inf))
+    variance = quantity(lambda self: full_like(self.scale, math.inf))
+
+
+class LogNormal(TransformedDistribution):
+    """Distribution of exp(x) for a normal x with mean loc and standard deviation scale."""
+
+    arg_constraints = LOCATION_SCALE
+    support = constraints.positive
+
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    loc = quantity(lambda self: self.base_dist.loc)
+    scale = quantity(lambda self: self.base_dist.scale)
+    mean = quantity(lambda self: (self.loc + self.scale.square() / 2).exp())
+    mode = quantity(lambda self: (self.loc - self.scale.square()).exp())
+
+    @property
+    def variance(self) -> Tensor:
+        square = self.scale.square()
+        return square.expm1() * (2 * self.loc + square).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc
+
+
+class LogisticNormal(TransformedDistribution):
+    """Distribution on the simplex of (*, n + 1): stick breaking of normal vectors (*, n)."""
+
+    arg_constraints = LOCATION_SCALE
+    support = constraints.simplex
+
+    def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
+        base = Normal(loc, scale, validate_args)
+        base = base if base.batch_shape else base.expand((1,))
+        super().__init__(base, StickBreakingTransform(), validate_args)
+
+    loc = quantity(lambda self: self.base_dist.base_dist.loc)
+
+    @property
+    def scale(self) -> Tensor:
+        return self.base_dist.base_dist.scale
+
+
+class InverseGamma(TransformedDistribution):
+    """Distribution of 1 / x for x of a gamma distribution."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    concentration = quantity(lambda self: self.base_dist.concentration)
+    rate = quantity(lambda self: self.base_dist.rate)
+
+    def __init__(
+        self, concentration: Parameter, rate: Parameter, validate_args: Check = None
+    ) -> None:
+        base = Gamma(concentration, rate, validate_args)
+        super().__init__(base, PowerTransform(-base.rate.new_ones(())), validate_args)
+
+    mode = quantity(lambda self: self.rate / (self.concentration + 1))
+
+    @property
+    def mean(self) -> Tensor:
+        less = self.concentration - 1
+        return where(less > 0, self.rate / less, math.inf)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.concentration
+        return where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
+
+
+class Pareto(TransformedDistribution):
+    """Pareto distribution of type 1: numbers above scale, with density as x ** -(alpha + 1)."""
+
+    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
+
+    def __init__(self, scale: Parameter, alpha: Parameter, validate_args: Check = None) -> None:
+        self.scale, self.alpha = broadcast_all(scale, alpha)
+        parts = [ExpTransform(), AffineTransform(0, self.scale)]
+        super().__init__(Exponential(self.alpha, validate_args), parts, validate_args)
+
+    mode = quantity(lambda self: self.scale)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Constraint:
+        return constraints.greater_than_eq(self.scale)
+
+    @property
+    def mean(self) -> Tensor:
+        a = self.alpha.clamp(min=1)
+        return a * self.scale / (a - 1)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.alpha.clamp(min=2)
+        return self.scale.square() * a / ((a - 1).square() * (a - 2))
+
+    def entropy(self) -> Tensor:
+        return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
+
+
+class Weibull(TransformedDistribution):
+    """Weibull distribution: scale * x ** (1 / concentration) for an exponential x."""
+
+    arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
+    support = constraints.positive
+
+    def __init__(
+        self, scale: Parameter, concentration: Parameter, validate_args: Check = None
+    ) -> None:
+        self.scale, self.concentration = broadcast_all(scale, concentration)
+        self.concentration_reciprocal = self.concentration.reciprocal()
+        parts = [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
+        super().__init__(Exponential(ones_like(self.scale), False), parts, validate_args)
+
+    def _moment(self, order: int) -> Tensor:
+        return (1 + order * self.concentration_reciprocal).lgamma().exp()
+
+    mean = quantity(lambda self: self.scale * self._moment(1))
+    variance = quantity(
+        lambda self: self.scale.square() * (self._moment(2) - self._moment(1).square())
+    )
+
+    @property
+    def mode(self) -> Tensor:
+        power = self.concentration_reciprocal
+        return self.scale * ((self.concentration - 1) / self.concentration) ** power
+
+    def entropy(self) -> Tensor:
+        power = self.concentration_reciprocal
+        return euler_constant * (1 - power) + (self.scale * power).log() + 1
+
+
+class Kumaraswamy(TransformedDistribution):
+    """Kumaraswamy distribution in [0, 1], whose cdf is 1 - (1 - x ** concentration1) ** ..0."""
+
+    arg_constraints = {
+        "concentration1": constraints.positive, "concentration0": constraints.positive,
+    }  # fmt: skip
+    support = constraints.unit_interval
+
+    def __init__(
+        self, concentration1: Parameter, concentration0: Parameter, validate_args: Check = None
+    ) -> None:
+        a, b = broadcast_all(concentration1, concentration0)
+        self.concentration1, self.concentration0 = a, b
+        base = Uniform(zeros_like(b), ones_like(b), validate_args)
+        powers = PowerTransform(b.reciprocal()), PowerTransform(a.reciprocal())
+        parts = [powers[0], AffineTransform(1.0, -1.0), powers[1]]
+        super().__init__(base, parts, validate_args)
+
+    def _moment(self, order: int) -> Tensor:
+        b, shifted = self.concentration0, 1 + order / self.concentration1
+        return b * (shifted.lgamma() + b.lgamma() - (shifted + b).lgamma()).exp()
+
+    mean = quantity(lambda self: self._moment(1))
+    variance = quantity(lambda self: self._moment(2) - self.mean.square())
+
+    @property
+    def mode(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        log_mode = (-b).log1p() / b - (-b * a).log1p()
+        return where((b < 1) | (a < 1), math.nan, log_mode.exp())
+
+    def entropy(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        harmonic = (b + 1).digamma() + euler_constant
+        return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
+
+
+def _as_temperature(temperature: Parameter, like: Tensor) -> Tensor:
+    if isinstance(temperature, Tensor):
+        return temperature
+    return like.new_full((), temperature)
+
+
+class LogitRelaxedBernoulli(ByOdds):
+    """Log odds of a relaxed Bernoulli sample: (logits + logistic noise) / temperature."""
+
+    support = constraints.real
+    has_rsample = True
+    _kept = ("temperature",)
+
+    def __init__(
+        self, temperature: Parameter, probs: Any = None, logits: Any = None,
+        validate_args: Check = None,
+    ) -> None:  # fmt: skip
+        self._set_odds(probs, logits, validate_args)
+        self.temperature = _as_temperature(temperature, self._param)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        probs = clamp_probs(self.probs.expand(shape))
+        u = clamp_probs(rand(shape, dtype=probs.dtype, device=probs.device))
+        noise = u.log() - (-u).log1p() + probs.log() - (-probs).log1p()
+        return noise / self.temperature
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        logits, value = broadcast_all(self.logits, value)
+        difference = logits - value * self.temperature
+        return self.temperature.log() + difference - 2 * F.softplus(difference)
+
+
+class RelaxedBernoulli(TransformedDistribution):
+    """Bernoulli distribution relaxed to (0, 1), differentiable in its parameters.
+
+    Args:
+        temperature: how far samples are from 0 and 1; towards 0 they are Bernoulli's.
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    _logits_class: Any = LogitRelaxedBernoulli
+    _transform: Any = SigmoidTransform
+    temperature = quantity(lambda self: self.base_dist.temperature)
+    probs = quantity(lambda self: self.base_dist.probs)
+    logits = quantity(lambda self: self.base_dist.logits)
+
+    def __init__(
+        self, temperature: Parameter, probs: Any = None, logits: Any = None,
+        validate_args: Check = None,
+    ) -> None:  # fmt: skip
+        base = self._logits_class(temperature, probs, logits, validate_args)
+        super().__init__(base, self._transform(), validate_args)
+
+
+class ExpRelaxedCategorical(ByCategorical):
+    """Logarithm of a relaxed one-hot sample: (logits + Gumbel noise) / temperature, normalized."""
+
+    support = constraints.real_vector
+    has_rsample = True
+    _kept = ("temperature",)
+
+    def __init__(
+        self, temperature: Parameter, probs: Any = None, logits: Any = None,
+        validate_args: Check = None,
+    ) -> None:  # fmt: skip
+        super().__init__(probs, logits, validate_args)
+        self.temperature = _as_temperature(temperature, self._param)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        u = clamp_probs(rand(shape, dtype=self.logits.dtype, device=self.logits.device))
+        scores = (self.logits - (-u.log()).log()) / self.temperature
+        return scores.log_softmax(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        count = self._event_shape[-1]
+        logits, value = broadcast_all(self.logits, value)
+        scale = math.lgamma(count) + (count - 1) * self.temperature.log()
+        return (logits - value * self.temperature).log_softmax(-1).sum(-1) + scale
+
+
+class RelaxedOneHotCategorical(RelaxedBernoulli):
+    """One-hot categorical distribution relaxed to the simplex, differentiable in its parameters.
+
+    Args:
+        temperature: how far samples are from one-hot vectors.
+    """
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.simplex
+    _logits_class = ExpRelaxedCategorical
+    _transform = ExpTransform
