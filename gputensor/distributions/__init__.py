@@ -11,8 +11,8 @@ from ..core import lazy
 from . import constraint_registry, constraints, kl, transforms, utils
 from .constraint_registry import biject_to, transform_to
 from .discrete import (
-    Bernoulli, Binomial, Categorical, ContinuousBernoulli, Geometric, Multinomial,
-    NegativeBinomial, OneHotCategorical, OneHotCategoricalStraightThrough, Poisson,
+    Bernoulli, Binomial, Categorical, Geometric, Multinomial, NegativeBinomial,
+    OneHotCategorical, OneHotCategoricalStraightThrough, Poisson,
 )  # fmt: skip
 from .distribution import Distribution, ExponentialFamily
 from .kl import kl_divergence, register_kl
@@ -20,7 +20,9 @@ from .location_scale import (
     Cauchy, GeneralizedPareto, Laplace, Normal, StudentT, Uniform, VonMises,
 )  # fmt: skip
 from .multivariate import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
-from .positive import Beta, Chi2, Dirichlet, Exponential, FisherSnedecor, Gamma
+from .positive import (
+    Beta, Chi2, ContinuousBernoulli, Dirichlet, Exponential, FisherSnedecor, Gamma,
+)  # fmt: skip
 from .transformed import Independent, MixtureSameFamily, TransformedDistribution
 from .transformed_families import (
     Gumbel, HalfCauchy, HalfNormal, InverseGamma, Kumaraswamy, LogisticNormal, LogNormal, Pareto,

@@ -40,7 +40,7 @@ class ConstraintRegistry:
         """The transform to `constraint`. Raises: AbsentError where none is registered."""
         factory = self._registry.get(type(constraint))
         if factory is None:
-            raise errors.AbsentError(f"transform_to: no transform leads to {constraint!r}")
+            raise errors.AbsentError(f"constraint_registry: no transform leads to {constraint!r}")
         return factory(constraint)
 
 

@@ -5,6 +5,8 @@ Source: torch/distributions/constraints.py.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from ..core import lazy
 from ..core.dtype import bool_
 from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
-from .utils import absent, all_instances, refused
+from .utils import absent, all_instances, quantity, refused
 
 __all__ = [
     "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
@@ -52,13 +54,8 @@ class _Dependent(Constraint):
     def __init__(self, *, is_discrete: Any = None, event_dim: Any = None) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
-        return self._known(self._is_discrete, "static is_discrete")
-
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        return self._known(self._event_dim, "static event_dim")
+    is_discrete = quantity(lambda self: self._known(self._is_discrete, "static is_discrete"))
+    event_dim = quantity(lambda self: self._known(self._event_dim, "static event_dim"))
 
     def _known(self, value: Any, what: str) -> Any:
         if value is None:
@@ -105,13 +102,8 @@ class _Wrapped(Constraint):
             raise refused(self, "base_constraint", "be a Constraint", base_constraint)
         self.base_constraint = base_constraint
 
-    @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
-        return self.base_constraint.is_discrete
-
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        return self.base_constraint.event_dim
+    is_discrete = quantity(lambda self: self.base_constraint.is_discrete)
+    event_dim = quantity(lambda self: self.base_constraint.event_dim)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"
@@ -127,9 +119,9 @@ class independent(_Wrapped):
             raise refused(self, "reinterpreted_batch_ndims", rule, reinterpreted_batch_ndims)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+    event_dim = quantity(
+        lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+    )
 
     def check(self, value: Tensor) -> Tensor:
         if value.dim() < self.event_dim:
@@ -172,78 +164,70 @@ class _OneHot(Constraint):
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
-class _Bounded(Constraint):
-    """Values of at least, above, at most or below a bound; numbers or tensors."""
-
-    def __init__(self, lower_bound: Any = None, upper_bound: Any = None) -> None:
-        self.lower_bound, self.upper_bound = lower_bound, upper_bound
-        given = {"lower_bound": lower_bound, "upper_bound": upper_bound}
-        self._shown = tuple(name for name, bound in given.items() if bound is not None)
-
-
-class integer_interval(_Bounded):
-    """Integers from lower_bound to upper_bound, both included."""
-
-    is_discrete = True
-
-    def check(self, value: Tensor) -> Tensor:
-        whole = value % 1 == 0
-        if self.lower_bound is not None:
-            whole = whole & (value >= self.lower_bound)
-        return whole if self.upper_bound is None else whole & (value <= self.upper_bound)
-
-
-class _IntegerGreaterThan(integer_interval):
-    pass
-
-
 class _Real(Constraint):
     def check(self, value: Tensor) -> Tensor:
         return value == value  # false for NaN alone
 
 
-class greater_than(_Bounded):
-    """Numbers above lower_bound."""
+class interval(Constraint):
+    """Numbers from lower_bound to upper_bound, both included; bounds are numbers or tensors."""
 
-    def __init__(self, lower_bound: Any) -> None:
-        super().__init__(lower_bound)
+    # How values compare with the bounds.
+    _lower: Any = operator.ge
+    _upper: Any = operator.le
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+        given = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+        self._shown = tuple(name for name, bound in given.items() if bound is not None)
 
     def check(self, value: Tensor) -> Tensor:
-        return value > self.lower_bound
+        bounds = (self._lower, self.lower_bound), (self._upper, self.upper_bound)
+        valid = [compare(value, bound) for compare, bound in bounds if bound is not None]
+        made: Tensor = functools.reduce(operator.and_, valid)
+        return made
 
 
-class greater_than_eq(_Bounded):
+class half_open_interval(interval):
+    """Numbers from lower_bound to upper_bound, the latter excluded."""
+
+    _upper = operator.lt
+
+
+class greater_than_eq(interval):
     """Numbers of at least lower_bound."""
 
     def __init__(self, lower_bound: Any) -> None:
-        super().__init__(lower_bound)
-
-    def check(self, value: Tensor) -> Tensor:
-        return value >= self.lower_bound
+        super().__init__(lower_bound, None)
 
 
-class less_than(_Bounded):
+class greater_than(greater_than_eq):
+    """Numbers above lower_bound."""
+
+    _lower = operator.gt
+
+
+class less_than(interval):
     """Numbers below upper_bound."""
+
+    _upper = operator.lt
 
     def __init__(self, upper_bound: Any) -> None:
         super().__init__(None, upper_bound)
 
-    def check(self, value: Tensor) -> Tensor:
-        return value < self.upper_bound
 
+class integer_interval(interval):
+    """Integers from lower_bound to upper_bound, both included."""
 
-class interval(_Bounded):
-    """Numbers from lower_bound to upper_bound, both included."""
-
-    def check(self, value: Tensor) -> Tensor:
-        return (value >= self.lower_bound) & (value <= self.upper_bound)
-
-
-class half_open_interval(_Bounded):
-    """Numbers from lower_bound to upper_bound, the latter excluded."""
+    is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= self.lower_bound) & (value < self.upper_bound)
+        return (value % 1 == 0) & super().check(value)
+
+
+class _IntegerGreaterThan(integer_interval):
+    def __init__(self, lower_bound: Any) -> None:
+        super().__init__(lower_bound, None)
 
 
 class _Simplex(Constraint):
@@ -253,17 +237,15 @@ class _Simplex(Constraint):
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
-class multinomial(_Bounded):
+class multinomial(less_than):
     """Counts that add up to at most upper_bound."""
 
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: Any) -> None:
-        super().__init__(None, upper_bound)
-
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        made: Tensor = (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        return made
 
 
 class _LowerTriangular(Constraint):
@@ -320,13 +302,8 @@ class _Sequence(Constraint):
             raise refused(self, "cseq", "be a sequence of Constraints", cseq)
         self.cseq, self.dim = list(cseq), dim
 
-    @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
-        return any(c.is_discrete for c in self.cseq)
-
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        return max(c.event_dim for c in self.cseq)
+    is_discrete = quantity(lambda self: any(c.is_discrete for c in self.cseq))
+    event_dim = quantity(lambda self: max(c.event_dim for c in self.cseq))
 
 
 class cat(_Sequence):
@@ -348,9 +325,9 @@ class cat(_Sequence):
 class stack(_Sequence):
     """Constraints of slices, which `gt.stack` joins."""
 
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        dim = super().event_dim
+    event_dim = quantity(lambda self: self._dims(max(c.event_dim for c in self.cseq)))
+
+    def _dims(self, dim: int) -> int:
         return dim + 1 if self.dim + dim < 0 else dim
 
     def check(self, value: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Distributions of integers, of classes and of counts; and the continuous Bernoulli.
+"""Distributions of integers, of classes and of counts.
 
 Source: torch/distributions/bernoulli.py, geometric.py, binomial.py, negative_binomial.py,
-poisson.py, continuous_bernoulli.py, categorical.py, one_hot_categorical.py and multinomial.py.
+poisson.py, categorical.py, one_hot_categorical.py and multinomial.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated.functions import (
-    arange, bernoulli, empty, eye, full, gather, multinomial, ones_like, rand,
+    arange, bernoulli, empty, eye, full, gather, multinomial, ones_like,
     where, zeros_like,
 )  # fmt: skip
 from ..autograd import no_grad
+from ..core import errors
 from ..core.dtype import int64
 from ..core.geometry import Size
 from ..functional import broadcast_tensors
@@ -25,7 +26,7 @@ from . import constraints, sampling
 from .constraints import Constraint
 from .distribution import Check, Distribution, ExponentialFamily, Parameter
 from .utils import (
-    absent, broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits, quantity,
+    absent, broadcast_all, computed, logits_to_probs, probs_to_logits, quantity,
     refused, tiny,
 )  # fmt: skip
 
@@ -33,7 +34,7 @@ from .utils import (
 def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
     """Name and value of the one that is given."""
     if (probs is None) == (logits is None):
-        got = "neither" if probs is None else "both"
+        got = errors.Got("neither" if probs is None else "both")
         raise refused(owner, "probs", "be given, or 'logits', but not both", got)
     return ("logits", logits) if probs is None else ("probs", probs)
 
@@ -54,10 +55,10 @@ class ByOdds(Distribution):
         rest = [x.type_as(value) for x in rest]
         self._broadcast(validate_args, **{name: value}, **dict(zip(others, rest)))
 
-    logits: Any = lazy_property(lambda self: probs_to_logits(self.probs, is_binary=True))
-    probs: Any = lazy_property(lambda self: logits_to_probs(self.logits, is_binary=True))
-    _param = quantity(lambda self: self.__dict__.get("probs", self.__dict__.get("logits")))
-    param_shape = quantity(lambda self: self._param.shape)
+    logits: Tensor = computed(lambda self: probs_to_logits(self.probs, is_binary=True))
+    probs: Tensor = computed(lambda self: logits_to_probs(self.logits, is_binary=True))
+    _param: Tensor = quantity(lambda self: self.__dict__.get("probs", self.__dict__.get("logits")))
+    param_shape: Size = quantity(lambda self: self._param.shape)
 
 
 class Bernoulli(ByOdds, ExponentialFamily):
@@ -230,81 +231,6 @@ class Poisson(ExponentialFamily):
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 
 
-class ContinuousBernoulli(ByOdds, ExponentialFamily):
-    """Distribution in [0, 1] with density proportional to probs ** x * (1 - probs) ** (1 - x).
-
-    Args:
-        lims: probs between these are close to 1/2, where formulas are replaced by series.
-    """
-
-    support = constraints.unit_interval
-    has_rsample = True
-
-    def __init__(
-        self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501),
-        validate_args: Check = None,
-    ) -> None:  # fmt: skip
-        self._lims = lims
-        self._set_odds(probs, logits, validate_args)
-        if "probs" in self.__dict__:
-            self.probs = clamp_probs(self.probs)
-
-    probs: Any = lazy_property(lambda self: clamp_probs(self.logits.sigmoid()))
-
-    def _regions(self) -> tuple[Tensor, Tensor]:
-        """Whether the formulas hold, and probs for which they do."""
-        holds = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
-        return holds, where(holds, self.probs, self._lims[0])
-
-    def _log_norm(self) -> Tensor:
-        holds, p = self._regions()
-        x = (self.probs - 0.5).square()
-        formula = ((-p).log1p() - p.log()).abs().log() - (1 - 2 * p).abs().log()
-        return where(holds, formula, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
-
-    @property
-    def mean(self) -> Tensor:
-        holds, p = self._regions()
-        x = self.probs - 0.5
-        formula = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
-        return where(holds, formula, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
-
-    @property
-    def variance(self) -> Tensor:
-        holds, p = self._regions()
-        x = (self.probs - 0.5).square()
-        odds = (-p).log1p() - p.log()
-        formula = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / odds.square()
-        return where(holds, formula, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        return self.icdf(rand(shape, dtype=self.probs.dtype, device=self.probs.device))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
-        logits, value = broadcast_all(self.logits, value)
-        cross = F.binary_cross_entropy_with_logits(logits, value, reduction="none")
-        return -cross + self._log_norm()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
-        holds, p = self._regions()
-        formula = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
-        return where((value <= 0) | (value >= 1), (value >= 1).type_as(p),
-                     where(holds, formula, value))  # fmt: skip
-
-    def icdf(self, value: Tensor) -> Tensor:
-        holds, p = self._regions()
-        none = (-p).log1p()
-        formula = ((value * (2.0 * p - 1.0) - p).log1p() - none) / (p.log() - none)
-        return where(holds, formula, value)
-
-    def entropy(self) -> Tensor:
-        none = (-self.probs).log1p()
-        return self.mean * (none - self.probs.log()) - self._log_norm() - none
-
-
 class Categorical(Distribution):
     """Classes from 0 to k - 1, with probabilities `probs` or log probabilities `logits`: (*, k).
 
@@ -325,10 +251,10 @@ class Categorical(Distribution):
         self._num_events = value.shape[-1]
         super().__init__(value.shape[:-1], (), validate_args)
 
-    logits: Any = lazy_property(lambda self: probs_to_logits(self.probs))
-    probs: Any = lazy_property(lambda self: logits_to_probs(self.logits))
-    _param = quantity(lambda self: self.__dict__.get("probs", self.__dict__.get("logits")))
-    param_shape = quantity(lambda self: self._param.shape)
+    logits: Tensor = computed(lambda self: probs_to_logits(self.probs))
+    probs: Tensor = computed(lambda self: logits_to_probs(self.logits))
+    _param: Tensor = quantity(lambda self: self.__dict__.get("probs", self.__dict__.get("logits")))
+    param_shape: Size = quantity(lambda self: self._param.shape)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Constraint:
@@ -366,10 +292,10 @@ class ByCategorical(Distribution):
     """A distribution of vectors of k elements with the parameters of a Categorical."""
 
     arg_constraints = Categorical.arg_constraints
-    probs = quantity(lambda self: self._categorical.probs)
-    logits = quantity(lambda self: self._categorical.logits)
-    _param = quantity(lambda self: self._categorical._param)
-    param_shape = quantity(lambda self: self._categorical.param_shape)
+    probs: Tensor = quantity(lambda self: self._categorical.probs)
+    logits: Tensor = quantity(lambda self: self._categorical.logits)
+    _param: Tensor = quantity(lambda self: self._categorical._param)
+    param_shape: Size = quantity(lambda self: self._categorical.param_shape)
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Check = None) -> None:
         self._categorical = Categorical(probs, logits, validate_args)

@@ -97,7 +97,7 @@ class Distribution:
 
     def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
         """A distribution whose parameters are expanded to `batch_shape`; they share memory."""
-        new = self._get_checked_instance(type(self), _instance)
+        new: D = self._get_checked_instance(type(self), _instance)
         shape, count = Size(batch_shape), len(self._batch_shape)
         for name, value in self.__dict__.items():
             if name in self._kept or name.startswith("_unbroadcasted"):
@@ -232,11 +232,14 @@ class ExponentialFamily(Distribution):
         """The log normalizer, and each natural parameter with the derivative by it."""
         params = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*params)
-        means = grad(normalizer.sum(), params, create_graph=True)
+        means: Any = grad(normalizer.sum(), params, create_graph=True)
         return normalizer, list(zip(params, means))
 
     def entropy(self) -> Tensor:
         carrier = self._mean_carrier_measure
         normalizer, means = self._normalizer_and_means()
-        dims = len(self._batch_shape)
-        return normalizer - carrier - sum(sum_rightmost(p * m, p.dim() - dims) for p, m in means)
+        for param, mean in means:
+            product = param * mean
+            normalizer = normalizer - sum_rightmost(product, product.dim() - len(self._batch_shape))
+        entropy: Tensor = normalizer - carrier
+        return entropy

@@ -16,14 +16,14 @@ from ..core import errors, lazy
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
 from .discrete import (
-    Bernoulli, Binomial, Categorical, ContinuousBernoulli, Geometric, OneHotCategorical, Poisson,
+    Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson,
 )  # fmt: skip
 from .distribution import Distribution, ExponentialFamily
 from .location_scale import Cauchy, Laplace, Normal, Uniform
 from .multivariate import (
     LowRankMultivariateNormal, MultivariateNormal, half_log_det, mahalanobis,
 )  # fmt: skip
-from .positive import Beta, Dirichlet, Exponential, Gamma
+from .positive import Beta, ContinuousBernoulli, Dirichlet, Exponential, Gamma
 from .transformed import Independent, TransformedDistribution
 from .transformed_families import Gumbel, HalfNormal, Pareto
 from .utils import euler_constant as EULER, refused, sum_rightmost
@@ -92,45 +92,35 @@ def _inf_where(condition: Tensor, value: Tensor) -> Tensor:
     return where(condition, math.inf, value)
 
 
-def _log_gamma_norm(q: Any) -> Tensor:
+def _log_gamma_norm(q: Any) -> Any:
     """lgamma(concentration) - concentration * log(rate)."""
-    made: Tensor = q.concentration.lgamma() - q.concentration * q.rate.log()
-    return made
+    return q.concentration.lgamma() - q.concentration * q.rate.log()
 
 
-def _half_log_2_pi_var(q: Any) -> Tensor:
-    made: Tensor = q.scale.log() + 0.5 * math.log(2 * math.pi)
-    return made
-
-
-def _to_normal(p: Any, q: Any) -> Tensor:
+def _to_normal(p: Any, q: Any) -> Any:
     """From p's entropy, mean and variance."""
-    square = p.variance + (p.mean - q.loc).square()
-    made: Tensor = -p.entropy() + _half_log_2_pi_var(q) + square / (2 * q.scale.square())
-    return made
+    square = (p.variance + (p.mean - q.loc).square()) / (2 * q.scale.square())
+    return -p.entropy() + q.scale.log() + 0.5 * math.log(2 * math.pi) + square
 
 
-def _to_exponential(p: Any, q: Any) -> Tensor:
+def _to_exponential(p: Any, q: Any) -> Any:
     """From p's entropy and mean."""
-    made: Tensor = -p.entropy() - q.rate.log() + q.rate * p.mean
-    return made
+    return -p.entropy() - q.rate.log() + q.rate * p.mean
 
 
-def _to_gamma(p: Any, q: Any, mean_log: Tensor) -> Tensor:
+def _to_gamma(p: Any, q: Any, mean_log: Tensor) -> Any:
     """From p's entropy and mean, and the mean of its logarithm."""
     log_terms = _log_gamma_norm(q) - (q.concentration - 1) * mean_log
-    made: Tensor = -p.entropy() + log_terms + q.rate * p.mean
-    return made
+    return -p.entropy() + log_terms + q.rate * p.mean
 
 
-def _to_continuous_bernoulli(p: Any, q: Any) -> Tensor:
+def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     log_norm = (-q.probs).log1p() + q._log_norm()
-    made: Tensor = -p.entropy() - p.mean * q.logits - log_norm
-    return made
+    return -p.entropy() - p.mean * q.logits - log_norm
 
 
 # Supports of p that reach outside q's.
-for _p, _others in {
+_OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],
     Exponential: [Beta, ContinuousBernoulli, Pareto, Uniform],
     Gamma: [Beta, ContinuousBernoulli, Pareto, Uniform],
@@ -138,7 +128,8 @@ for _p, _others in {
     Laplace: [Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform],
     Normal: [Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform],
     Pareto: [Beta, ContinuousBernoulli, Uniform], Poisson: [Bernoulli, Binomial],
-}.items():  # fmt: skip
+}  # fmt: skip
+for _p, _others in _OUTSIDE.items():
     for _q in _others:
         register_kl(_p, _q)(lambda p, q: full_like(p.mean + 0 * q.mean, math.inf))
 
@@ -157,11 +148,6 @@ def _bernoulli(p: Any, q: Any) -> Tensor:
     return ones + where(p.probs == 1, 0.0, _inf_where(q.probs == 1, zeros))
 
 
-@register_kl(Bernoulli, Poisson)
-def _bernoulli_poisson(p: Any, q: Any) -> Any:
-    return -p.entropy() - (p.probs * q.rate.log() - q.rate)
-
-
 @register_kl(Binomial, Binomial)
 def _binomial(p: Any, q: Any) -> Tensor:
     if (p.total_count < q.total_count).any():
@@ -174,11 +160,6 @@ def _binomial(p: Any, q: Any) -> Tensor:
 def _categorical(p: Any, q: Any) -> Tensor:
     terms = _inf_where(q.probs == 0, p.probs * (p.logits - q.logits))
     return where(p.probs == 0, 0.0, terms).sum(-1)
-
-
-@register_kl(OneHotCategorical, OneHotCategorical)
-def _one_hot(p: Any, q: Any) -> Tensor:
-    return _categorical(p._categorical, q._categorical)
 
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
@@ -202,13 +183,8 @@ def _dirichlet(p: Any, q: Any) -> Any:
     return logs + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
 
 
-@register_kl(Beta, Beta)
-def _beta(p: Any, q: Any) -> Any:
-    return _dirichlet(p._dirichlet, q._dirichlet)
-
-
 @register_kl(Beta, Gamma)
-def _beta_gamma(p: Any, q: Any) -> Tensor:
+def _beta_gamma(p: Any, q: Any) -> Any:
     total = p.concentration1 + p.concentration0
     return _to_gamma(p, q, p.concentration1.digamma() - total.digamma())
 
@@ -219,11 +195,6 @@ def _exponential(p: Any, q: Any) -> Any:
     return -ratio.log() + ratio - 1
 
 
-@register_kl(Exponential, Gamma)
-def _exponential_gamma(p: Any, q: Any) -> Tensor:
-    return _to_gamma(p, q, -EULER - p.rate.log())
-
-
 @register_kl(Exponential, Gumbel)
 def _exponential_gumbel(p: Any, q: Any) -> Any:
     product, shift = p.rate * q.scale, q.loc / q.scale
@@ -232,7 +203,7 @@ def _exponential_gumbel(p: Any, q: Any) -> Any:
 
 
 @register_kl(ExponentialFamily, ExponentialFamily)
-def _family(p: Any, q: Any) -> Tensor:
+def _family(p: Any, q: Any) -> Any:
     if type(p) is not type(q):
         raise _no_form(p, q)
     normalizer, means = p._normalizer_and_means()
@@ -240,8 +211,7 @@ def _family(p: Any, q: Any) -> Tensor:
     for (of_p, mean), of_q in zip(means, q._natural_params):
         term = (of_q - of_p) * mean
         result = result - sum_rightmost(term, term.dim() - result.dim())
-    made: Tensor = result
-    return made
+    return result
 
 
 @register_kl(Gamma, Gamma)
@@ -258,11 +228,6 @@ def _gamma_gumbel(p: Any, q: Any) -> Any:
     own = (a - 1) * a.digamma() - a.lgamma() - a
     tail = shift.exp() * (1 + product.reciprocal()).pow(-a) - shift
     return own + product.log() + a / product + tail
-
-
-@register_kl(Geometric, Geometric)
-def _geometric(p: Any, q: Any) -> Any:
-    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
 
 
 @register_kl(Gumbel, Gumbel)
@@ -282,11 +247,6 @@ def _laplace(p: Any, q: Any) -> Any:
 def _normal(p: Any, q: Any) -> Any:
     ratio, square = (p.scale / q.scale).square(), ((p.loc - q.loc) / q.scale).square()
     return 0.5 * (ratio + square - 1 - ratio.log())
-
-
-@register_kl(HalfNormal, HalfNormal)
-def _half_normal(p: Any, q: Any) -> Any:
-    return _normal(p.base_dist, q.base_dist)
 
 
 @register_kl(Normal, Gumbel)
@@ -357,26 +317,6 @@ def _pareto(p: Any, q: Any) -> Tensor:
     return _inf_where(p.scale < q.scale, finite)
 
 
-@register_kl(Pareto, Exponential)
-def _pareto_exponential(p: Any, q: Any) -> Tensor:
-    return _inf_where(p.alpha <= 1, _to_exponential(p, q))
-
-
-@register_kl(Pareto, Gamma)
-def _pareto_gamma(p: Any, q: Any) -> Tensor:
-    return _inf_where(p.alpha <= 1, _to_gamma(p, q, p.scale.log() + p.alpha.reciprocal()))
-
-
-@register_kl(Pareto, Normal)
-def _pareto_normal(p: Any, q: Any) -> Tensor:
-    return _inf_where(p.alpha <= 2, _to_normal(p, q))
-
-
-@register_kl(Poisson, Poisson)
-def _poisson(p: Any, q: Any) -> Any:
-    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
-
-
 @register_kl(Uniform, Uniform)
 def _uniform(p: Any, q: Any) -> Tensor:
     finite = ((q.high - q.low) / (p.high - p.low)).log()
@@ -394,21 +334,6 @@ def _uniform_beta(p: Any, q: Any) -> Tensor:
     logs = (a - 1) * _mean_log(p.low, p.high) + (b - 1) * _mean_log(1 - p.high, 1 - p.low)
     log_norm = a.lgamma() + b.lgamma() - (a + b).lgamma()
     return _inf_where((p.high > 1) | (p.low < 0), log_norm - logs - (p.high - p.low).log())
-
-
-@register_kl(Uniform, ContinuousBernoulli)
-def _uniform_continuous_bernoulli(p: Any, q: Any) -> Tensor:
-    return _inf_where((p.high > 1) | (p.low < 0), _to_continuous_bernoulli(p, q))
-
-
-@register_kl(Uniform, Exponential)
-def _uniform_exponential(p: Any, q: Any) -> Tensor:
-    return _inf_where(p.low < 0, _to_exponential(p, q))
-
-
-@register_kl(Uniform, Gamma)
-def _uniform_gamma(p: Any, q: Any) -> Tensor:
-    return _inf_where(p.low < 0, _to_gamma(p, q, _mean_log(p.low, p.high)))
 
 
 @register_kl(Uniform, Gumbel)
@@ -443,6 +368,26 @@ def _transformed(p: Any, q: Any) -> Tensor:
         raise _no_form(p, q)
     return kl_divergence(p.base_dist, q.base_dist)
 
+
+_FORMS: dict[tuple[type, type], Divergence] = {
+    (Bernoulli, Poisson): lambda p, q: -p.entropy() - (p.probs * q.rate.log() - q.rate),
+    (OneHotCategorical, OneHotCategorical):
+        lambda p, q: _categorical(p._categorical, q._categorical),
+    (Beta, Beta): lambda p, q: _dirichlet(p._dirichlet, q._dirichlet),
+    (Exponential, Gamma): lambda p, q: _to_gamma(p, q, -EULER - p.rate.log()),
+    (Geometric, Geometric): lambda p, q: -p.entropy() - (-q.probs).log1p() / p.probs - q.logits,
+    (HalfNormal, HalfNormal): lambda p, q: _normal(p.base_dist, q.base_dist),
+    (Pareto, Exponential): lambda p, q: _inf_where(p.alpha <= 1, _to_exponential(p, q)),
+    (Pareto, Gamma):
+        lambda p, q: _inf_where(p.alpha <= 1, _to_gamma(p, q, p.scale.log() + 1 / p.alpha)),
+    (Pareto, Normal): lambda p, q: _inf_where(p.alpha <= 2, _to_normal(p, q)),
+    (Poisson, Poisson): lambda p, q: p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate),
+    (Uniform, ContinuousBernoulli):
+        lambda p, q: _inf_where((p.high > 1) | (p.low < 0), _to_continuous_bernoulli(p, q)),
+    (Uniform, Exponential): lambda p, q: _inf_where(p.low < 0, _to_exponential(p, q)),
+    (Uniform, Gamma): lambda p, q: _inf_where(p.low < 0, _to_gamma(p, q, _mean_log(p.low, p.high))),
+}  # fmt: skip
+_registry.update(_FORMS)
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy.attributes(globals())

@@ -30,7 +30,7 @@ from .constraints import Constraint
 from .distribution import Check, Distribution, ExponentialFamily, Parameter
 from .location_scale import standard_normal
 from .positive import Beta, Gamma
-from .utils import broadcast_all, lazy_property, quantity, refused, tiny
+from .utils import broadcast_all, computed, quantity, refused, tiny
 
 
 def _need_dims(owner: Distribution, arg: str, value: Any, dims: int) -> None:
@@ -95,17 +95,20 @@ class ByCovariance(Distribution):
     ) -> None:
         self.__dict__[name] = matrix.expand(batch + matrix.shape[-2:])
         Distribution.__init__(self, batch, event, validate_args)
-        factor = {"covariance_matrix": linalg.cholesky, "precision_matrix": _factor_of_inverse}
-        self._unbroadcasted_scale_tril = factor.get(name, lambda given: given)(matrix)
+        if name == "covariance_matrix":
+            matrix = linalg.cholesky(matrix)
+        elif name == "precision_matrix":
+            matrix = _factor_of_inverse(matrix)
+        self._unbroadcasted_scale_tril = matrix
 
     def _expanded(self, matrix: Tensor) -> Tensor:
         return matrix.expand(self._batch_shape + matrix.shape[-2:])
 
-    scale_tril: Any = lazy_property(lambda self: self._expanded(self._unbroadcasted_scale_tril))
-    covariance_matrix: Any = lazy_property(lambda self: self._expanded(
+    scale_tril: Tensor = computed(lambda self: self._expanded(self._unbroadcasted_scale_tril))
+    covariance_matrix: Tensor = computed(lambda self: self._expanded(
         self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
     ))  # fmt: skip
-    precision_matrix: Any = lazy_property(
+    precision_matrix: Tensor = computed(
         lambda self: self._expanded(cholesky_inverse(self._unbroadcasted_scale_tril))
     )
 
@@ -269,13 +272,13 @@ class Wishart(ByCovariance, ExponentialFamily):
         )  # fmt: skip
         df = df if isinstance(df, Tensor) else matrix.new_full((), df)
         batch = Size(broadcast_shapes(matrix.shape[:-2], df.shape))
-        self.df = df.expand(batch)
+        self.df = df.to(matrix.dtype).expand(batch)
         if (self.df <= matrix.shape[-1] - 1).any():
             raise refused(self, "df", f"be above {matrix.shape[-1] - 1}", df)
         self._set_matrix(name, matrix, batch, matrix.shape[-2:], validate_args)
 
     @property
-    def arg_constraints(self) -> dict[str, Constraint]:  # type: ignore[override]
+    def arg_constraints(self) -> dict[str, Constraint]:
         least = constraints.greater_than(self._event_shape[-1] - 1)
         return {**ByCovariance.arg_constraints, "df": least}
 

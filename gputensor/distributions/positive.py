@@ -1,21 +1,23 @@
-"""Distributions of positive numbers, and of probabilities, that are made of gamma samples.
+"""Distributions of positive numbers, of numbers in [0, 1] and of probabilities.
 
-Source: torch/distributions/exponential.py, gamma.py, chi2.py, dirichlet.py, beta.py and
-fishersnedecor.py.
+Source: torch/distributions/exponential.py, gamma.py, chi2.py, dirichlet.py, beta.py,
+fishersnedecor.py and continuous_bernoulli.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from .._generated.functions import empty, igamma, stack, where, xlogy, zeros_like
+from .._generated.functions import empty, igamma, rand, stack, where, xlogy, zeros_like
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
 from . import constraints
+from .discrete import ByOdds
 from .distribution import Check, Distribution, ExponentialFamily, Parameter
 from .sampling import log_standard_gamma
-from .utils import broadcast_all, quantity, refused, tiny
+from .utils import broadcast_all, clamp_probs, computed, quantity, refused, tiny
 
 
 class Exponential(ExponentialFamily):
@@ -221,3 +223,78 @@ class FisherSnedecor(Distribution):
         log_norm = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
         power = half1 * ratio.log() + (half1 - 1) * value.log()
         return log_norm + power - (half1 + half2) * (ratio * value).log1p()
+
+
+class ContinuousBernoulli(ByOdds, ExponentialFamily):
+    """Distribution in [0, 1] with density proportional to probs ** x * (1 - probs) ** (1 - x).
+
+    Args:
+        lims: probs between these are close to 1/2, where formulas are replaced by series.
+    """
+
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: Check = None,
+    ) -> None:  # fmt: skip
+        self._lims = lims
+        self._set_odds(probs, logits, validate_args)
+        if "probs" in self.__dict__:
+            self.probs = clamp_probs(self.probs)
+
+    probs: Tensor = computed(lambda self: clamp_probs(self.logits.sigmoid()))
+
+    def _regions(self) -> tuple[Tensor, Tensor]:
+        """Whether the formulas hold, and probs for which they do."""
+        holds = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
+        return holds, where(holds, self.probs, self._lims[0])
+
+    def _log_norm(self) -> Tensor:
+        holds, p = self._regions()
+        x = (self.probs - 0.5).square()
+        formula = ((-p).log1p() - p.log()).abs().log() - (1 - 2 * p).abs().log()
+        return where(holds, formula, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
+
+    @property
+    def mean(self) -> Tensor:
+        holds, p = self._regions()
+        x = self.probs - 0.5
+        formula = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
+        return where(holds, formula, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
+
+    @property
+    def variance(self) -> Tensor:
+        holds, p = self._regions()
+        x = (self.probs - 0.5).square()
+        odds = (-p).log1p() - p.log()
+        formula = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / odds.square()
+        return where(holds, formula, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return self.icdf(rand(shape, dtype=self.probs.dtype, device=self.probs.device))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        logits, value = broadcast_all(self.logits, value)
+        cross = F.binary_cross_entropy_with_logits(logits, value, reduction="none")
+        return -cross + self._log_norm()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        holds, p = self._regions()
+        formula = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
+        return where((value <= 0) | (value >= 1), (value >= 1).type_as(p),
+                     where(holds, formula, value))  # fmt: skip
+
+    def icdf(self, value: Tensor) -> Tensor:
+        holds, p = self._regions()
+        none = (-p).log1p()
+        formula = ((value * (2.0 * p - 1.0) - p).log1p() - none) / (p.log() - none)
+        return where(holds, formula, value)
+
+    def entropy(self) -> Tensor:
+        none = (-self.probs).log1p()
+        return self.mean * (none - self.probs.log()) - self._log_norm() - none

@@ -103,7 +103,7 @@ def poisson(rate: Tensor) -> Tensor:
     steps = math.ceil(math.log2((high - low).max().item())) if rate.numel() else 0
     for _ in range(steps):
         middle = ((low + high) / 2).floor()
-        is_below = igammac(middle + 1, mean) < u
+        is_below = (middle == low) | (igammac(middle + 1, mean) < u)
         low, high = where(is_below, middle, low), where(is_below, high, middle)
     return high.to(rate.dtype)
 

@@ -6,6 +6,7 @@ Source: torch/distributions/transforms.py.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from ..core.geometry import Size
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
-from .utils import absent, all_instances, refused, sum_rightmost
+from .utils import absent, all_instances, quantity, refused, sum_rightmost
 
 T = TypeVar("T", bound="Transform")
 
@@ -121,6 +122,15 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
+def regions(compute: Callable[[Any, str], Any]) -> tuple[Any, Any]:
+    """The properties domain and codomain, which `compute` returns by their names."""
+    properties = [
+        constraints.dependent_property(lambda self, name=name: compute(self, name))
+        for name in ("domain", "codomain")
+    ]
+    return properties[0], properties[1]
+
+
 class _InverseTransform(Transform):
     """The inverse of `inv`, whose cache it shares."""
 
@@ -130,21 +140,9 @@ class _InverseTransform(Transform):
         super().__init__(transform._cache_size)
         self._inv = transform
 
-    @constraints.dependent_property(is_discrete=False)
-    def domain(self) -> Constraint:
-        return self._inv.codomain
-
-    @constraints.dependent_property(is_discrete=False)
-    def codomain(self) -> Constraint:
-        return self._inv.domain
-
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        return self._inv.bijective
-
-    @property
-    def sign(self) -> Any:
-        return self._inv.sign
+    codomain, domain = regions(lambda self, name: getattr(self._inv, name))
+    bijective = quantity(lambda self: self._inv.bijective)
+    sign = quantity(lambda self: self._inv.sign)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
@@ -174,11 +172,6 @@ class _InverseTransform(Transform):
         return f"_InverseTransform({self._inv!r})"
 
 
-def _extended(constraint: Constraint, event_dim: int) -> Constraint:
-    more = event_dim - constraint.event_dim
-    return constraints.independent(constraint, more) if more > 0 else constraint
-
-
 class ComposeTransform(Transform):
     """Transforms one after the other; the first of `parts` comes first."""
 
@@ -196,34 +189,24 @@ class ComposeTransform(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComposeTransform) and self.parts == other.parts
 
-    @constraints.dependent_property(is_discrete=False)
-    def domain(self) -> Constraint:
+    domain, codomain = regions(lambda self, name: self._region(name))
+
+    def _region(self, name: str) -> Constraint:
+        """Domain of the first part or codomain of the last, with what the parts beyond need."""
         if not self.parts:
             return constraints.real
-        dim = self.parts[-1].codomain.event_dim
-        for part in reversed(self.parts):
-            dim = max(dim - part.codomain.event_dim, 0) + part.domain.event_dim
-        return _extended(self.parts[0].domain, dim)
+        parts, before, after = self.parts, "domain", "codomain"
+        if name == "domain":
+            parts, before, after = self.parts[::-1], after, before
+        dim = getattr(parts[0], before).event_dim
+        for part in parts:
+            dim = max(dim - getattr(part, before).event_dim, 0) + getattr(part, after).event_dim
+        region: Constraint = getattr(parts[-1], name)
+        more = dim - region.event_dim
+        return constraints.independent(region, more) if more > 0 else region
 
-    @constraints.dependent_property(is_discrete=False)
-    def codomain(self) -> Constraint:
-        if not self.parts:
-            return constraints.real
-        dim = self.parts[0].domain.event_dim
-        for part in self.parts:
-            dim = max(dim - part.domain.event_dim, 0) + part.codomain.event_dim
-        return _extended(self.parts[-1].codomain, dim)
-
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        return all(part.bijective for part in self.parts)
-
-    @property
-    def sign(self) -> Any:
-        sign = 1
-        for part in self.parts:
-            sign = sign * part.sign
-        return sign
+    bijective = quantity(lambda self: all(part.bijective for part in self.parts))
+    sign = quantity(lambda self: math.prod(part.sign for part in self.parts))
 
     @property
     def inv(self) -> Transform:
@@ -281,21 +264,11 @@ class IndependentTransform(Transform):
         super()._set_cache(cache_size)
         self.base_transform = self.base_transform.with_cache(cache_size)
 
-    @constraints.dependent_property(is_discrete=False)
-    def domain(self) -> Constraint:
-        return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
-
-    @constraints.dependent_property(is_discrete=False)
-    def codomain(self) -> Constraint:
-        return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
-
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        return self.base_transform.bijective
-
-    @property
-    def sign(self) -> Any:
-        return self.base_transform.sign
+    domain, codomain = regions(lambda self, name: constraints.independent(
+        getattr(self.base_transform, name), self.reinterpreted_batch_ndims
+    ))  # fmt: skip
+    bijective = quantity(lambda self: self.base_transform.bijective)
+    sign = quantity(lambda self: self.base_transform.sign)
 
     def _call(self, x: Tensor) -> Tensor:
         self._need_dims(x.shape, self.domain.event_dim)
@@ -324,8 +297,6 @@ class IndependentTransform(Transform):
 class _Sequence(Transform):
     """Transforms of parts along `dim`. A subclass says how parts are taken and joined."""
 
-    _constraint: Any
-
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         if not all_instances(tseq, Transform):
             raise refused(self, "tseq", "be a sequence of Transforms", tseq)
@@ -337,25 +308,23 @@ class _Sequence(Transform):
         if cache_size:
             self.transforms = [t.with_cache(cache_size) for t in self.transforms]
 
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        return all(t.bijective for t in self.transforms)
+    bijective = quantity(lambda self: all(t.bijective for t in self.transforms))
 
-    def _parts(self, x: Tensor) -> Sequence[Tensor]:
-        raise absent(self, "parts")
-
-    def _joined(self, parts: list[Any]) -> Tensor:
-        raise absent(self, "parts")
+    _parts: Any
+    _joined: Any
 
     def _need_size(self, x: Tensor, size: int) -> None:
         if not -x.dim() <= self.dim < x.dim() or x.shape[self.dim] != size:
             raise refused(self, "x", f"have size {size} in dimension {self.dim}", x)
 
     def _call(self, x: Tensor) -> Tensor:
-        return self._joined([t(part) for t, part in zip(self.transforms, self._parts(x))])
+        made: Tensor = self._joined([t(part) for t, part in zip(self.transforms, self._parts(x))])
+        return made
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self._joined([t.inv(part) for t, part in zip(self.transforms, self._parts(y))])
+        parts = zip(self.transforms, self._parts(y))
+        made: Tensor = self._joined([t.inv(part) for t, part in parts])
+        return made
 
     def _log_dets(self, x: Tensor, y: Tensor) -> list[Tensor]:
         parts = zip(self.transforms, self._parts(x), self._parts(y))
@@ -374,22 +343,11 @@ class CatTransform(_Sequence):
         if len(self.lengths) != len(self.transforms):
             raise refused(self, "lengths", f"be {len(self.transforms)} numbers", self.lengths)
 
-    @property
-    def event_dim(self) -> int:
-        return max(t.event_dim for t in self.transforms)
-
-    @property
-    def length(self) -> int:
-        """Size of the dimension `dim`."""
-        return sum(self.lengths)
-
-    @constraints.dependent_property
-    def domain(self) -> Constraint:
-        return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
-
-    @constraints.dependent_property
-    def codomain(self) -> Constraint:
-        return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
+    event_dim = quantity(lambda self: max(t.event_dim for t in self.transforms))
+    length = quantity(lambda self: sum(self.lengths))
+    domain, codomain = regions(lambda self, name: constraints.cat(
+        [getattr(t, name) for t in self.transforms], self.dim, self.lengths
+    ))  # fmt: skip
 
     def _parts(self, x: Tensor) -> Sequence[Tensor]:
         self._need_size(x, self.length)
@@ -408,13 +366,9 @@ class CatTransform(_Sequence):
 class StackTransform(_Sequence):
     """Transforms of slices along `dim`, joined by `gt.stack`."""
 
-    @constraints.dependent_property
-    def domain(self) -> Constraint:
-        return constraints.stack([t.domain for t in self.transforms], self.dim)
-
-    @constraints.dependent_property
-    def codomain(self) -> Constraint:
-        return constraints.stack([t.codomain for t in self.transforms], self.dim)
+    domain, codomain = regions(
+        lambda self, name: constraints.stack([getattr(t, name) for t in self.transforms], self.dim)
+    )
 
     def _parts(self, x: Tensor) -> Sequence[Tensor]:
         self._need_size(x, len(self.transforms))

@@ -17,7 +17,7 @@ from .constraints import (
 )  # fmt: skip
 from .distribution import Distribution
 from .transforms import ComposeTransform, Transform
-from .utils import absent, all_instances, refused, sum_rightmost
+from .utils import absent, all_instances, quantity, refused, sum_rightmost
 
 
 class Independent(Distribution):
@@ -44,29 +44,19 @@ class Independent(Distribution):
         event = batch[cut:] + base_distribution.event_shape
         super().__init__(batch[:cut], event, validate_args)
 
-    @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
-        return self.base_dist.has_rsample
+    has_rsample = quantity(lambda self: self.base_dist.has_rsample)
 
-    @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
-        return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+    has_enumerate_support = quantity(
+        lambda self: self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+    )
 
     @dependent_property
     def support(self) -> Constraint:
         return independent(self.base_dist.support, self.reinterpreted_batch_ndims)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Tensor:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
+    mean = quantity(lambda self: self.base_dist.mean)
+    mode = quantity(lambda self: self.base_dist.mode)
+    variance = quantity(lambda self: self.base_dist.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)
@@ -116,22 +106,19 @@ class TransformedDistribution(Distribution):
             base_distribution = base_distribution.expand(broadcast[: len(broadcast) - events])
         if taken > events:
             base_distribution = Independent(base_distribution, taken - events)
-        self.base_dist: Any = base_distribution
+        self.base_dist = base_distribution
         cut = len(made) - max(given, events + given - taken)
         super().__init__(made[:cut], made[cut:], validate_args)
 
     @dependent_property(is_discrete=False)
     def support(self) -> Constraint:
         if not self.transforms:
-            support: Constraint = self.base_dist.support
-            return support
+            return self.base_dist.support
         support = self.transforms[-1].codomain
         more = len(self.event_shape) - support.event_dim
         return independent(support, more) if more > 0 else support
 
-    @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
-        return bool(self.base_dist.has_rsample)
+    has_rsample = quantity(lambda self: self.base_dist.has_rsample)
 
     def _transformed(self, x: Tensor) -> Tensor:
         for transform in self.transforms:

@@ -1,8 +1,8 @@
 """Families that are transforms of others: their samples and densities come from the base.
 
 Source: torch/distributions/gumbel.py, half_normal.py, half_cauchy.py, log_normal.py,
-logistic_normal.py, inverse_gamma.py, pareto.py, weibull.py, kumaraswamy.py, relaxed_bernoulli.py and
-relaxed_categorical.py.
+logistic_normal.py, inverse_gamma.py, pareto.py, weibull.py, kumaraswamy.py, relaxed_bernoulli.py
+and relaxed_categorical.py.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Half(TransformedDistribution):
     def __init__(self, scale: Parameter, validate_args: Check = None) -> None:
         super().__init__(self._base(0, scale, False), AbsTransform(), validate_args)
 
-    scale = quantity(lambda self: self.base_dist.scale)
+    scale: Tensor = quantity(lambda self: self.base_dist.scale)
     mode = quantity(lambda self: zeros_like(self.scale))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -113,8 +113,8 @@ class LogNormal(TransformedDistribution):
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
         super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
 
-    loc = quantity(lambda self: self.base_dist.loc)
-    scale = quantity(lambda self: self.base_dist.scale)
+    loc: Tensor = quantity(lambda self: self.base_dist.loc)
+    scale: Tensor = quantity(lambda self: self.base_dist.scale)
     mean = quantity(lambda self: (self.loc + self.scale.square() / 2).exp())
     mode = quantity(lambda self: (self.loc - self.scale.square()).exp())
 
@@ -124,7 +124,7 @@ class LogNormal(TransformedDistribution):
         return square.expm1() * (2 * self.loc + square).exp()
 
     def entropy(self) -> Tensor:
-        return self.base_dist.entropy() + self.loc
+        return self.loc + self.base_dist.entropy()
 
 
 class LogisticNormal(TransformedDistribution):
@@ -138,11 +138,8 @@ class LogisticNormal(TransformedDistribution):
         base = base if base.batch_shape else base.expand((1,))
         super().__init__(base, StickBreakingTransform(), validate_args)
 
-    loc = quantity(lambda self: self.base_dist.base_dist.loc)
-
-    @property
-    def scale(self) -> Tensor:
-        return self.base_dist.base_dist.scale
+    loc: Tensor = quantity(lambda self: self.base_dist.base_dist.loc)
+    scale: Tensor = quantity(lambda self: self.base_dist.base_dist.scale)
 
 
 class InverseGamma(TransformedDistribution):
@@ -150,8 +147,8 @@ class InverseGamma(TransformedDistribution):
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
-    concentration = quantity(lambda self: self.base_dist.concentration)
-    rate = quantity(lambda self: self.base_dist.rate)
+    concentration: Tensor = quantity(lambda self: self.base_dist.concentration)
+    rate: Tensor = quantity(lambda self: self.base_dist.rate)
 
     def __init__(
         self, concentration: Parameter, rate: Parameter, validate_args: Check = None
@@ -317,7 +314,7 @@ class RelaxedBernoulli(TransformedDistribution):
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-    support = constraints.unit_interval
+    support: Constraint = constraints.unit_interval
     _logits_class: Any = LogitRelaxedBernoulli
     _transform: Any = SigmoidTransform
     temperature = quantity(lambda self: self.base_dist.temperature)

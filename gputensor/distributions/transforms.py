@@ -19,10 +19,11 @@ from ..tensor.type_info import finfo
 from . import constraints
 from .constraints import Constraint
 from .transform import (
-    CatTransform, ComposeTransform, IndependentTransform, StackTransform, Transform,
+    CatTransform, ComposeTransform, IndependentTransform, StackTransform, Transform, regions,
 )  # fmt: skip
 from .utils import (
-    broadcast_all, refused, shifted, sum_rightmost, tiny, tril_matrix_to_vec, vec_to_tril_matrix,
+    broadcast_all, quantity, refused, shifted, sum_rightmost, tiny, tril_matrix_to_vec,
+    vec_to_tril_matrix,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -155,9 +156,7 @@ class PowerTransform(_Parametrized):
         (self.exponent,) = broadcast_all(exponent)
         super().__init__(cache_size)
 
-    @property
-    def sign(self) -> Any:
-        return self.exponent.sign()
+    sign = quantity(lambda self: self.exponent.sign())
 
     def _call(self, x: Tensor) -> Tensor:
         return x.pow(self.exponent)
@@ -178,9 +177,7 @@ class AffineTransform(_Parametrized):
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
         super().__init__(cache_size)
 
-    @property
-    def event_dim(self) -> int:
-        return self._event_dim
+    event_dim = quantity(lambda self: self._event_dim)
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Constraint:
@@ -201,7 +198,8 @@ class AffineTransform(_Parametrized):
         return made
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return (y - self.loc) / self.scale
+        made: Tensor = (y - self.loc) / self.scale
+        return made
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if isinstance(self.scale, Tensor):
@@ -222,13 +220,9 @@ class ReshapeTransform(Transform):
             raise refused(self, "out_shape", f"have {self.in_shape.numel()} elements", out_shape)
         super().__init__(cache_size)
 
-    @constraints.dependent_property
-    def domain(self) -> Constraint:
-        return constraints.independent(constraints.real, len(self.in_shape))
-
-    @constraints.dependent_property
-    def codomain(self) -> Constraint:
-        return constraints.independent(constraints.real, len(self.out_shape))
+    domain, codomain = regions(lambda self, name: constraints.independent(
+        constraints.real, len(self.in_shape if name == "domain" else self.out_shape)
+    ))  # fmt: skip
 
     def _replaced(self, shape: Size, old: Size, new: Size) -> Size:
         self._need_dims(shape, len(old))
@@ -389,9 +383,7 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
         super().__init__(cache_size)
 
-    @property
-    def domain(self) -> Constraint:
-        return self.distribution.support
+    domain = quantity(lambda self: self.distribution.support)
 
     def _call(self, x: Tensor) -> Tensor:
         return self.distribution.cdf(x)

@@ -93,6 +93,11 @@ def quantity(formula: Callable[[Any], Any]) -> Any:
     return property(formula)
 
 
+def computed(formula: Callable[[Any], Any]) -> Any:
+    """A lazy_property on one line: `probs: Tensor = computed(lambda self: ...)`."""
+    return lazy_property(formula)
+
+
 def _triangle(size: int, diag: int, like: Tensor) -> Tensor:
     column = arange(size, device=like.device)
     return column < column.unsqueeze(-1) + (diag + 1)

@@ -48,7 +48,10 @@ CASES: dict[str, tuple[Make, Any]] = {
     "Cauchy": (lambda L: L.D.Cauchy(L.t([0.5, -1.0]), L.t([1.0, 2.5])), REAL),
     "Gumbel": (lambda L: L.D.Gumbel(L.t([0.5, -1.0]), L.t([1.0, 2.5])), REAL),
     "Uniform": (lambda L: L.D.Uniform(L.t([-2.0, -3.0]), L.t([2.5, 4.0])), REAL),
-    "StudentT": (lambda L: L.D.StudentT(L.t([0.7, 1.5, 4.0]), L.t(0.3), L.t([1.0, 2.0, 0.5])), REAL),
+    "StudentT": (
+        lambda L: L.D.StudentT(L.t([0.7, 1.5, 4.0]), L.t(0.3), L.t([1.0, 2.0, 0.5])),
+        REAL,
+    ),
     "VonMises": (lambda L: L.D.VonMises(L.t([0.5, -1.0]), L.t([0.7, 9.0])), REAL),
     "GeneralizedPareto": (
         lambda L: L.D.GeneralizedPareto(L.t(0.1), L.t([1.0, 2.0, 0.5]), L.t([0.0, 0.4, 2.0])),
@@ -68,7 +71,10 @@ CASES: dict[str, tuple[Make, Any]] = {
     "Beta": (lambda L: L.D.Beta(L.t([0.5, 3.0]), L.t([1.5, 0.7])), UNIT),
     "Kumaraswamy": (lambda L: L.D.Kumaraswamy(L.t([0.5, 3.0]), L.t([1.5, 1.7])), UNIT),
     "ContinuousBernoulli": (lambda L: L.D.ContinuousBernoulli(L.t([0.1, 0.5, 0.7])), UNIT),
-    "ContinuousBernoulli logits": (lambda L: L.D.ContinuousBernoulli(logits=L.t([0.1, -2.0])), UNIT),
+    "ContinuousBernoulli logits": (
+        lambda L: L.D.ContinuousBernoulli(logits=L.t([0.1, -2.0])),
+        UNIT,
+    ),
     "Dirichlet": (lambda L: L.D.Dirichlet(L.t([[0.5, 2.0, 3.0], [0.5, 0.2, 0.3]])), SIMPLEX),
     "Bernoulli": (lambda L: L.D.Bernoulli(L.t([0.1, 0.5, 0.7])), [[0.0], [1.0]]),
     "Bernoulli logits": (lambda L: L.D.Bernoulli(logits=L.t([0.1, -2.0])), [[0.0], [1.0]]),
@@ -82,12 +88,14 @@ CASES: dict[str, tuple[Make, Any]] = {
     "Categorical logits": (lambda L: L.D.Categorical(logits=L.t(P3)), [[0], [2], [1]]),
     "OneHotCategorical": (lambda L: L.D.OneHotCategorical(L.t(P3)), ONE_HOT),
     "OneHotCategoricalStraightThrough": (
-        lambda L: L.D.OneHotCategoricalStraightThrough(logits=L.t(P3)), ONE_HOT,
+        lambda L: L.D.OneHotCategoricalStraightThrough(logits=L.t(P3)),
+        ONE_HOT,
     ),
     "Multinomial": (lambda L: L.D.Multinomial(4, L.t(P3)), [[1.0, 1.0, 2.0], [0.0, 4.0, 0.0]]),
     "RelaxedBernoulli": (lambda L: L.D.RelaxedBernoulli(L.t(0.7), L.t([0.1, 0.7])), UNIT),
     "RelaxedOneHotCategorical": (
-        lambda L: L.D.RelaxedOneHotCategorical(L.t(0.7), logits=L.t(P3)), SIMPLEX,
+        lambda L: L.D.RelaxedOneHotCategorical(L.t(0.7), logits=L.t(P3)),
+        SIMPLEX,
     ),
     "MultivariateNormal": (
         lambda L: L.D.MultivariateNormal(L.t([[0.5, -1.0], [0.0, 1.0]]), L.t(COV)),
@@ -107,7 +115,10 @@ CASES: dict[str, tuple[Make, Any]] = {
         ),
         [[[0.1, 0.2]], [[1.0, -2.0]]],
     ),
-    "Wishart": (lambda L: L.D.Wishart(L.t([3.5, 2.5]), L.t(COV)), [[COV], [[[1.0, 0.2], [0.2, 3.0]]]]),
+    "Wishart": (
+        lambda L: L.D.Wishart(L.t([3.5, 2.5]), L.t(COV)),
+        [[COV], [[[1.0, 0.2], [0.2, 3.0]]]],
+    ),
     "Wishart tril": (lambda L: L.D.Wishart(L.t(3.5), scale_tril=L.t(TRIL)), [COV]),
     "LKJCholesky": (
         lambda L: L.D.LKJCholesky(3, L.t([0.5, 2.0])),
@@ -137,7 +148,7 @@ CASES: dict[str, tuple[Make, Any]] = {
         ),
         [[0.1, 0.2], [1.0, -2.0]],
     ),
-}  # fmt: skip
+}
 # PyTorch computes with a float32 constant: GeneralizedPareto fails in float64, the entropy of
 # Multinomial is rounded.
 SINGLE = {"GeneralizedPareto", "Multinomial"}
@@ -164,7 +175,7 @@ def both(name: str) -> tuple[Library, Any, Library, Any]:
 
 
 def outcome(compute: Callable[[], Any]) -> Any:
-    """A value, or NotImplementedError; PyTorch raises AttributeError where a base lacks a method."""
+    """A value, or NotImplementedError; PyTorch has AttributeError where a base lacks a method."""
     try:
         return compute()
     except (NotImplementedError, AttributeError):
@@ -250,41 +261,100 @@ def test_expanded(name: str) -> None:
 
 # The parameters of p and q of each pair of classes: PyTorch's registry is compared as a whole.
 PAIRED: dict[str, tuple[Make, Make]] = {
-    "Bernoulli": (lambda L: L.D.Bernoulli(L.t([0.1, 0.6, 0.0])), lambda L: L.D.Bernoulli(L.t([0.3, 0.0, 1.0]))),
-    "Beta": (lambda L: L.D.Beta(L.t([0.5, 3.0]), L.t([1.5, 0.7])), lambda L: L.D.Beta(L.t([1.5, 2.0]), L.t([0.5, 1.7]))),
-    "Binomial": (lambda L: L.D.Binomial(L.t([5.0, 6.0]), L.t([0.1, 0.7])), lambda L: L.D.Binomial(L.t([5.0, 4.0]), L.t([0.3, 0.2]))),
-    "Categorical": (lambda L: L.D.Categorical(L.t([[0.2, 0.8, 0.0], [0.5, 0.3, 0.2]])), lambda L: L.D.Categorical(L.t([[0.5, 0.3, 0.2], [0.0, 0.6, 0.4]]))),
-    "OneHotCategorical": (lambda L: L.D.OneHotCategorical(L.t(P3)), lambda L: L.D.OneHotCategorical(logits=L.t(P3))),
-    "Cauchy": (lambda L: L.D.Cauchy(L.t([0.5, -1.0]), L.t([1.0, 2.5])), lambda L: L.D.Cauchy(L.t([1.5, 0.0]), L.t([0.7, 3.0]))),
-    "ContinuousBernoulli": (lambda L: L.D.ContinuousBernoulli(L.t([0.1, 0.5])), lambda L: L.D.ContinuousBernoulli(L.t([0.3, 0.8]))),
-    "Dirichlet": (lambda L: L.D.Dirichlet(L.t([0.5, 2.0, 3.0])), lambda L: L.D.Dirichlet(L.t([1.5, 0.2, 0.3]))),
-    "Exponential": (lambda L: L.D.Exponential(L.t([0.5, 3.0])), lambda L: L.D.Exponential(L.t([1.5, 2.0]))),
-    "Gamma": (lambda L: L.D.Gamma(L.t([0.5, 3.0]), L.t([1.5, 0.7])), lambda L: L.D.Gamma(L.t([1.5, 2.0]), L.t([0.5, 1.7]))),
-    "Geometric": (lambda L: L.D.Geometric(L.t([0.1, 0.7])), lambda L: L.D.Geometric(L.t([0.3, 0.2]))),
-    "Gumbel": (lambda L: L.D.Gumbel(L.t([0.5, -1.0]), L.t([1.0, 2.5])), lambda L: L.D.Gumbel(L.t([1.5, 0.0]), L.t([0.7, 3.0]))),
-    "HalfNormal": (lambda L: L.D.HalfNormal(L.t([1.0, 2.5])), lambda L: L.D.HalfNormal(L.t([0.7, 3.0]))),
+    "Bernoulli": (
+        lambda L: L.D.Bernoulli(L.t([0.1, 0.6, 0.0])),
+        lambda L: L.D.Bernoulli(L.t([0.3, 0.0, 1.0])),
+    ),
+    "Beta": (
+        lambda L: L.D.Beta(L.t([0.5, 3.0]), L.t([1.5, 0.7])),
+        lambda L: L.D.Beta(L.t([1.5, 2.0]), L.t([0.5, 1.7])),
+    ),
+    "Binomial": (
+        lambda L: L.D.Binomial(L.t([5.0, 6.0]), L.t([0.1, 0.7])),
+        lambda L: L.D.Binomial(L.t([5.0, 4.0]), L.t([0.3, 0.2])),
+    ),
+    "Categorical": (
+        lambda L: L.D.Categorical(L.t([[0.2, 0.8, 0.0], [0.5, 0.3, 0.2]])),
+        lambda L: L.D.Categorical(L.t([[0.5, 0.3, 0.2], [0.0, 0.6, 0.4]])),
+    ),
+    "OneHotCategorical": (
+        lambda L: L.D.OneHotCategorical(L.t(P3)),
+        lambda L: L.D.OneHotCategorical(logits=L.t(P3)),
+    ),
+    "Cauchy": (
+        lambda L: L.D.Cauchy(L.t([0.5, -1.0]), L.t([1.0, 2.5])),
+        lambda L: L.D.Cauchy(L.t([1.5, 0.0]), L.t([0.7, 3.0])),
+    ),
+    "ContinuousBernoulli": (
+        lambda L: L.D.ContinuousBernoulli(L.t([0.1, 0.5])),
+        lambda L: L.D.ContinuousBernoulli(L.t([0.3, 0.8])),
+    ),
+    "Dirichlet": (
+        lambda L: L.D.Dirichlet(L.t([0.5, 2.0, 3.0])),
+        lambda L: L.D.Dirichlet(L.t([1.5, 0.2, 0.3])),
+    ),
+    "Exponential": (
+        lambda L: L.D.Exponential(L.t([0.5, 3.0])),
+        lambda L: L.D.Exponential(L.t([1.5, 2.0])),
+    ),
+    "Gamma": (
+        lambda L: L.D.Gamma(L.t([0.5, 3.0]), L.t([1.5, 0.7])),
+        lambda L: L.D.Gamma(L.t([1.5, 2.0]), L.t([0.5, 1.7])),
+    ),
+    "Geometric": (
+        lambda L: L.D.Geometric(L.t([0.1, 0.7])),
+        lambda L: L.D.Geometric(L.t([0.3, 0.2])),
+    ),
+    "Gumbel": (
+        lambda L: L.D.Gumbel(L.t([0.5, -1.0]), L.t([1.0, 2.5])),
+        lambda L: L.D.Gumbel(L.t([1.5, 0.0]), L.t([0.7, 3.0])),
+    ),
+    "HalfNormal": (
+        lambda L: L.D.HalfNormal(L.t([1.0, 2.5])),
+        lambda L: L.D.HalfNormal(L.t([0.7, 3.0])),
+    ),
     "Independent": (
         lambda L: L.D.Independent(L.D.Normal(L.t([[0.5, -1.0]]), 1.0), 1),
         lambda L: L.D.Independent(L.D.Normal(L.t([[1.5, 0.0]]), 2.0), 1),
     ),
-    "Laplace": (lambda L: L.D.Laplace(L.t([0.5, -1.0]), L.t([1.0, 2.5])), lambda L: L.D.Laplace(L.t([1.5, 0.0]), L.t([0.7, 3.0]))),
+    "Laplace": (
+        lambda L: L.D.Laplace(L.t([0.5, -1.0]), L.t([1.0, 2.5])),
+        lambda L: L.D.Laplace(L.t([1.5, 0.0]), L.t([0.7, 3.0])),
+    ),
     "LowRankMultivariateNormal": (
-        lambda L: L.D.LowRankMultivariateNormal(L.t([[0.5, -1.0]]), L.t([[1.0], [0.5]]), L.t([0.3, 0.7])),
-        lambda L: L.D.LowRankMultivariateNormal(L.t([[1.5, 0.0], [0.0, 1.0]]), L.t([[0.2], [0.8]]), L.t([0.9, 0.4])),
+        lambda L: L.D.LowRankMultivariateNormal(
+            L.t([[0.5, -1.0]]), L.t([[1.0], [0.5]]), L.t([0.3, 0.7])
+        ),
+        lambda L: L.D.LowRankMultivariateNormal(
+            L.t([[1.5, 0.0], [0.0, 1.0]]), L.t([[0.2], [0.8]]), L.t([0.9, 0.4])
+        ),
     ),
     "MultivariateNormal": (
         lambda L: L.D.MultivariateNormal(L.t([0.5, -1.0]), L.t(COV)),
         lambda L: L.D.MultivariateNormal(L.t([[1.5, 0.0], [0.0, 1.0]]), scale_tril=L.t(TRIL)),
     ),
-    "Normal": (lambda L: L.D.Normal(L.t([0.5, -1.0]), L.t([1.0, 2.5])), lambda L: L.D.Normal(L.t([1.5, 0.0]), L.t([0.7, 3.0]))),
-    "Pareto": (lambda L: L.D.Pareto(L.t([0.5, 1.0]), L.t([2.5, 3.0])), lambda L: L.D.Pareto(L.t([0.2, 2.0]), L.t([0.7, 3.0]))),
-    "Poisson": (lambda L: L.D.Poisson(L.t([0.5, 3.0])), lambda L: L.D.Poisson(L.t([1.5, 2.0]))),
-    "TransformedDistribution": (lambda L: L.D.LogNormal(L.t([0.5, -1.0]), 1.0), lambda L: L.D.LogNormal(L.t([1.5, 0.0]), 2.0)),
-    "Uniform": (lambda L: L.D.Uniform(L.t([0.5, -1.0]), L.t([0.9, 0.7])), lambda L: L.D.Uniform(L.t([-0.5, -2.0]), L.t([2.0, 0.6]))),
-    "ExponentialFamily": (
-        lambda L: L.D.Wishart(L.t(3.5), L.t(COV)), lambda L: L.D.Wishart(L.t(4.5), scale_tril=L.t(TRIL)),
+    "Normal": (
+        lambda L: L.D.Normal(L.t([0.5, -1.0]), L.t([1.0, 2.5])),
+        lambda L: L.D.Normal(L.t([1.5, 0.0]), L.t([0.7, 3.0])),
     ),
-}  # fmt: skip
+    "Pareto": (
+        lambda L: L.D.Pareto(L.t([0.5, 1.0]), L.t([2.5, 3.0])),
+        lambda L: L.D.Pareto(L.t([0.2, 2.0]), L.t([0.7, 3.0])),
+    ),
+    "Poisson": (lambda L: L.D.Poisson(L.t([0.5, 3.0])), lambda L: L.D.Poisson(L.t([1.5, 2.0]))),
+    "TransformedDistribution": (
+        lambda L: L.D.LogNormal(L.t([0.5, -1.0]), 1.0),
+        lambda L: L.D.LogNormal(L.t([1.5, 0.0]), 2.0),
+    ),
+    "Uniform": (
+        lambda L: L.D.Uniform(L.t([0.5, -1.0]), L.t([0.9, 0.7])),
+        lambda L: L.D.Uniform(L.t([-0.5, -2.0]), L.t([2.0, 0.6])),
+    ),
+    "ExponentialFamily": (
+        lambda L: L.D.Wishart(L.t(3.5), L.t(COV)),
+        lambda L: L.D.Wishart(L.t(4.5), scale_tril=L.t(TRIL)),
+    ),
+}
 PAIRS = sorted((p.__name__, q.__name__) for p, q in torch.distributions.kl._KL_REGISTRY)
 # The first of Poisson beside Bernoulli broadcasts.
 SIZES = {("Bernoulli", "Poisson"), ("Poisson", "Bernoulli")}
@@ -316,12 +386,15 @@ TRANSFORMS: dict[str, tuple[Make, Any]] = {
         [[-1.0, 2.0, 0.5]],
     ),
     "Compose": (
-        lambda L: L.D.ComposeTransform([L.D.AffineTransform(0.5, 2.0), L.D.StickBreakingTransform()]),
+        lambda L: L.D.ComposeTransform(
+            [L.D.AffineTransform(0.5, 2.0), L.D.StickBreakingTransform()]
+        ),
         [[-1.0, 2.0]],
     ),
     "CorrCholesky": (lambda L: L.D.CorrCholeskyTransform(), [[-1.0, 2.0, 0.3], [0.1, 0.2, 0.3]]),
     "CumulativeDistribution": (
-        lambda L: L.D.CumulativeDistributionTransform(L.D.Normal(L.t(0.5), L.t(2.0))), [[-1.0, 2.0]],
+        lambda L: L.D.CumulativeDistributionTransform(L.D.Normal(L.t(0.5), L.t(2.0))),
+        [[-1.0, 2.0]],
     ),
     "Exp": (lambda L: L.D.ExpTransform(), [[-1.0, 2.0]]),
     "Exp inverse": (lambda L: L.D.ExpTransform().inv, [[1.0, 2.0]]),
@@ -340,7 +413,7 @@ TRANSFORMS: dict[str, tuple[Make, Any]] = {
     "StickBreaking": (lambda L: L.D.StickBreakingTransform(), [[-1.0, 2.0], [0.0, 0.5]]),
     "Tanh": (lambda L: L.D.TanhTransform(), [[-1.0, 2.0]]),
     "identity": (lambda L: L.D.identity_transform, [[-1.0, 2.0]]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -52,6 +52,7 @@ FLOORS = [
     (12, "fusion"),
     (13, "random"),
     (14, "layout"),
+    (14, "distributions"),
     (14, "serialization"),
     (14, "library"),
     (14, "distributed _generated.kernels.collective"),  # whose native code is there

@@ -16,7 +16,9 @@ from gputensor._generated import index
 ROOT = Path(__file__).parents[2]
 MODULES = """
     gt gt.amp gt.array_api gt.array_api.fft gt.array_api.linalg gt.autograd gt.autograd.graph
-    gt.backend gt.backends gt.backends.cpu gt.cuda gt.dispatch gt.distributed gt.fallback gt.fft
+    gt.backend gt.backends gt.backends.cpu gt.cuda gt.dispatch gt.distributed
+    gt.distributions gt.distributions.constraint_registry gt.distributions.constraints
+    gt.distributions.kl gt.distributions.transforms gt.distributions.utils gt.fallback gt.fft
     gt.layout gt.library gt.linalg
     gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.optim gt.optim.lr_scheduler gt.profiler
     gt.random gt.special gt.testing
