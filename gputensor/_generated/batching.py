@@ -151,6 +151,7 @@ RULES = {
     "aten::binary_cross_entropy_backward": "loss_backward",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "fold",
     "aten::native_layer_norm": "layer_norm",
+    "aten::native_layer_norm_backward": "layer_norm_backward",
     "aten::native_group_norm": "group_norm",
     "aten::native_batch_norm": "batch_norm",
 }

@@ -291,5 +291,8 @@ LAZY = CONJUGATE | NEGATIVE | ZERO
 # The bit of tensors whose class has a handler, and of a thread within a mode. See modes.py.
 PYTHON = functionality_bit("Python")
 
+# The bits of tensors of gt.func, which stand for a batch, or for a value with its tangent.
+BATCHED, DUAL = map(functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))
+
 # What a kernel keeps of its key set to go on below the version counter.
 BELOW_ADINPLACEORVIEW = below("ADInplaceOrView")

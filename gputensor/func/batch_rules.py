@@ -17,7 +17,7 @@ from ..core.promotion import result_type
 from ..dispatch import defaults
 from ..dispatch.dispatcher import find
 from ..tensor.tensor import Tensor
-from .levels import BATCHED as BATCHED, batched, level_number, physical, unfolded, wrapped
+from .levels import batched, level_number, physical, unfolded, wrapped
 from .operators import Entry, call
 
 Args = Sequence[Any]
@@ -80,6 +80,8 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
         specs = tuple([(t._geometry, t._device) for t in tensors])
         common = result_type("vmap", specs, defaults.get_default_dtype())
+        if common.is_complex and x.dtype.is_floating_point:
+            common = common.to_real
         if common is not x.dtype and common.category == x.dtype.category:
             value = value.to(common)
     return value

@@ -12,7 +12,8 @@ from ..dispatch import tls
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import operators
-from .levels import BATCHED, batched, level_number
+from ..dispatch.keys import BATCHED
+from .levels import batched, level_number
 from .vmap_level import VmapLevel as _VmapLevel
 
 _RANDOMNESS = ("error", "different", "same")

@@ -25,12 +25,11 @@ from ..autograd.history import AutogradMeta, Own, requires_grad
 from ..core import errors
 from ..core.geometry import Geometry, geometry
 from ..core.guard import Guard
-from ..dispatch import keys
 from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.keys import BATCHED, DUAL
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 
-BATCHED, DUAL = map(keys.functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))
 _numbers = count(1)
 _stack: ContextVar[tuple[Level, ...]] = ContextVar("gputensor_func_levels", default=())
 _new = object.__new__

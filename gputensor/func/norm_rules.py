@@ -23,6 +23,16 @@ def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return (out if bias is None else out + bias), mean, rstd
 
 
+def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The gradient of the input; those of weights are sums over everything but the batch."""
+    grad, x, normal, mean, rstd, weight, bias, mask = args
+    if mask[1] or mask[2] or level_number(weight) == level.number:
+        return NotImplemented
+    of = [physical(level, s) for s in (grad, x, mean, rstd)]
+    made = call(entry.operator, *of[:2], normal, *of[2:], weight, bias, mask)
+    return (batched(level, made[0]) if mask[0] else made[0], *made[1:])
+
+
 def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch joins the samples; weights that have one come behind."""
     x, weight, bias, n, c, rest, group, eps = args

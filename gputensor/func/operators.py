@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dispatch import adapters, dispatcher, keys, tls
-from ..dispatch.keys import CompositeImplicitAutograd
+from ..dispatch.keys import BATCHED, CompositeImplicitAutograd
 from ..dispatch.operator import Operator, Table
-from .levels import BATCHED, Level, Wrapper, around, check_alive, levels, set_levels
+from .levels import Level, Wrapper, around, check_alive, levels, set_levels
 
 _BELOW = keys.below("FuncTorchGradWrapper") & ~BATCHED
 is_installed: list[bool] = []

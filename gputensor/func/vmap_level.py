@@ -14,6 +14,7 @@ from typing import Any
 from .._generated import functions
 from ..core import errors
 from ..custom.operator_kernels import vmap_rules
+from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
 from ..dispatch.dispatcher import get
 from ..tensor.tensor import Tensor
@@ -77,7 +78,7 @@ class VmapLevel(Level):
             raise errors.must("vmap", operator.short_name, rule, args[0])
         result = call(functional, *args)
         if "inplace_view" in operator.tags:
-            args[0].hold(result.value, result._geometry, batch_rules.BATCHED)
+            args[0].hold(result.value, result._geometry, BATCHED)
             return args[0]
         return args[0].copy_(result)
 

@@ -20,6 +20,7 @@ from ..core.arguments import NUMBERS, flag, number
 from ..core.number_range import check
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bool_, int64, uint8
+from ..dispatch.keys import BATCHED
 from ..dispatch.refused_memory import is_read_only
 from ..dispatch.tls import state as _state
 
@@ -300,7 +301,7 @@ def _plain(i: Any) -> Any:
     if geometry is not None:
         if geometry.dtype.category > INTEGER:
             raise errors.unsupported_index(i)
-        if geometry.ndim:
+        if geometry.ndim or i._keys & BATCHED and geometry.dtype.category == INTEGER:
             return i
         number = calls.item(i)
         is_bool = geometry.dtype.category == BOOL or geometry.dtype is uint8
