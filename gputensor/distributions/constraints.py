@@ -54,8 +54,8 @@ class _Dependent(Constraint):
     def __init__(self, *, is_discrete: Any = None, event_dim: Any = None) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
-    is_discrete = quantity(lambda self: self._known(self._is_discrete, "static is_discrete"))
-    event_dim = quantity(lambda self: self._known(self._event_dim, "static event_dim"))
+    is_discrete: bool = quantity(lambda self: self._known(self._is_discrete, "static is_discrete"))
+    event_dim: int = quantity(lambda self: self._known(self._event_dim, "static event_dim"))
 
     def _known(self, value: Any, what: str) -> Any:
         if value is None:
@@ -102,8 +102,8 @@ class _Wrapped(Constraint):
             raise refused(self, "base_constraint", "be a Constraint", base_constraint)
         self.base_constraint = base_constraint
 
-    is_discrete = quantity(lambda self: self.base_constraint.is_discrete)
-    event_dim = quantity(lambda self: self.base_constraint.event_dim)
+    is_discrete: bool = quantity(lambda self: self.base_constraint.is_discrete)
+    event_dim: int = quantity(lambda self: self.base_constraint.event_dim)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"
@@ -119,7 +119,7 @@ class independent(_Wrapped):
             raise refused(self, "reinterpreted_batch_ndims", rule, reinterpreted_batch_ndims)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
-    event_dim = quantity(
+    event_dim: int = quantity(
         lambda self: self.base_constraint.event_dim + self.reinterpreted_batch_ndims
     )
 
@@ -302,8 +302,8 @@ class _Sequence(Constraint):
             raise refused(self, "cseq", "be a sequence of Constraints", cseq)
         self.cseq, self.dim = list(cseq), dim
 
-    is_discrete = quantity(lambda self: any(c.is_discrete for c in self.cseq))
-    event_dim = quantity(lambda self: max(c.event_dim for c in self.cseq))
+    is_discrete: bool = quantity(lambda self: any(c.is_discrete for c in self.cseq))
+    event_dim: int = quantity(lambda self: max(c.event_dim for c in self.cseq))
 
 
 class cat(_Sequence):
@@ -325,7 +325,7 @@ class cat(_Sequence):
 class stack(_Sequence):
     """Constraints of slices, which `gt.stack` joins."""
 
-    event_dim = quantity(lambda self: self._dims(max(c.event_dim for c in self.cseq)))
+    event_dim: int = quantity(lambda self: self._dims(max(c.event_dim for c in self.cseq)))
 
     def _dims(self, dim: int) -> int:
         return dim + 1 if self.dim + dim < 0 else dim
@@ -335,24 +335,24 @@ class stack(_Sequence):
         return _stack([c.check(part) for c, part in zip(self.cseq, slices)], self.dim)
 
 
-dependent = _Dependent()
-boolean = _Boolean()
-one_hot = _OneHot()
-nonnegative_integer = _IntegerGreaterThan(0)
-positive_integer = _IntegerGreaterThan(1)
-real = _Real()
-real_vector = independent(real, 1)
-positive = greater_than(0.0)
-nonnegative = greater_than_eq(0.0)
-unit_interval = interval(0.0, 1.0)
-simplex = _Simplex()
-lower_triangular = _LowerTriangular()
-lower_cholesky = _LowerCholesky()
-corr_cholesky = _CorrCholesky()
-square = _Square()
-symmetric = _Symmetric()
-positive_semidefinite = _PositiveSemidefinite()
-positive_definite = _PositiveDefinite()
+dependent: _Dependent = _Dependent()
+boolean: Constraint = _Boolean()
+one_hot: Constraint = _OneHot()
+nonnegative_integer: Constraint = _IntegerGreaterThan(0)
+positive_integer: Constraint = _IntegerGreaterThan(1)
+real: Constraint = _Real()
+real_vector: Constraint = independent(real, 1)
+positive: Constraint = greater_than(0.0)
+nonnegative: Constraint = greater_than_eq(0.0)
+unit_interval: Constraint = interval(0.0, 1.0)
+simplex: Constraint = _Simplex()
+lower_triangular: Constraint = _LowerTriangular()
+lower_cholesky: Constraint = _LowerCholesky()
+corr_cholesky: Constraint = _CorrCholesky()
+square: Constraint = _Square()
+symmetric: Constraint = _Symmetric()
+positive_semidefinite: Constraint = _PositiveSemidefinite()
+positive_definite: Constraint = _PositiveDefinite()
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy.attributes(globals())

@@ -1,7 +1,6 @@
 """Distributions of integers, of classes and of counts.
 
-Source: torch/distributions/bernoulli.py, geometric.py, binomial.py, negative_binomial.py,
-poisson.py, categorical.py, one_hot_categorical.py and multinomial.py.
+Source: torch/distributions, a module for each class.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated.functions import (
-    arange, bernoulli, empty, eye, full, gather, multinomial, ones_like,
+    arange, bernoulli, eye, full, gather, multinomial, ones_like,
     where, zeros_like,
 )  # fmt: skip
 from ..autograd import no_grad
@@ -66,8 +65,8 @@ class Bernoulli(ByOdds, ExponentialFamily):
 
     support = constraints.boolean
     has_enumerate_support = True
-    mean = quantity(lambda self: self.probs)
-    variance = quantity(lambda self: self.probs * (1 - self.probs))
+    mean: Tensor = quantity(lambda self: self.probs)
+    variance: Tensor = quantity(lambda self: self.probs * (1 - self.probs))
 
     @property
     def mode(self) -> Tensor:
@@ -94,9 +93,9 @@ class Geometric(ByOdds):
     """Failures before the first success."""
 
     support = constraints.nonnegative_integer
-    mean = quantity(lambda self: 1.0 / self.probs - 1.0)
-    mode = quantity(lambda self: zeros_like(self.probs))
-    variance = quantity(lambda self: (1.0 / self.probs - 1.0) / self.probs)
+    mean: Tensor = quantity(lambda self: 1.0 / self.probs - 1.0)
+    mode: Tensor = quantity(lambda self: zeros_like(self.probs))
+    variance: Tensor = quantity(lambda self: (1.0 / self.probs - 1.0) / self.probs)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -105,10 +104,8 @@ class Geometric(ByOdds):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            probs = self.probs
-            u = empty(self._extended_shape(sample_shape), dtype=probs.dtype, device=probs.device)
-            made: Tensor = (u.uniform_(tiny(u), 1).log() / (-probs).log1p()).floor()
-            return made
+            u: Tensor = self._empty(sample_shape, self.probs).uniform_(tiny(self.probs), 1)
+            return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -138,8 +135,8 @@ class Binomial(ByOdds):
     def support(self) -> Constraint:
         return constraints.integer_interval(0, self.total_count)
 
-    mean = quantity(lambda self: self.total_count * self.probs)
-    variance = quantity(lambda self: self.total_count * self.probs * (1 - self.probs))
+    mean: Tensor = quantity(lambda self: self.total_count * self.probs)
+    variance: Tensor = quantity(lambda self: self.total_count * self.probs * (1 - self.probs))
 
     @property
     def mode(self) -> Tensor:
@@ -187,11 +184,11 @@ class NegativeBinomial(ByOdds):
     ) -> None:  # fmt: skip
         self._set_odds(probs, logits, validate_args, total_count=total_count)
 
-    mean = quantity(lambda self: self.total_count * self.logits.exp())
-    mode = quantity(
+    mean: Tensor = quantity(lambda self: self.total_count * self.logits.exp())
+    mode: Tensor = quantity(
         lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
     )
-    variance = quantity(lambda self: self.mean / (-self.logits).sigmoid())
+    variance: Tensor = quantity(lambda self: self.mean / (-self.logits).sigmoid())
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
@@ -217,9 +214,9 @@ class Poisson(ExponentialFamily):
     def __init__(self, rate: Parameter, validate_args: Check = None) -> None:
         self._broadcast(validate_args, rate=rate)
 
-    mean = quantity(lambda self: self.rate)
-    mode = quantity(lambda self: self.rate.floor())
-    variance = quantity(lambda self: self.rate)
+    mean: Tensor = quantity(lambda self: self.rate)
+    mode: Tensor = quantity(lambda self: self.rate.floor())
+    variance: Tensor = quantity(lambda self: self.rate)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
@@ -266,8 +263,8 @@ class Categorical(Distribution):
         probs = self.probs
         return full(self._batch_shape, math.nan, dtype=probs.dtype, device=probs.device)
 
-    mode = quantity(lambda self: self.probs.argmax(-1))
-    variance = quantity(lambda self: self.mean)
+    mode: Tensor = quantity(lambda self: self.probs.argmax(-1))
+    variance: Tensor = quantity(lambda self: self.mean)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
@@ -308,9 +305,9 @@ class OneHotCategorical(ByCategorical):
 
     support = constraints.one_hot
     has_enumerate_support = True
-    mean = quantity(lambda self: self.probs)
-    mode = quantity(lambda self: self._one_hot(self.probs.argmax(-1)))
-    variance = quantity(lambda self: self.probs * (1 - self.probs))
+    mean: Tensor = quantity(lambda self: self.probs)
+    mode: Tensor = quantity(lambda self: self._one_hot(self.probs.argmax(-1)))
+    variance: Tensor = quantity(lambda self: self.probs * (1 - self.probs))
 
     def _one_hot(self, index: Tensor) -> Tensor:
         return F.one_hot(index, self._event_shape[0]).type_as(self._param)
@@ -358,8 +355,8 @@ class Multinomial(ByCategorical):
     def support(self) -> Constraint:
         return constraints.multinomial(self.total_count)
 
-    mean = quantity(lambda self: self.probs * self.total_count)
-    variance = quantity(lambda self: self.total_count * self.probs * (1 - self.probs))
+    mean: Tensor = quantity(lambda self: self.probs * self.total_count)
+    variance: Tensor = quantity(lambda self: self.total_count * self.probs * (1 - self.probs))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = self._categorical.sample((self.total_count, *sample_shape)).movedim(0, -1)

@@ -185,6 +185,10 @@ class Distribution:
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size(sample_shape) + self._batch_shape + self._event_shape
 
+    def _empty(self, sample_shape: Sequence[int], like: Tensor) -> Any:
+        """A tensor for samples, of the dtype and on the device of `like`, to be filled."""
+        return like.new_empty(self._extended_shape(sample_shape))
+
     def _check(self, value: Tensor) -> None:
         if self._validate_args:
             self._validate_sample(value)
@@ -200,7 +204,11 @@ class Distribution:
         for size, other in zip(reversed(value.shape), reversed(wanted)):
             if 1 not in (size, other) and size != other:
                 raise refused(self, "value", f"broadcast with {wanted}", value)
-        self._check_within("value", value, self.support, "lie in the support,")
+        try:
+            support = self.support
+        except NotImplementedError:
+            return  # a class of a user's that states none
+        self._check_within("value", value, support, "lie in the support,")
 
     def __repr__(self) -> str:
         shown = {

@@ -1,7 +1,6 @@
 """Distributions of real numbers with a location and a scale, and those of a bounded range.
 
-Source: torch/distributions/normal.py, laplace.py, cauchy.py, uniform.py, studentT.py, von_mises.py
-and generalized_pareto.py.
+Source: torch/distributions, a module for each class.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated.functions import empty, full_like, isclose, rand, where, zeros_like
+from .._generated.functions import full_like, isclose, rand, where, zeros_like
 from ..autograd import no_grad
 from ..core.dtype import float64
 from ..tensor.tensor import Tensor
@@ -27,11 +26,6 @@ LOCATION_SCALE: dict[str, Constraint] = {
 }  # fmt: skip
 
 
-def standard_normal(shape: Sequence[int], like: Tensor) -> Tensor:
-    made: Tensor = empty(shape, dtype=like.dtype, device=like.device).normal_()
-    return made
-
-
 class LocationScale(Distribution):
     """A symmetric distribution of `loc + scale * x`; its mean and mode are loc."""
 
@@ -44,18 +38,18 @@ class LocationScale(Distribution):
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
         self._broadcast(validate_args, loc=loc, scale=scale)
 
-    mean = quantity(lambda self: self.loc)
-    mode = quantity(lambda self: self.loc)
+    mean: Tensor = quantity(lambda self: self.loc)
+    mode: Tensor = quantity(lambda self: self.loc)
 
 
 class Normal(LocationScale, ExponentialFamily):
     """Normal distribution with mean loc and standard deviation scale."""
 
-    stddev = quantity(lambda self: self.scale)
-    variance = quantity(lambda self: self.scale.square())
+    stddev: Tensor = quantity(lambda self: self.scale)
+    variance: Tensor = quantity(lambda self: self.scale.square())
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
+        noise: Tensor = self._empty(sample_shape, self.loc).normal_()
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -77,12 +71,11 @@ class Normal(LocationScale, ExponentialFamily):
 class Laplace(LocationScale):
     """Laplace distribution: exponential with mean `scale` on both sides of loc."""
 
-    variance = quantity(lambda self: 2 * self.scale.square())
-    stddev = quantity(lambda self: math.sqrt(2) * self.scale)
+    variance: Tensor = quantity(lambda self: 2 * self.scale.square())
+    stddev: Tensor = quantity(lambda self: math.sqrt(2) * self.scale)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        x = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        u = x.uniform_(finfo(x.dtype).eps - 1, 1)
+        u: Tensor = self._empty(sample_shape, self.loc).uniform_(finfo(self.loc.dtype).eps - 1, 1)
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -105,12 +98,12 @@ class Laplace(LocationScale):
 class Cauchy(LocationScale):
     """Cauchy distribution with median loc and half width `scale` at half of its density."""
 
-    mean = quantity(lambda self: full_like(self.loc, math.nan))
-    variance = quantity(lambda self: full_like(self.loc, math.inf))
+    mean: Tensor = quantity(lambda self: full_like(self.loc, math.nan))
+    variance: Tensor = quantity(lambda self: full_like(self.loc, math.inf))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        x = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + x.cauchy_() * self.scale
+        noise: Tensor = self._empty(sample_shape, self.loc).cauchy_()
+        return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -147,14 +140,13 @@ class Uniform(Distribution):
     def support(self) -> Constraint:
         return constraints.interval(self.low, self.high)
 
-    mean = quantity(lambda self: (self.high + self.low) / 2)
-    mode = quantity(lambda self: math.nan * self.high)
-    stddev = quantity(lambda self: (self.high - self.low) / math.sqrt(12))
-    variance = quantity(lambda self: (self.high - self.low).square() / 12)
+    mean: Tensor = quantity(lambda self: (self.high + self.low) / 2)
+    mode: Tensor = quantity(lambda self: math.nan * self.high)
+    stddev: Tensor = quantity(lambda self: (self.high - self.low) / math.sqrt(12))
+    variance: Tensor = quantity(lambda self: (self.high - self.low).square() / 12)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        return self.icdf(rand(shape, dtype=self.low.dtype, device=self.low.device))
+        return self.icdf(self._empty(sample_shape, self.low).uniform_())
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -188,8 +180,8 @@ class StudentT(Distribution):
     ) -> None:  # fmt: skip
         self._broadcast(validate_args, df=df, loc=loc, scale=scale)
 
-    mean = quantity(lambda self: where(self.df <= 1, math.nan, self.loc))
-    mode = quantity(lambda self: self.loc)
+    mean: Tensor = quantity(lambda self: where(self.df <= 1, math.nan, self.loc))
+    mode: Tensor = quantity(lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -197,7 +189,7 @@ class StudentT(Distribution):
         return where(self.df <= 1, math.nan, finite)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.df)
+        noise: Tensor = self._empty(sample_shape, self.df).normal_()
         chi2 = Gamma(0.5 * self.df, 0.5, False).rsample(sample_shape)
         return self.loc + self.scale * noise * (chi2 / self.df).rsqrt()
 
@@ -243,8 +235,7 @@ class GeneralizedPareto(Distribution):
         return is_zero, where(is_zero, 1.0, self.concentration)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        return self.icdf(rand(shape, dtype=self.loc.dtype, device=self.loc.device))
+        return self.icdf(self._empty(sample_shape, self.loc).uniform_())
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -273,8 +264,8 @@ class GeneralizedPareto(Distribution):
     def _finite_below(self, bound: float) -> Tensor:
         return where(self.concentration < bound, self.concentration, math.nan)
 
-    mean = quantity(lambda self: self.loc + self.scale / (1 - self._finite_below(1.0)))
-    mode = quantity(lambda self: self.loc)
+    mean: Tensor = quantity(lambda self: self.loc + self.scale / (1 - self._finite_below(1.0)))
+    mode: Tensor = quantity(lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -325,8 +316,8 @@ class VonMises(Distribution):
     ) -> None:
         self._broadcast(validate_args, loc=loc, concentration=concentration)
 
-    mean = quantity(lambda self: self.loc)
-    mode = quantity(lambda self: self.loc)
+    mean: Tensor = quantity(lambda self: self.loc)
+    mode: Tensor = quantity(lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:

@@ -1,7 +1,6 @@
 """Distributions of vectors and matrices that have a covariance: multivariate normal, Wishart, LKJ.
 
-Source: torch/distributions/multivariate_normal.py, lowrank_multivariate_normal.py, wishart.py and
-lkj_cholesky.py.
+Source: torch/distributions, a module for each class.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .distribution import Check, Distribution, ExponentialFamily, Parameter
-from .location_scale import standard_normal
 from .positive import Beta, Gamma
 from .utils import broadcast_all, computed, quantity, refused, tiny
 
@@ -134,15 +132,15 @@ class MultivariateNormal(ByCovariance):
         self.loc = loc.expand(batch + loc.shape[-1:])
         self._set_matrix(name, matrix, batch, loc.shape[-1:], validate_args)
 
-    mean = quantity(lambda self: self.loc)
-    mode = quantity(lambda self: self.loc)
+    mean: Tensor = quantity(lambda self: self.loc)
+    mode: Tensor = quantity(lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
         return self._unbroadcasted_scale_tril.square().sum(-1).expand(self.loc.shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
+        noise: Tensor = self._empty(sample_shape, self.loc).normal_()
         return self.loc + times_vector(self._unbroadcasted_scale_tril, noise)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -210,10 +208,10 @@ class LowRankMultivariateNormal(Distribution):
         inner = times_vector(self._scaled_factor(), x)
         return scaled - mahalanobis(self._unbroadcasted_capacitance_tril, inner)
 
-    mean = quantity(lambda self: self.loc)
-    mode = quantity(lambda self: self.loc)
-    variance = quantity(lambda self: self.cov_factor.square().sum(-1) + self.cov_diag)
-    covariance_matrix = quantity(
+    mean: Tensor = quantity(lambda self: self.loc)
+    mode: Tensor = quantity(lambda self: self.loc)
+    variance: Tensor = quantity(lambda self: self.cov_factor.square().sum(-1) + self.cov_diag)
+    covariance_matrix: Tensor = quantity(
         lambda self: self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
     )
 
@@ -229,9 +227,8 @@ class LowRankMultivariateNormal(Distribution):
         return self.cov_diag.reciprocal().diag_embed() - factor.mT @ factor
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        noise = standard_normal(shape[:-1] + self.cov_factor.shape[-1:], self.loc)
-        own = self.cov_diag.sqrt() * standard_normal(shape, self.loc)
+        own: Tensor = self.cov_diag.sqrt() * self._empty(sample_shape, self.loc).normal_()
+        noise = own.new_empty(own.shape[:-1] + self.cov_factor.shape[-1:]).normal_()
         return self.loc + times_vector(self._unbroadcasted_cov_factor, noise) + own
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -286,7 +283,7 @@ class Wishart(ByCovariance, ExponentialFamily):
     def _df(self) -> Tensor:
         return self.df.unsqueeze(-1).unsqueeze(-1)
 
-    mean = quantity(lambda self: self._df * self.covariance_matrix)
+    mean: Tensor = quantity(lambda self: self._df * self.covariance_matrix)
 
     @property
     def mode(self) -> Tensor:
@@ -307,7 +304,7 @@ class Wishart(ByCovariance, ExponentialFamily):
         # Bartlett: normal numbers below a diagonal of roots of chi-squared numbers.
         degrees = self.df.unsqueeze(-1) - self._lower()
         diagonal = Gamma(0.5 * degrees, 0.5, False).rsample(sample_shape).sqrt()
-        noise = standard_normal(self._extended_shape(sample_shape), diagonal).tril(-1)
+        noise: Tensor = self._empty(sample_shape, diagonal).normal_().tril(-1)
         factor = self._unbroadcasted_scale_tril @ (noise + diagonal.diag_embed())
         return factor @ factor.mT
 
@@ -365,7 +362,7 @@ class LKJCholesky(Distribution):
             steps = cat([steps.new_zeros((1,)), steps])
             other = like.unsqueeze(-1) + 0.5 * (self.dim - 2) - 0.5 * steps
             squares = Beta(steps + 0.5, other, False).sample(sample_shape).unsqueeze(-1)
-            noise = standard_normal(self._extended_shape(sample_shape), like).tril(-1)
+            noise: Tensor = self._empty(sample_shape, like).normal_().tril(-1)
             lengths = noise.square().sum(-1, True).sqrt()
             rows = squares.sqrt() * noise / where(lengths == 0, 1.0, lengths)
             diagonal = (1 - rows.square().sum(-1)).clamp(min=tiny(rows)).sqrt()

@@ -1,7 +1,6 @@
 """Distributions of positive numbers, of numbers in [0, 1] and of probabilities.
 
-Source: torch/distributions/exponential.py, gamma.py, chi2.py, dirichlet.py, beta.py,
-fishersnedecor.py and continuous_bernoulli.py.
+Source: torch/distributions, a module for each class.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated.functions import empty, igamma, rand, stack, where, xlogy, zeros_like
+from .._generated.functions import igamma, stack, where, xlogy, zeros_like
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
 from . import constraints
@@ -31,15 +30,14 @@ class Exponential(ExponentialFamily):
     def __init__(self, rate: Parameter, validate_args: Check = None) -> None:
         self._broadcast(validate_args, rate=rate)
 
-    mean = quantity(lambda self: self.rate.reciprocal())
-    mode = quantity(lambda self: zeros_like(self.rate))
-    stddev = quantity(lambda self: self.rate.reciprocal())
-    variance = quantity(lambda self: self.rate.pow(-2))
+    mean: Tensor = quantity(lambda self: self.rate.reciprocal())
+    mode: Tensor = quantity(lambda self: zeros_like(self.rate))
+    stddev: Tensor = quantity(lambda self: self.rate.reciprocal())
+    variance: Tensor = quantity(lambda self: self.rate.pow(-2))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        x = empty(self._extended_shape(sample_shape), dtype=self.rate.dtype,
-                  device=self.rate.device)  # fmt: skip
-        return x.exponential_() / self.rate
+        noise: Tensor = self._empty(sample_shape, self.rate).exponential_()
+        return noise / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -70,9 +68,9 @@ class Gamma(ExponentialFamily):
     ) -> None:
         self._broadcast(validate_args, concentration=concentration, rate=rate)
 
-    mean = quantity(lambda self: self.concentration / self.rate)
-    mode = quantity(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
-    variance = quantity(lambda self: self.concentration / self.rate.square())
+    mean: Tensor = quantity(lambda self: self.concentration / self.rate)
+    mode: Tensor = quantity(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
+    variance: Tensor = quantity(lambda self: self.concentration / self.rate.square())
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         log_x = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
@@ -97,7 +95,7 @@ class Chi2(Gamma):
     """Chi-squared distribution with df degrees of freedom: Gamma(df / 2, 1 / 2)."""
 
     arg_constraints = {"df": constraints.positive}
-    df = quantity(lambda self: self.concentration * 2)
+    df: Tensor = quantity(lambda self: self.concentration * 2)
 
     def __init__(self, df: Parameter, validate_args: Check = None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args)
@@ -128,7 +126,7 @@ class Dirichlet(ExponentialFamily):
         a = self.concentration
         return xlogy(a - 1.0, value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
-    mean = quantity(lambda self: self.concentration / self.concentration.sum(-1, True))
+    mean: Tensor = quantity(lambda self: self.concentration / self.concentration.sum(-1, True))
 
     @property
     def mode(self) -> Tensor:
@@ -165,11 +163,11 @@ class Beta(ExponentialFamily):
         self._dirichlet = Dirichlet(both, False)
         super().__init__(both.shape[:-1], (), validate_args)
 
-    concentration1 = quantity(lambda self: self._dirichlet.concentration[..., 0])
-    concentration0 = quantity(lambda self: self._dirichlet.concentration[..., 1])
-    mean = quantity(lambda self: self._dirichlet.mean[..., 0])
-    mode = quantity(lambda self: self._dirichlet.mode[..., 0])
-    variance = quantity(lambda self: self._dirichlet.variance[..., 0])
+    concentration1: Tensor = quantity(lambda self: self._dirichlet.concentration[..., 0])
+    concentration0: Tensor = quantity(lambda self: self._dirichlet.concentration[..., 1])
+    mean: Tensor = quantity(lambda self: self._dirichlet.mean[..., 0])
+    mode: Tensor = quantity(lambda self: self._dirichlet.mode[..., 0])
+    variance: Tensor = quantity(lambda self: self._dirichlet.variance[..., 0])
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._dirichlet.rsample(sample_shape)[..., 0]
@@ -273,8 +271,7 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
         return where(holds, formula, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        return self.icdf(rand(shape, dtype=self.probs.dtype, device=self.probs.device))
+        return self.icdf(self._empty(sample_shape, self.probs).uniform_())
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)

@@ -141,8 +141,8 @@ class _InverseTransform(Transform):
         self._inv = transform
 
     codomain, domain = regions(lambda self, name: getattr(self._inv, name))
-    bijective = quantity(lambda self: self._inv.bijective)
-    sign = quantity(lambda self: self._inv.sign)
+    bijective: bool = quantity(lambda self: self._inv.bijective)
+    sign: Any = quantity(lambda self: self._inv.sign)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
@@ -205,8 +205,8 @@ class ComposeTransform(Transform):
         more = dim - region.event_dim
         return constraints.independent(region, more) if more > 0 else region
 
-    bijective = quantity(lambda self: all(part.bijective for part in self.parts))
-    sign = quantity(lambda self: math.prod(part.sign for part in self.parts))
+    bijective: bool = quantity(lambda self: all(part.bijective for part in self.parts))
+    sign: Any = quantity(lambda self: math.prod(part.sign for part in self.parts))
 
     @property
     def inv(self) -> Transform:
@@ -267,8 +267,8 @@ class IndependentTransform(Transform):
     domain, codomain = regions(lambda self, name: constraints.independent(
         getattr(self.base_transform, name), self.reinterpreted_batch_ndims
     ))  # fmt: skip
-    bijective = quantity(lambda self: self.base_transform.bijective)
-    sign = quantity(lambda self: self.base_transform.sign)
+    bijective: bool = quantity(lambda self: self.base_transform.bijective)
+    sign: Any = quantity(lambda self: self.base_transform.sign)
 
     def _call(self, x: Tensor) -> Tensor:
         self._need_dims(x.shape, self.domain.event_dim)
@@ -308,7 +308,7 @@ class _Sequence(Transform):
         if cache_size:
             self.transforms = [t.with_cache(cache_size) for t in self.transforms]
 
-    bijective = quantity(lambda self: all(t.bijective for t in self.transforms))
+    bijective: bool = quantity(lambda self: all(t.bijective for t in self.transforms))
 
     _parts: Any
     _joined: Any
@@ -343,8 +343,8 @@ class CatTransform(_Sequence):
         if len(self.lengths) != len(self.transforms):
             raise refused(self, "lengths", f"be {len(self.transforms)} numbers", self.lengths)
 
-    event_dim = quantity(lambda self: max(t.event_dim for t in self.transforms))
-    length = quantity(lambda self: sum(self.lengths))
+    event_dim: int = quantity(lambda self: max(t.event_dim for t in self.transforms))
+    length: int = quantity(lambda self: sum(self.lengths))
     domain, codomain = regions(lambda self, name: constraints.cat(
         [getattr(t, name) for t in self.transforms], self.dim, self.lengths
     ))  # fmt: skip

@@ -44,9 +44,9 @@ class Independent(Distribution):
         event = batch[cut:] + base_distribution.event_shape
         super().__init__(batch[:cut], event, validate_args)
 
-    has_rsample = quantity(lambda self: self.base_dist.has_rsample)
+    has_rsample: bool = quantity(lambda self: self.base_dist.has_rsample)
 
-    has_enumerate_support = quantity(
+    has_enumerate_support: bool = quantity(
         lambda self: self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
     )
 
@@ -54,9 +54,9 @@ class Independent(Distribution):
     def support(self) -> Constraint:
         return independent(self.base_dist.support, self.reinterpreted_batch_ndims)
 
-    mean = quantity(lambda self: self.base_dist.mean)
-    mode = quantity(lambda self: self.base_dist.mode)
-    variance = quantity(lambda self: self.base_dist.variance)
+    mean: Tensor = quantity(lambda self: self.base_dist.mean)
+    mode: Tensor = quantity(lambda self: self.base_dist.mode)
+    variance: Tensor = quantity(lambda self: self.base_dist.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)
@@ -118,7 +118,7 @@ class TransformedDistribution(Distribution):
         more = len(self.event_shape) - support.event_dim
         return independent(support, more) if more > 0 else support
 
-    has_rsample = quantity(lambda self: self.base_dist.has_rsample)
+    has_rsample: bool = quantity(lambda self: self.base_dist.has_rsample)
 
     def _transformed(self, x: Tensor) -> Tensor:
         for transform in self.transforms:

@@ -1,8 +1,6 @@
 """Families that are transforms of others: their samples and densities come from the base.
 
-Source: torch/distributions/gumbel.py, half_normal.py, half_cauchy.py, log_normal.py,
-logistic_normal.py, inverse_gamma.py, pareto.py, weibull.py, kumaraswamy.py, relaxed_bernoulli.py
-and relaxed_categorical.py.
+Source: torch/distributions, a module for each class.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated.functions import full_like, ones_like, rand, where, zeros_like
+from .._generated.functions import full_like, ones_like, where, zeros_like
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
@@ -49,10 +47,10 @@ class Gumbel(TransformedDistribution):
         y = (self.loc - value) / self.scale
         return y - y.exp() - self.scale.log()
 
-    mean = quantity(lambda self: self.loc + self.scale * euler_constant)
-    mode = quantity(lambda self: self.loc)
-    stddev = quantity(lambda self: math.pi / math.sqrt(6) * self.scale)
-    variance = quantity(lambda self: self.stddev.square())
+    mean: Tensor = quantity(lambda self: self.loc + self.scale * euler_constant)
+    mode: Tensor = quantity(lambda self: self.loc)
+    stddev: Tensor = quantity(lambda self: math.pi / math.sqrt(6) * self.scale)
+    variance: Tensor = quantity(lambda self: self.stddev.square())
 
     def entropy(self) -> Tensor:
         return self.scale.log() + (1 + euler_constant)
@@ -69,7 +67,7 @@ class _Half(TransformedDistribution):
         super().__init__(self._base(0, scale, False), AbsTransform(), validate_args)
 
     scale: Tensor = quantity(lambda self: self.base_dist.scale)
-    mode = quantity(lambda self: zeros_like(self.scale))
+    mode: Tensor = quantity(lambda self: zeros_like(self.scale))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check(value)
@@ -91,8 +89,8 @@ class HalfNormal(_Half):
 
     _base = Normal
 
-    mean = quantity(lambda self: self.scale * math.sqrt(2 / math.pi))
-    variance = quantity(lambda self: self.scale.square() * (1 - 2 / math.pi))
+    mean: Tensor = quantity(lambda self: self.scale * math.sqrt(2 / math.pi))
+    variance: Tensor = quantity(lambda self: self.scale.square() * (1 - 2 / math.pi))
 
 
 class HalfCauchy(_Half):
@@ -100,8 +98,8 @@ class HalfCauchy(_Half):
 
     _base = Cauchy
 
-    mean = quantity(lambda self: full_like(self.scale, math.inf))
-    variance = quantity(lambda self: full_like(self.scale, math.inf))
+    mean: Tensor = quantity(lambda self: full_like(self.scale, math.inf))
+    variance: Tensor = quantity(lambda self: full_like(self.scale, math.inf))
 
 
 class LogNormal(TransformedDistribution):
@@ -115,8 +113,8 @@ class LogNormal(TransformedDistribution):
 
     loc: Tensor = quantity(lambda self: self.base_dist.loc)
     scale: Tensor = quantity(lambda self: self.base_dist.scale)
-    mean = quantity(lambda self: (self.loc + self.scale.square() / 2).exp())
-    mode = quantity(lambda self: (self.loc - self.scale.square()).exp())
+    mean: Tensor = quantity(lambda self: (self.loc + self.scale.square() / 2).exp())
+    mode: Tensor = quantity(lambda self: (self.loc - self.scale.square()).exp())
 
     @property
     def variance(self) -> Tensor:
@@ -156,7 +154,7 @@ class InverseGamma(TransformedDistribution):
         base = Gamma(concentration, rate, validate_args)
         super().__init__(base, PowerTransform(-base.rate.new_ones(())), validate_args)
 
-    mode = quantity(lambda self: self.rate / (self.concentration + 1))
+    mode: Tensor = quantity(lambda self: self.rate / (self.concentration + 1))
 
     @property
     def mean(self) -> Tensor:
@@ -183,7 +181,7 @@ class Pareto(TransformedDistribution):
         parts = [ExpTransform(), AffineTransform(0, self.scale)]
         super().__init__(Exponential(self.alpha, validate_args), parts, validate_args)
 
-    mode = quantity(lambda self: self.scale)
+    mode: Tensor = quantity(lambda self: self.scale)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
@@ -220,8 +218,8 @@ class Weibull(TransformedDistribution):
     def _moment(self, order: int) -> Tensor:
         return (1 + order * self.concentration_reciprocal).lgamma().exp()
 
-    mean = quantity(lambda self: self.scale * self._moment(1))
-    variance = quantity(
+    mean: Tensor = quantity(lambda self: self.scale * self._moment(1))
+    variance: Tensor = quantity(
         lambda self: self.scale.square() * (self._moment(2) - self._moment(1).square())
     )
 
@@ -257,8 +255,8 @@ class Kumaraswamy(TransformedDistribution):
         b, shifted = self.concentration0, 1 + order / self.concentration1
         return b * (shifted.lgamma() + b.lgamma() - (shifted + b).lgamma()).exp()
 
-    mean = quantity(lambda self: self._moment(1))
-    variance = quantity(lambda self: self._moment(2) - self.mean.square())
+    mean: Tensor = quantity(lambda self: self._moment(1))
+    variance: Tensor = quantity(lambda self: self._moment(2) - self.mean.square())
 
     @property
     def mode(self) -> Tensor:
@@ -293,9 +291,8 @@ class LogitRelaxedBernoulli(ByOdds):
         self.temperature = _as_temperature(temperature, self._param)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        probs = clamp_probs(self.probs.expand(shape))
-        u = clamp_probs(rand(shape, dtype=probs.dtype, device=probs.device))
+        probs = clamp_probs(self.probs)
+        u = clamp_probs(self._empty(sample_shape, probs).uniform_())
         noise = u.log() - (-u).log1p() + probs.log() - (-probs).log1p()
         return noise / self.temperature
 
@@ -317,9 +314,9 @@ class RelaxedBernoulli(TransformedDistribution):
     support: Constraint = constraints.unit_interval
     _logits_class: Any = LogitRelaxedBernoulli
     _transform: Any = SigmoidTransform
-    temperature = quantity(lambda self: self.base_dist.temperature)
-    probs = quantity(lambda self: self.base_dist.probs)
-    logits = quantity(lambda self: self.base_dist.logits)
+    temperature: Tensor = quantity(lambda self: self.base_dist.temperature)
+    probs: Tensor = quantity(lambda self: self.base_dist.probs)
+    logits: Tensor = quantity(lambda self: self.base_dist.logits)
 
     def __init__(
         self, temperature: Parameter, probs: Any = None, logits: Any = None,
@@ -344,8 +341,7 @@ class ExpRelaxedCategorical(ByCategorical):
         self.temperature = _as_temperature(temperature, self._param)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        u = clamp_probs(rand(shape, dtype=self.logits.dtype, device=self.logits.device))
+        u = clamp_probs(self._empty(sample_shape, self.logits).uniform_())
         scores = (self.logits - (-u.log()).log()) / self.temperature
         return scores.log_softmax(-1)
 

@@ -36,7 +36,7 @@ __all__ = [
     "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
     "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
-identity_transform = ComposeTransform([])
+identity_transform: ComposeTransform = ComposeTransform([])
 
 
 class _Monotone(Transform):
@@ -156,7 +156,7 @@ class PowerTransform(_Parametrized):
         (self.exponent,) = broadcast_all(exponent)
         super().__init__(cache_size)
 
-    sign = quantity(lambda self: self.exponent.sign())
+    sign: Any = quantity(lambda self: self.exponent.sign())
 
     def _call(self, x: Tensor) -> Tensor:
         return x.pow(self.exponent)
@@ -177,7 +177,7 @@ class AffineTransform(_Parametrized):
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
         super().__init__(cache_size)
 
-    event_dim = quantity(lambda self: self._event_dim)
+    event_dim: int = quantity(lambda self: self._event_dim)
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Constraint:
@@ -383,7 +383,7 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
         super().__init__(cache_size)
 
-    domain = quantity(lambda self: self.distribution.support)
+    domain: Any = quantity(lambda self: self.distribution.support)
 
     def _call(self, x: Tensor) -> Tensor:
         return self.distribution.cdf(x)

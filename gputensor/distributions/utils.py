@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .._generated.functions import arange
+from .._generated.functions import arange, empty
 from ..autograd import enable_grad
 from ..core import errors, lazy
 from ..dispatch.defaults import get_default_dtype
@@ -24,7 +24,7 @@ __all__ = [
     "probs_to_logits", "tril_matrix_to_vec", "vec_to_tril_matrix",
 ]  # fmt: skip
 R = TypeVar("R")
-euler_constant = 0.57721566490153286060
+euler_constant: float = 0.57721566490153286060
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
@@ -47,6 +47,16 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 def sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """Sum over the last `dim` dimensions."""
     return value.sum(tuple(range(-dim, 0))) if dim > 0 else value
+
+
+def standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
+    """Standard normal numbers."""
+    made: Tensor = empty(shape, dtype=dtype, device=device).normal_()
+    return made
+
+
+# Programs import these from torch.distributions.utils.
+_sum_rightmost, _standard_normal = sum_rightmost, standard_normal
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
