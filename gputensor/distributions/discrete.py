@@ -76,8 +76,7 @@ class Bernoulli(ByOdds, ExponentialFamily):
         with no_grad():
             return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
@@ -107,8 +106,7 @@ class Geometric(ByOdds):
             u: Tensor = self._empty(sample_shape, self.probs).uniform_(tiny(self.probs), 1)
             return (u.log() / (-self.probs).log1p()).floor()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         value, probs = broadcast_all(value, self.probs)
         failing = where((probs == 1) & (value == 0), 0.0, probs)
         return value * (-failing).log1p() + probs.log()
@@ -147,8 +145,7 @@ class Binomial(ByOdds):
             shape = self._extended_shape(sample_shape)
             return sampling.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
         # log(1 + exp(logits)), with a derivative of 1/2 at 0.
         positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2
@@ -196,8 +193,7 @@ class NegativeBinomial(ByOdds):
             rate = (sampling.log_standard_gamma(total) + self.logits).exp()
             return sampling.poisson(rate).to(self.total_count.dtype)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
         powers = n * F.logsigmoid(-logits) + value * F.logsigmoid(logits)
         log_norm = -(n + value).lgamma() + (1.0 + value).lgamma() + n.lgamma()
@@ -222,8 +218,7 @@ class Poisson(ExponentialFamily):
         with no_grad():
             return sampling.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         rate, value = broadcast_all(self.rate, value)
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 
@@ -272,8 +267,7 @@ class Categorical(Distribution):
             drawn = multinomial(rows, Size(sample_shape).numel(), True)
             return drawn.t().reshape(self._extended_shape(sample_shape))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         index, logits = broadcast_tensors(value.to(int64).unsqueeze(-1), self.logits)
         return gather(logits, -1, index[..., :1]).squeeze(-1)
 
@@ -315,8 +309,7 @@ class OneHotCategorical(ByCategorical):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._one_hot(self._categorical.sample(sample_shape))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         return self._categorical.log_prob(value.argmax(-1))
 
     def entropy(self) -> Tensor:
@@ -371,8 +364,7 @@ class Multinomial(ByCategorical):
         of_draws = self.total_count * self._categorical.entropy()
         return of_draws - log_factorial + weighted.sum((0, -1))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, value)
         logits = where((value == 0) & (logits == -math.inf), 0.0, logits)
         factorials = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)

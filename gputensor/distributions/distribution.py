@@ -150,12 +150,19 @@ class Distribution:
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the density or probability at `value`, (*, *batch, *event): (*, *batch)."""
-        raise absent(self, "log_prob")
+        """Logarithm of the density or probability at `value`, (*, *batch, *event): (*, *batch).
+
+        Raises: ArgumentValueError for a value outside the support.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._log_prob(value)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Probability of samples of at most `value`."""
-        raise absent(self, "cdf")
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
         """Value whose cdf is `value`, in [0, 1]."""
@@ -189,9 +196,13 @@ class Distribution:
         """A tensor for samples, of the dtype and on the device of `like`, to be filled."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    def _check(self, value: Tensor) -> None:
-        if self._validate_args:
-            self._validate_sample(value)
+    # log_prob and cdf of a value that has been checked.
+
+    def _log_prob(self, value: Tensor) -> Tensor:
+        raise absent(self, "log_prob")
+
+    def _cdf(self, value: Tensor) -> Tensor:
+        raise absent(self, "cdf")
 
     def _validate_sample(self, value: Tensor) -> None:
         """Raise unless `value` has the event's shape, broadcasts with the batch, is in support."""

@@ -52,13 +52,11 @@ class Normal(LocationScale, ExponentialFamily):
         noise: Tensor = self._empty(sample_shape, self.loc).normal_()
         return self.loc + noise * self.scale
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         square = (value - self.loc).square() / (2 * self.scale.square())
         return -square - self.scale.log() - math.log(math.sqrt(2 * math.pi))
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         return 0.5 * (1 + ((value - self.loc) / self.scale / math.sqrt(2)).erf())
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -78,12 +76,10 @@ class Laplace(LocationScale):
         u: Tensor = self._empty(sample_shape, self.loc).uniform_(finfo(self.loc.dtype).eps - 1, 1)
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         from_loc = value - self.loc
         return 0.5 - 0.5 * from_loc.sign() * (-from_loc.abs() / self.scale).expm1()
 
@@ -105,13 +101,11 @@ class Cauchy(LocationScale):
         noise: Tensor = self._empty(sample_shape, self.loc).cauchy_()
         return self.loc + noise * self.scale
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         square = ((value - self.loc) / self.scale).square()
         return -math.log(math.pi) - self.scale.log() - square.log1p()
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -148,13 +142,11 @@ class Uniform(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(self._empty(sample_shape, self.low).uniform_())
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         is_inside = ((self.low <= value) & (self.high > value)).type_as(self.low)
         return is_inside.log() - (self.high - self.low).log()
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -193,8 +185,7 @@ class StudentT(Distribution):
         chi2 = Gamma(0.5 * self.df, 0.5, False).rsample(sample_shape)
         return self.loc + self.scale * noise * (chi2 / self.df).rsqrt()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         y = (value - self.loc) / self.scale
         log_norm = (
             self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)
@@ -237,8 +228,7 @@ class GeneralizedPareto(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(self._empty(sample_shape, self.loc).uniform_())
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         z, (is_zero, k) = (value - self.loc) / self.scale, self._is_exponential()
         power = 1 / k + 1
         tail = where(power == 0, power, power * (k * z).log1p())
@@ -246,7 +236,8 @@ class GeneralizedPareto(Distribution):
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """Logarithm of 1 - cdf."""
-        self._check(value)
+        if self._validate_args:
+            self._validate_sample(value)
         z, (is_zero, k) = (value - self.loc) / self.scale, self._is_exponential()
         return where(is_zero, -z, -(k * z).log1p() / k)
 
@@ -254,7 +245,7 @@ class GeneralizedPareto(Distribution):
         """Logarithm of cdf."""
         return (-self.log_survival_function(value).exp()).log1p()
 
-    def cdf(self, value: Tensor) -> Tensor:
+    def _cdf(self, value: Tensor) -> Tensor:
         return self.log_cdf(value).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -325,8 +316,7 @@ class VonMises(Distribution):
         logs = [_log_bessel(self.concentration, order) for order in (1, 0)]
         return 1 - (logs[0] - logs[1]).exp()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         cosine = self.concentration * (value - self.loc).cos()
         return cosine - math.log(2 * math.pi) - _log_bessel(self.concentration, 0)
 

@@ -143,8 +143,7 @@ class MultivariateNormal(ByCovariance):
         noise: Tensor = self._empty(sample_shape, self.loc).normal_()
         return self.loc + times_vector(self._unbroadcasted_scale_tril, noise)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         square = mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         log_norm = self._event_shape[0] * math.log(2 * math.pi)
         return -0.5 * (log_norm + square) - half_log_det(self._unbroadcasted_scale_tril)
@@ -231,8 +230,7 @@ class LowRankMultivariateNormal(Distribution):
         noise = own.new_empty(own.shape[:-1] + self.cov_factor.shape[-1:]).normal_()
         return self.loc + times_vector(self._unbroadcasted_cov_factor, noise) + own
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         log_norm = self._event_shape[0] * math.log(2 * math.pi) + self.log_det()
         return -0.5 * (log_norm + self.mahalanobis(value - self.loc))
 
@@ -312,8 +310,7 @@ class Wishart(ByCovariance, ExponentialFamily):
         size = self._event_shape[-1]
         return size * math.log(2) / 2 + half_log_det(self._unbroadcasted_scale_tril)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         df, size = self.df, self._event_shape[-1]
         trace = cholesky_solve(value, self.scale_tril).diagonal(dim1=-2, dim2=-1).sum(-1)
         log_norm = df * self._log_volume() + mvlgamma(df / 2, size)
@@ -368,8 +365,7 @@ class LKJCholesky(Distribution):
             diagonal = (1 - rows.square().sum(-1)).clamp(min=tiny(rows)).sqrt()
             return rows + diagonal.diag_embed()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         less, like = self.dim - 1, self.concentration
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
         order = self.dim - arange(2, self.dim + 1, dtype=like.dtype, device=like.device)

@@ -39,12 +39,10 @@ class Exponential(ExponentialFamily):
         noise: Tensor = self._empty(sample_shape, self.rate).exponential_()
         return noise / self.rate
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         return self.rate.log() - self.rate * value
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         return 1 - (-self.rate * value).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -77,13 +75,11 @@ class Gamma(ExponentialFamily):
         x = log_x.exp().to(self.rate.dtype) / self.rate
         return x.clamp(min=tiny(x))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         a, rate = self.concentration, self.rate
         return xlogy(a, rate) + xlogy(a - 1, value) - rate * value - a.lgamma()
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         return igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
@@ -121,8 +117,7 @@ class Dirichlet(ExponentialFamily):
         x = log_x.softmax(-1).to(self.concentration.dtype)
         return x.clamp(min=tiny(x))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
         return xlogy(a - 1.0, value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
@@ -172,8 +167,7 @@ class Beta(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._dirichlet.rsample(sample_shape)[..., 0]
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         return self._dirichlet.log_prob(stack([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:
@@ -215,8 +209,7 @@ class FisherSnedecor(Distribution):
         x = above.rsample(sample_shape) / below.rsample(sample_shape)
         return x.clamp(min=tiny(x))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         half1, half2, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         log_norm = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
         power = half1 * ratio.log() + (half1 - 1) * value.log()
@@ -273,14 +266,12 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(self._empty(sample_shape, self.probs).uniform_())
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, value)
         cross = F.binary_cross_entropy_with_logits(logits, value, reduction="none")
         return -cross + self._log_norm()
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         holds, p = self._regions()
         formula = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
         return where((value <= 0) | (value >= 1), (value >= 1).type_as(p),

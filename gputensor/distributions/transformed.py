@@ -132,8 +132,7 @@ class TransformedDistribution(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._transformed(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         total: Any = 0.0
         dim = len(self.event_shape)
         for transform in reversed(self.transforms):
@@ -151,7 +150,7 @@ class TransformedDistribution(Distribution):
         sign = ComposeTransform(self.transforms).sign
         return cdf if isinstance(sign, int) and sign == 1 else sign * (cdf - 0.5) + 0.5
 
-    def cdf(self, value: Tensor) -> Tensor:
+    def _cdf(self, value: Tensor) -> Tensor:
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         return self._monotonized(self.base_dist.cdf(value))
@@ -222,12 +221,11 @@ class MixtureSameFamily(Distribution):
         deviations = component.variance + (component.mean - self._pad(self.mean)).square()
         return (self._weights() * deviations).sum(-1 - self._event_ndims)
 
-    def cdf(self, value: Tensor) -> Tensor:
+    def _cdf(self, value: Tensor) -> Tensor:
         cdfs = self._component_distribution.cdf(self._pad(value))
         return (cdfs * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         log_probs = self._component_distribution.log_prob(self._pad(value))
         return (log_probs + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)
 

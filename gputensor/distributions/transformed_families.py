@@ -42,8 +42,7 @@ class Gumbel(TransformedDistribution):
         parts = [log, AffineTransform(0, -1), log, AffineTransform(self.loc, -self.scale)]
         super().__init__(Uniform(low, high, validate_args), parts, validate_args)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         y = (self.loc - value) / self.scale
         return y - y.exp() - self.scale.log()
 
@@ -69,12 +68,10 @@ class _Half(TransformedDistribution):
     scale: Tensor = quantity(lambda self: self.base_dist.scale)
     mode: Tensor = quantity(lambda self: zeros_like(self.scale))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _cdf(self, value: Tensor) -> Tensor:
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -296,8 +293,7 @@ class LogitRelaxedBernoulli(ByOdds):
         noise = u.log() - (-u).log1p() + probs.log() - (-probs).log1p()
         return noise / self.temperature
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, value)
         difference = logits - value * self.temperature
         return self.temperature.log() + difference - 2 * F.softplus(difference)
@@ -345,8 +341,7 @@ class ExpRelaxedCategorical(ByCategorical):
         scores = (self.logits - (-u.log()).log()) / self.temperature
         return scores.log_softmax(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+    def _log_prob(self, value: Tensor) -> Tensor:
         count = self._event_shape[-1]
         logits, value = broadcast_all(self.logits, value)
         scale = math.lgamma(count) + (count - 1) * self.temperature.log()
