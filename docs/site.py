@@ -48,6 +48,10 @@ MODULES = {
     "autograd": ("gt.autograd: gradients", ["autograd"]),
     "amp": ("gt.amp: mixed precision", ["amp"]),
     "nn": ("gt.nn and gt.optim: training", ["nn.functional", "optim"]),
+    "distributions": (
+        "gt.distributions: probability distributions",
+        ["distributions", "distributions.constraints", "distributions.utils"],
+    ),
     "testing": ("gt.testing and gt.profiler", ["testing", "profiler"]),
 }
 _ENTRY = "::: {name}\n    options:\n      heading_level: 3\n"

@@ -175,6 +175,8 @@ class interval(Constraint):
     # How values compare with the bounds.
     _lower: Any = operator.ge
     _upper: Any = operator.le
+    lower_bound: Any
+    upper_bound: Any
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
@@ -297,6 +299,9 @@ class _PositiveDefinite(_Symmetric):
 class _Sequence(Constraint):
     """Constraints of parts of a value along the dimension `dim`."""
 
+    cseq: list[Constraint]
+    dim: int
+
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         if not all_instances(cseq, Constraint):
             raise refused(self, "cseq", "be a sequence of Constraints", cseq)
@@ -308,6 +313,8 @@ class _Sequence(Constraint):
 
 class cat(_Sequence):
     """Constraints of parts of the given lengths, which `gt.cat` joins."""
+
+    lengths: list[int]
 
     def __init__(
         self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None

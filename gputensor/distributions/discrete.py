@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
 from . import constraints, sampling
 from .constraints import Constraint
-from .distribution import Check, Distribution, ExponentialFamily, Parameter
+from .distribution import Check, Distribution, ExponentialFamily, Parameter, Regions
 from .utils import (
     absent, broadcast_all, computed, logits_to_probs, probs_to_logits, quantity,
     refused, tiny,
@@ -41,7 +41,7 @@ def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
 class ByOdds(Distribution):
     """A distribution with `probs` or `logits` of success; the other is computed when read."""
 
-    arg_constraints: dict[str, Constraint] = {
+    arg_constraints: Regions = {
         "probs": constraints.unit_interval, "logits": constraints.real,
     }  # fmt: skip
 
@@ -63,7 +63,7 @@ class ByOdds(Distribution):
 class Bernoulli(ByOdds, ExponentialFamily):
     """1 with probability probs, else 0."""
 
-    support = constraints.boolean
+    support: Constraint = constraints.boolean
     has_enumerate_support = True
     mean: Tensor = quantity(lambda self: self.probs)
     variance: Tensor = quantity(lambda self: self.probs * (1 - self.probs))
@@ -91,7 +91,7 @@ class Bernoulli(ByOdds, ExponentialFamily):
 class Geometric(ByOdds):
     """Failures before the first success."""
 
-    support = constraints.nonnegative_integer
+    support: Constraint = constraints.nonnegative_integer
     mean: Tensor = quantity(lambda self: 1.0 / self.probs - 1.0)
     mode: Tensor = quantity(lambda self: zeros_like(self.probs))
     variance: Tensor = quantity(lambda self: (1.0 / self.probs - 1.0) / self.probs)
@@ -119,7 +119,10 @@ class Geometric(ByOdds):
 class Binomial(ByOdds):
     """Successes among total_count trials."""
 
-    arg_constraints = {"total_count": constraints.nonnegative_integer, **ByOdds.arg_constraints}
+    arg_constraints: Regions = {
+        "total_count": constraints.nonnegative_integer,
+        **ByOdds.arg_constraints,
+    }
     has_enumerate_support = True
     total_count: Tensor
 
@@ -168,11 +171,11 @@ class Binomial(ByOdds):
 class NegativeBinomial(ByOdds):
     """Successes before total_count failures; total_count may be any number above 0."""
 
-    arg_constraints = {
+    arg_constraints: Regions = {
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0), "logits": constraints.real,
     }  # fmt: skip
-    support = constraints.nonnegative_integer
+    support: Constraint = constraints.nonnegative_integer
     total_count: Tensor
 
     def __init__(
@@ -203,8 +206,8 @@ class NegativeBinomial(ByOdds):
 class Poisson(ExponentialFamily):
     """Poisson distribution with mean rate."""
 
-    arg_constraints = {"rate": constraints.nonnegative}
-    support = constraints.nonnegative_integer
+    arg_constraints: Regions = {"rate": constraints.nonnegative}
+    support: Constraint = constraints.nonnegative_integer
     rate: Tensor
 
     def __init__(self, rate: Parameter, validate_args: Check = None) -> None:
@@ -229,7 +232,7 @@ class Categorical(Distribution):
     They are normalized along the last dimension; of the other form, computed when read, too.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints: Regions = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Check = None) -> None:
@@ -282,7 +285,8 @@ class Categorical(Distribution):
 class ByCategorical(Distribution):
     """A distribution of vectors of k elements with the parameters of a Categorical."""
 
-    arg_constraints = Categorical.arg_constraints
+    arg_constraints: Regions = Categorical.arg_constraints
+    _categorical: Categorical
     probs: Tensor = quantity(lambda self: self._categorical.probs)
     logits: Tensor = quantity(lambda self: self._categorical.logits)
     _param: Tensor = quantity(lambda self: self._categorical._param)
@@ -297,7 +301,7 @@ class ByCategorical(Distribution):
 class OneHotCategorical(ByCategorical):
     """Categorical distribution whose samples are one-hot vectors."""
 
-    support = constraints.one_hot
+    support: Constraint = constraints.one_hot
     has_enumerate_support = True
     mean: Tensor = quantity(lambda self: self.probs)
     mode: Tensor = quantity(lambda self: self._one_hot(self.probs.argmax(-1)))

@@ -18,6 +18,7 @@ from .utils import absent, broadcast_all, lazy_property, refused, sum_rightmost
 D = TypeVar("D", bound="Distribution")
 Parameter = Tensor | float
 Check = bool | None
+Regions = dict[str, Constraint]
 
 
 class Distribution:
@@ -76,7 +77,7 @@ class Distribution:
             raise refused(self, arg, f"{verb} {constraint!r}", errors.Got(got))
 
     @property
-    def arg_constraints(self) -> dict[str, Constraint]:
+    def arg_constraints(self) -> Regions:
         """The constraint of each parameter by its name."""
         return {}
 

@@ -16,12 +16,12 @@ from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
 from . import constraints
 from .constraints import Constraint
-from .distribution import Check, Distribution, ExponentialFamily, Parameter
+from .distribution import Check, Distribution, ExponentialFamily, Parameter, Regions
 from .positive import Gamma
 from .sampling import by_rejection
 from .utils import quantity
 
-LOCATION_SCALE: dict[str, Constraint] = {
+LOCATION_SCALE: Regions = {
     "loc": constraints.real, "scale": constraints.positive,
 }  # fmt: skip
 
@@ -29,8 +29,8 @@ LOCATION_SCALE: dict[str, Constraint] = {
 class LocationScale(Distribution):
     """A symmetric distribution of `loc + scale * x`; its mean and mode are loc."""
 
-    arg_constraints = LOCATION_SCALE
-    support = constraints.real
+    arg_constraints: Regions = LOCATION_SCALE
+    support: Constraint = constraints.real
     has_rsample = True
     loc: Tensor
     scale: Tensor
@@ -159,8 +159,8 @@ class Uniform(Distribution):
 class StudentT(Distribution):
     """Student's t-distribution with df degrees of freedom, moved to loc and scaled."""
 
-    arg_constraints = {"df": constraints.positive, **LOCATION_SCALE}
-    support = constraints.real
+    arg_constraints: Regions = {"df": constraints.positive, **LOCATION_SCALE}
+    support: Constraint = constraints.real
     has_rsample = True
     df: Tensor
     loc: Tensor
@@ -203,7 +203,7 @@ class StudentT(Distribution):
 class GeneralizedPareto(Distribution):
     """Generalized Pareto distribution: tails above loc; exponential where concentration is 0."""
 
-    arg_constraints = {**LOCATION_SCALE, "concentration": constraints.real}
+    arg_constraints: Regions = {**LOCATION_SCALE, "concentration": constraints.real}
     has_rsample = True
     loc: Tensor
     scale: Tensor
@@ -297,8 +297,8 @@ def _log_bessel(x: Tensor, order: int) -> Tensor:
 class VonMises(Distribution):
     """Von Mises distribution of angles in [-pi, pi), around loc."""
 
-    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
-    support = constraints.real
+    arg_constraints: Regions = {"loc": constraints.real, "concentration": constraints.positive}
+    support: Constraint = constraints.real
     loc: Tensor
     concentration: Tensor
 

@@ -26,7 +26,7 @@ from ..structured.facts import broadcast_shapes
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
-from .distribution import Check, Distribution, ExponentialFamily, Parameter
+from .distribution import Check, Distribution, ExponentialFamily, Parameter, Regions
 from .positive import Beta, Gamma
 from .utils import broadcast_all, computed, quantity, refused, tiny
 
@@ -72,7 +72,7 @@ class ByCovariance(Distribution):
     The others are computed when read.
     """
 
-    arg_constraints: Any = {
+    _of_matrices: Regions = {
         "covariance_matrix": constraints.positive_definite,
         "precision_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky,
@@ -114,9 +114,10 @@ class ByCovariance(Distribution):
 class MultivariateNormal(ByCovariance):
     """Multivariate normal distribution. loc: (*, n); the one matrix: (*, n, n)."""
 
-    arg_constraints = {"loc": constraints.real_vector, **ByCovariance.arg_constraints}
-    support = constraints.real_vector
+    arg_constraints: Regions = {"loc": constraints.real_vector, **ByCovariance._of_matrices}
+    support: Constraint = constraints.real_vector
     has_rsample = True
+    loc: Tensor
 
     def __init__(
         self, loc: Tensor, covariance_matrix: Tensor | None = None,
@@ -160,13 +161,16 @@ class LowRankMultivariateNormal(Distribution):
         loc: (*, n). cov_factor: W, (*, n, m). cov_diag: the diagonal of D, (*, n).
     """
 
-    arg_constraints = {
+    arg_constraints: Regions = {
         "loc": constraints.real_vector,
         "cov_factor": constraints.independent(constraints.real, 2),
         "cov_diag": constraints.independent(constraints.positive, 1),
     }
-    support = constraints.real_vector
+    support: Constraint = constraints.real_vector
     has_rsample = True
+    loc: Tensor
+    cov_factor: Tensor
+    cov_diag: Tensor
 
     def __init__(
         self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: Check = None
@@ -252,9 +256,10 @@ class Wishart(ByCovariance, ExponentialFamily):
         df: degrees of freedom, above n - 1. The one matrix: (*, n, n).
     """
 
-    support = constraints.positive_definite
+    support: Constraint = constraints.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
+    df: Tensor
 
     def __init__(
         self, df: Parameter, covariance_matrix: Tensor | None = None,
@@ -273,9 +278,9 @@ class Wishart(ByCovariance, ExponentialFamily):
         self._set_matrix(name, matrix, batch, matrix.shape[-2:], validate_args)
 
     @property
-    def arg_constraints(self) -> dict[str, Constraint]:
+    def arg_constraints(self) -> Regions:
         least = constraints.greater_than(self._event_shape[-1] - 1)
-        return {**ByCovariance.arg_constraints, "df": least}
+        return {**ByCovariance._of_matrices, "df": least}
 
     @property
     def _df(self) -> Tensor:
@@ -339,8 +344,9 @@ class LKJCholesky(Distribution):
         concentration: the density of a matrix is as its determinant ** (concentration - 1).
     """
 
-    arg_constraints = {"concentration": constraints.positive}
-    support = constraints.corr_cholesky
+    arg_constraints: Regions = {"concentration": constraints.positive}
+    support: Constraint = constraints.corr_cholesky
+    concentration: Tensor
 
     def __init__(
         self, dim: int, concentration: Parameter = 1.0, validate_args: Check = None

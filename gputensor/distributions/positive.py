@@ -13,8 +13,9 @@ from .._generated.functions import igamma, stack, where, xlogy, zeros_like
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
 from . import constraints
+from .constraints import Constraint
 from .discrete import ByOdds
-from .distribution import Check, Distribution, ExponentialFamily, Parameter
+from .distribution import Check, Distribution, ExponentialFamily, Parameter, Regions
 from .sampling import log_standard_gamma
 from .utils import broadcast_all, clamp_probs, computed, quantity, refused, tiny
 
@@ -22,8 +23,8 @@ from .utils import broadcast_all, clamp_probs, computed, quantity, refused, tiny
 class Exponential(ExponentialFamily):
     """Exponential distribution with mean 1 / rate."""
 
-    arg_constraints = {"rate": constraints.positive}
-    support = constraints.nonnegative
+    arg_constraints: Regions = {"rate": constraints.positive}
+    support: Constraint = constraints.nonnegative
     has_rsample = True
     rate: Tensor
 
@@ -55,8 +56,8 @@ class Exponential(ExponentialFamily):
 class Gamma(ExponentialFamily):
     """Gamma distribution with shape `concentration` and mean concentration / rate."""
 
-    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
-    support = constraints.nonnegative
+    arg_constraints: Regions = {"concentration": constraints.positive, "rate": constraints.positive}
+    support: Constraint = constraints.nonnegative
     has_rsample = True
     concentration: Tensor
     rate: Tensor
@@ -90,7 +91,7 @@ class Gamma(ExponentialFamily):
 class Chi2(Gamma):
     """Chi-squared distribution with df degrees of freedom: Gamma(df / 2, 1 / 2)."""
 
-    arg_constraints = {"df": constraints.positive}
+    arg_constraints: Regions = {"df": constraints.positive}
     df: Tensor = quantity(lambda self: self.concentration * 2)
 
     def __init__(self, df: Parameter, validate_args: Check = None) -> None:
@@ -100,8 +101,8 @@ class Chi2(Gamma):
 class Dirichlet(ExponentialFamily):
     """Dirichlet distribution on the simplex. concentration: (*, k)."""
 
-    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
-    support = constraints.simplex
+    arg_constraints: Regions = {"concentration": constraints.independent(constraints.positive, 1)}
+    support: Constraint = constraints.simplex
     has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: Check = None) -> None:
@@ -145,10 +146,10 @@ class Dirichlet(ExponentialFamily):
 class Beta(ExponentialFamily):
     """Beta distribution in [0, 1] with mean concentration1 / (concentration1 + concentration0)."""
 
-    arg_constraints = {
+    arg_constraints: Regions = {
         "concentration1": constraints.positive, "concentration0": constraints.positive,
     }  # fmt: skip
-    support = constraints.unit_interval
+    support: Constraint = constraints.unit_interval
     has_rsample = True
 
     def __init__(
@@ -177,8 +178,8 @@ class Beta(ExponentialFamily):
 class FisherSnedecor(Distribution):
     """F-distribution: the quotient of two chi-squared numbers over their degrees of freedom."""
 
-    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
-    support = constraints.positive
+    arg_constraints: Regions = {"df1": constraints.positive, "df2": constraints.positive}
+    support: Constraint = constraints.positive
     has_rsample = True
     df1: Tensor
     df2: Tensor
@@ -223,7 +224,7 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
         lims: probs between these are close to 1/2, where formulas are replaced by series.
     """
 
-    support = constraints.unit_interval
+    support: Constraint = constraints.unit_interval
     has_rsample = True
 
     def __init__(

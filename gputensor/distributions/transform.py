@@ -122,16 +122,17 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
-def regions(compute: Callable[[Any, str], Any]) -> tuple[Any, Any]:
-    """The properties domain and codomain, which `compute` returns by their names."""
-    properties = [
-        constraints.dependent_property(lambda self, name=name: compute(self, name))
-        for name in ("domain", "codomain")
-    ]
-    return properties[0], properties[1]
+class Composite(Transform):
+    """A transform whose domain and codomain depend on the instance: `_region` of their names."""
+
+    domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
+    codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))
+
+    def _region(self, name: str) -> Constraint:
+        raise absent(self, name)
 
 
-class _InverseTransform(Transform):
+class _InverseTransform(Composite):
     """The inverse of `inv`, whose cache it shares."""
 
     _inv: Transform
@@ -140,7 +141,10 @@ class _InverseTransform(Transform):
         super().__init__(transform._cache_size)
         self._inv = transform
 
-    codomain, domain = regions(lambda self, name: getattr(self._inv, name))
+    def _region(self, name: str) -> Constraint:
+        region: Constraint = self._inv.codomain if name == "domain" else self._inv.domain
+        return region
+
     bijective: bool = quantity(lambda self: self._inv.bijective)
     sign: Any = quantity(lambda self: self._inv.sign)
 
@@ -172,7 +176,7 @@ class _InverseTransform(Transform):
         return f"_InverseTransform({self._inv!r})"
 
 
-class ComposeTransform(Transform):
+class ComposeTransform(Composite):
     """Transforms one after the other; the first of `parts` comes first."""
 
     def __init__(self, parts: list[Any], cache_size: int = 0) -> None:
@@ -188,8 +192,6 @@ class ComposeTransform(Transform):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComposeTransform) and self.parts == other.parts
-
-    domain, codomain = regions(lambda self, name: self._region(name))
 
     def _region(self, name: str) -> Constraint:
         """Domain of the first part or codomain of the last, with what the parts beyond need."""
@@ -250,7 +252,7 @@ class ComposeTransform(Transform):
         return "\n    ".join(["ComposeTransform(", *(f"{p!r}," for p in self.parts)]) + "\n)"
 
 
-class IndependentTransform(Transform):
+class IndependentTransform(Composite):
     """`base_transform`, where the last `reinterpreted_batch_ndims` dimensions are one event."""
 
     def __init__(
@@ -264,9 +266,10 @@ class IndependentTransform(Transform):
         super()._set_cache(cache_size)
         self.base_transform = self.base_transform.with_cache(cache_size)
 
-    domain, codomain = regions(lambda self, name: constraints.independent(
-        getattr(self.base_transform, name), self.reinterpreted_batch_ndims
-    ))  # fmt: skip
+    def _region(self, name: str) -> Constraint:
+        of_base = getattr(self.base_transform, name)
+        return constraints.independent(of_base, self.reinterpreted_batch_ndims)
+
     bijective: bool = quantity(lambda self: self.base_transform.bijective)
     sign: Any = quantity(lambda self: self.base_transform.sign)
 
@@ -294,8 +297,11 @@ class IndependentTransform(Transform):
         return f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
 
-class _Sequence(Transform):
+class _Sequence(Composite):
     """Transforms of parts along `dim`. A subclass says how parts are taken and joined."""
+
+    transforms: list[Transform]
+    dim: int
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         if not all_instances(tseq, Transform):
@@ -334,6 +340,8 @@ class _Sequence(Transform):
 class CatTransform(_Sequence):
     """Transforms of parts of the given `lengths` along `dim`, joined by `gt.cat`."""
 
+    lengths: list[int]
+
     def __init__(
         self, tseq: Sequence[Transform], dim: int = 0, lengths: Sequence[int] | None = None,
         cache_size: int = 0,
@@ -345,9 +353,9 @@ class CatTransform(_Sequence):
 
     event_dim: int = quantity(lambda self: max(t.event_dim for t in self.transforms))
     length: int = quantity(lambda self: sum(self.lengths))
-    domain, codomain = regions(lambda self, name: constraints.cat(
-        [getattr(t, name) for t in self.transforms], self.dim, self.lengths
-    ))  # fmt: skip
+
+    def _region(self, name: str) -> Constraint:
+        return constraints.cat([getattr(t, name) for t in self.transforms], self.dim, self.lengths)
 
     def _parts(self, x: Tensor) -> Sequence[Tensor]:
         self._need_size(x, self.length)
@@ -366,9 +374,8 @@ class CatTransform(_Sequence):
 class StackTransform(_Sequence):
     """Transforms of slices along `dim`, joined by `gt.stack`."""
 
-    domain, codomain = regions(
-        lambda self, name: constraints.stack([getattr(t, name) for t in self.transforms], self.dim)
-    )
+    def _region(self, name: str) -> Constraint:
+        return constraints.stack([getattr(t, name) for t in self.transforms], self.dim)
 
     def _parts(self, x: Tensor) -> Sequence[Tensor]:
         self._need_size(x, len(self.transforms))

@@ -15,7 +15,7 @@ from .discrete import Categorical
 from .constraints import (
     Constraint, MixtureSameFamilyConstraint, dependent_property, independent,
 )  # fmt: skip
-from .distribution import Distribution
+from .distribution import Distribution, Regions
 from .transforms import ComposeTransform, Transform
 from .utils import absent, all_instances, quantity, refused, sum_rightmost
 
@@ -27,7 +27,9 @@ class Independent(Distribution):
         reinterpreted_batch_ndims: how many; log_prob and entropy are summed over them.
     """
 
-    arg_constraints: dict[str, Constraint] = {}
+    arg_constraints: Regions = {}
+    base_dist: Distribution
+    reinterpreted_batch_ndims: int
 
     def __init__(
         self, base_distribution: Distribution, reinterpreted_batch_ndims: int,
@@ -85,7 +87,8 @@ class TransformedDistribution(Distribution):
     Raises: ArgumentValueError where the base has fewer dimensions than the transforms take.
     """
 
-    arg_constraints: dict[str, Constraint] = {}
+    arg_constraints: Regions = {}
+    base_dist: Distribution
 
     def __init__(
         self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None
@@ -167,7 +170,7 @@ class MixtureSameFamily(Distribution):
         component_distribution: the components: batch (*batch, components).
     """
 
-    arg_constraints: dict[str, Constraint] = {}
+    arg_constraints: Regions = {}
 
     def __init__(
         self, mixture_distribution: Categorical, component_distribution: Distribution,

@@ -16,7 +16,7 @@ from ..tensor.type_info import finfo
 from . import constraints
 from .constraints import Constraint
 from .discrete import ByCategorical, ByOdds
-from .distribution import Check, Parameter
+from .distribution import Check, Parameter, Regions
 from .location_scale import LOCATION_SCALE, Cauchy, LocationScale, Normal, Uniform
 from .positive import Exponential, Gamma
 from .transformed import TransformedDistribution
@@ -30,8 +30,10 @@ from .utils import broadcast_all, clamp_probs, euler_constant, quantity
 class Gumbel(TransformedDistribution):
     """Gumbel distribution, the limit of the largest of many samples, with mode loc."""
 
-    arg_constraints = LOCATION_SCALE
-    support = constraints.real
+    arg_constraints: Regions = LOCATION_SCALE
+    support: Constraint = constraints.real
+    loc: Tensor
+    scale: Tensor
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
         base = Normal(loc, scale, validate_args=False)  # which broadcasts them
@@ -58,8 +60,8 @@ class Gumbel(TransformedDistribution):
 class _Half(TransformedDistribution):
     """Distribution of |x| for a symmetric distribution around 0."""
 
-    arg_constraints = {"scale": constraints.positive}
-    support = constraints.nonnegative
+    arg_constraints: Regions = {"scale": constraints.positive}
+    support: Constraint = constraints.nonnegative
     _base: type[LocationScale]
 
     def __init__(self, scale: Parameter, validate_args: Check = None) -> None:
@@ -102,8 +104,8 @@ class HalfCauchy(_Half):
 class LogNormal(TransformedDistribution):
     """Distribution of exp(x) for a normal x with mean loc and standard deviation scale."""
 
-    arg_constraints = LOCATION_SCALE
-    support = constraints.positive
+    arg_constraints: Regions = LOCATION_SCALE
+    support: Constraint = constraints.positive
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
         super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
@@ -125,8 +127,8 @@ class LogNormal(TransformedDistribution):
 class LogisticNormal(TransformedDistribution):
     """Distribution on the simplex of (*, n + 1): stick breaking of normal vectors (*, n)."""
 
-    arg_constraints = LOCATION_SCALE
-    support = constraints.simplex
+    arg_constraints: Regions = LOCATION_SCALE
+    support: Constraint = constraints.simplex
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
         base = Normal(loc, scale, validate_args)
@@ -140,8 +142,8 @@ class LogisticNormal(TransformedDistribution):
 class InverseGamma(TransformedDistribution):
     """Distribution of 1 / x for x of a gamma distribution."""
 
-    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
-    support = constraints.positive
+    arg_constraints: Regions = {"concentration": constraints.positive, "rate": constraints.positive}
+    support: Constraint = constraints.positive
     concentration: Tensor = quantity(lambda self: self.base_dist.concentration)
     rate: Tensor = quantity(lambda self: self.base_dist.rate)
 
@@ -171,7 +173,9 @@ class InverseGamma(TransformedDistribution):
 class Pareto(TransformedDistribution):
     """Pareto distribution of type 1: numbers above scale, with density as x ** -(alpha + 1)."""
 
-    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
+    arg_constraints: Regions = {"alpha": constraints.positive, "scale": constraints.positive}
+    scale: Tensor
+    alpha: Tensor
 
     def __init__(self, scale: Parameter, alpha: Parameter, validate_args: Check = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
@@ -201,8 +205,14 @@ class Pareto(TransformedDistribution):
 class Weibull(TransformedDistribution):
     """Weibull distribution: scale * x ** (1 / concentration) for an exponential x."""
 
-    arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
-    support = constraints.positive
+    arg_constraints: Regions = {
+        "scale": constraints.positive,
+        "concentration": constraints.positive,
+    }
+    support: Constraint = constraints.positive
+    scale: Tensor
+    concentration: Tensor
+    concentration_reciprocal: Tensor
 
     def __init__(
         self, scale: Parameter, concentration: Parameter, validate_args: Check = None
@@ -233,10 +243,12 @@ class Weibull(TransformedDistribution):
 class Kumaraswamy(TransformedDistribution):
     """Kumaraswamy distribution in [0, 1], whose cdf is 1 - (1 - x ** concentration1) ** ..0."""
 
-    arg_constraints = {
+    arg_constraints: Regions = {
         "concentration1": constraints.positive, "concentration0": constraints.positive,
     }  # fmt: skip
-    support = constraints.unit_interval
+    support: Constraint = constraints.unit_interval
+    concentration1: Tensor
+    concentration0: Tensor
 
     def __init__(
         self, concentration1: Parameter, concentration0: Parameter, validate_args: Check = None
@@ -276,9 +288,10 @@ def _as_temperature(temperature: Parameter, like: Tensor) -> Tensor:
 class LogitRelaxedBernoulli(ByOdds):
     """Log odds of a relaxed Bernoulli sample: (logits + logistic noise) / temperature."""
 
-    support = constraints.real
+    support: Constraint = constraints.real
     has_rsample = True
     _kept = ("temperature",)
+    temperature: Tensor
 
     def __init__(
         self, temperature: Parameter, probs: Any = None, logits: Any = None,
@@ -306,7 +319,7 @@ class RelaxedBernoulli(TransformedDistribution):
         temperature: how far samples are from 0 and 1; towards 0 they are Bernoulli's.
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints: Regions = {"probs": constraints.unit_interval, "logits": constraints.real}
     support: Constraint = constraints.unit_interval
     _logits_class: Any = LogitRelaxedBernoulli
     _transform: Any = SigmoidTransform
@@ -325,9 +338,10 @@ class RelaxedBernoulli(TransformedDistribution):
 class ExpRelaxedCategorical(ByCategorical):
     """Logarithm of a relaxed one-hot sample: (logits + Gumbel noise) / temperature, normalized."""
 
-    support = constraints.real_vector
+    support: Constraint = constraints.real_vector
     has_rsample = True
     _kept = ("temperature",)
+    temperature: Tensor
 
     def __init__(
         self, temperature: Parameter, probs: Any = None, logits: Any = None,
@@ -355,7 +369,7 @@ class RelaxedOneHotCategorical(RelaxedBernoulli):
         temperature: how far samples are from one-hot vectors.
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.simplex
+    arg_constraints: Regions = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support: Constraint = constraints.simplex
     _logits_class = ExpRelaxedCategorical
     _transform = ExpTransform

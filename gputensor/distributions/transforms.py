@@ -19,7 +19,7 @@ from ..tensor.type_info import finfo
 from . import constraints
 from .constraints import Constraint
 from .transform import (
-    CatTransform, ComposeTransform, IndependentTransform, StackTransform, Transform, regions,
+    CatTransform, ComposeTransform, Composite, IndependentTransform, StackTransform, Transform,
 )  # fmt: skip
 from .utils import (
     broadcast_all, quantity, refused, shifted, sum_rightmost, tiny, tril_matrix_to_vec,
@@ -69,7 +69,7 @@ def _inside_unit(x: Tensor) -> Tensor:
 class SigmoidTransform(_Monotone):
     """y = 1 / (1 + exp(-x)), kept inside (0, 1)."""
 
-    codomain = constraints.unit_interval
+    codomain: Any = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
         return _inside_unit(x.sigmoid())
@@ -98,7 +98,7 @@ class SoftplusTransform(_Monotone):
 class TanhTransform(_Monotone):
     """y = tanh(x)."""
 
-    codomain = constraints.interval(-1.0, 1.0)
+    codomain: Any = constraints.interval(-1.0, 1.0)
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tanh()
@@ -113,8 +113,8 @@ class TanhTransform(_Monotone):
 class AbsTransform(Transform):
     """y = |x|; the inverse is the non-negative x."""
 
-    domain = constraints.real
-    codomain = constraints.positive
+    domain: Any = constraints.real
+    codomain: Any = constraints.positive
     _is_plain = True
 
     def _call(self, x: Tensor) -> Tensor:
@@ -148,9 +148,10 @@ class _Parametrized(Transform):
 class PowerTransform(_Parametrized):
     """y = x ** exponent, for positive x."""
 
-    domain = constraints.positive
-    codomain = constraints.positive
+    domain: Any = constraints.positive
+    codomain: Any = constraints.positive
     _names = ("exponent",)
+    exponent: Tensor
 
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         (self.exponent,) = broadcast_all(exponent)
@@ -172,6 +173,8 @@ class AffineTransform(_Parametrized):
     """y = loc + scale * x. event_dim: rightmost dimensions that are one event."""
 
     _names = ("loc", "scale")
+    loc: Any
+    scale: Any
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
@@ -209,10 +212,12 @@ class AffineTransform(_Parametrized):
         return sum_rightmost(log_scale, self.event_dim)
 
 
-class ReshapeTransform(Transform):
+class ReshapeTransform(Composite):
     """The last dimensions, of shape in_shape, get out_shape."""
 
     bijective = True
+    in_shape: Size
+    out_shape: Size
 
     def __init__(self, in_shape: Any, out_shape: Any, cache_size: int = 0) -> None:
         self.in_shape, self.out_shape = Size(in_shape), Size(out_shape)
@@ -220,9 +225,9 @@ class ReshapeTransform(Transform):
             raise refused(self, "out_shape", f"have {self.in_shape.numel()} elements", out_shape)
         super().__init__(cache_size)
 
-    domain, codomain = regions(lambda self, name: constraints.independent(
-        constraints.real, len(self.in_shape if name == "domain" else self.out_shape)
-    ))  # fmt: skip
+    def _region(self, name: str) -> Constraint:
+        shape = self.in_shape if name == "domain" else self.out_shape
+        return constraints.independent(constraints.real, len(shape))
 
     def _replaced(self, shape: Size, old: Size, new: Size) -> Size:
         self._need_dims(shape, len(old))
@@ -253,8 +258,8 @@ class CorrCholeskyTransform(Transform):
     Row by row, tanh of the numbers are signed shares of what is left of the row's unit length.
     """
 
-    domain = constraints.real_vector
-    codomain = constraints.corr_cholesky
+    domain: Any = constraints.real_vector
+    codomain: Any = constraints.corr_cholesky
     bijective = True
 
     def _call(self, x: Tensor) -> Tensor:
@@ -288,8 +293,8 @@ class CorrCholeskyTransform(Transform):
 
 
 class _OfVectors(Transform):
-    domain = constraints.real_vector
-    codomain = constraints.simplex
+    domain: Any = constraints.real_vector
+    codomain: Any = constraints.simplex
     _is_plain = True
 
     def forward_shape(self, shape: Size) -> Size:
@@ -348,8 +353,8 @@ class StickBreakingTransform(_OfVectors):
 class LowerCholeskyTransform(Transform):
     """Matrix to a lower triangle whose diagonal is exp of the matrix's."""
 
-    domain = constraints.independent(constraints.real, 2)
-    codomain: Constraint = constraints.lower_cholesky
+    domain: Any = constraints.independent(constraints.real, 2)
+    codomain: Any = constraints.lower_cholesky
     _is_plain = True
 
     def _call(self, x: Tensor) -> Tensor:
@@ -362,7 +367,7 @@ class LowerCholeskyTransform(Transform):
 class PositiveDefiniteTransform(LowerCholeskyTransform):
     """Matrix to L L^T, where L is its LowerCholeskyTransform."""
 
-    codomain = constraints.positive_definite
+    codomain: Any = constraints.positive_definite
 
     def _call(self, x: Tensor) -> Tensor:
         factor = super()._call(x)
@@ -376,7 +381,7 @@ class CumulativeDistributionTransform(Transform):
     """y = cdf(x) of a distribution of numbers."""
 
     bijective = True
-    codomain = constraints.unit_interval
+    codomain: Any = constraints.unit_interval
     sign = 1
 
     def __init__(self, distribution: Distribution, cache_size: int = 0) -> None:

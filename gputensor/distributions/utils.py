@@ -79,6 +79,8 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 class lazy_property(Generic[R]):
     """A property that is computed at its first read and is an attribute of the instance then."""
 
+    wrapped: Callable[[Any], R]
+
     def __init__(self, wrapped: Callable[[Any], R]) -> None:
         self.wrapped, self.__doc__ = wrapped, wrapped.__doc__
 
