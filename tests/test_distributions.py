@@ -186,6 +186,15 @@ REFUSED: list[Any] = [
      "MultivariateNormal: 'covariance_matrix' must satisfy PositiveDefinite() (got f64[2,2] "
      "cpu)"),
     (lambda: D.Wishart(0.5, t(*COV)), "Wishart: 'df' must be above 1 (got f64[] cpu)"),
+    (
+        lambda: D.MultivariateNormal(t(0.0), t(*COV)),
+        "MultivariateNormal: 'covariance_matrix' must be matrices of 1 x 1 (got f64[2,2] cpu)",
+    ),
+    (lambda: D.Chi2("3"), "broadcast_all: 'values' must be Tensors or numbers (got '3')"),
+    (
+        lambda: D.Independent(t(0.0), 1),
+        "Independent: 'base_distribution' must be a Distribution (got f64[1] cpu)",
+    ),
     (lambda: D.LKJCholesky(1), "LKJCholesky: 'dim' must be an int of at least 2 (got 1)"),
     (lambda: D.Independent(D.Normal(0.0, 1.0), 1),
      "Independent: 'reinterpreted_batch_ndims' must be in [0, 0] (got 1)"),
@@ -237,6 +246,18 @@ def test_what_a_class_lacks_is_said(call: Any, sentence: str) -> None:
     with pytest.raises(NotImplementedError) as caught:
         call()
     assert isinstance(caught.value, errors.AbsentError) and str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("call", [D.Normal(0.0, 1.0).sample, D.Categorical(t(1.0)).sample])
+@pytest.mark.parametrize("shape, got", [(3, "3"), ((2.5,), "(2.5,)"), ([-1], "[-1]")])
+def test_sizes_are_a_sequence(call: Any, shape: Any, got: str) -> None:
+    with pytest.raises(errors.ArgumentTypeError) as caught:
+        call(shape)
+    assert str(caught.value).endswith(f": 'sample_shape' must be a sequence of sizes (got {got})")
+
+
+def test_icdf_takes_numbers() -> None:
+    assert D.Normal(1.0, 2.0).icdf(0.5) == 1.0 and D.Uniform(0.0, 2.0).icdf(0.5) == 1.0
 
 
 def test_checks_can_be_left_out() -> None:

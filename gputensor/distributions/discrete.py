@@ -267,7 +267,7 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             rows = self.probs.reshape(-1, self._num_events)
-            drawn = multinomial(rows, Size(sample_shape).numel(), True)
+            drawn = multinomial(rows, self._sizes("sample_shape", sample_shape).numel(), True)
             return drawn.t().reshape(self._extended_shape(sample_shape))
 
     def _log_prob(self, value: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ class Distribution:
     def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
         """A distribution whose parameters are expanded to `batch_shape`; they share memory."""
         new: D = self._get_checked_instance(type(self), _instance)
-        shape, count = Size(batch_shape), len(self._batch_shape)
+        shape, count = self._sizes("batch_shape", batch_shape), len(self._batch_shape)
         for name, value in self.__dict__.items():
             if name in self._kept or name.startswith("_unbroadcasted"):
                 pass
@@ -167,7 +167,7 @@ class Distribution:
 
     def icdf(self, value: Tensor) -> Tensor:
         """Value whose cdf is `value`, in [0, 1]."""
-        raise absent(self, "icdf")
+        return self._icdf(broadcast_all(value)[0])
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All values of a discrete distribution: (cardinality, *batch, *event).
@@ -191,19 +191,29 @@ class Distribution:
         return self.entropy().exp()
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
-        return Size(sample_shape) + self._batch_shape + self._event_shape
+        return self._sizes("sample_shape", sample_shape) + self._batch_shape + self._event_shape
+
+    def _sizes(self, arg: str, value: Any) -> Size:
+        is_sequence = isinstance(value, (tuple, list))
+        if not is_sequence or not all(isinstance(size, int) and size >= 0 for size in value):
+            op, rule = type(self).__name__, "be a sequence of sizes"
+            raise errors.wrong_type(op, arg, rule, value)
+        return Size(value)
 
     def _empty(self, sample_shape: Sequence[int], like: Tensor) -> Any:
         """A tensor for samples, of the dtype and on the device of `like`, to be filled."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    # log_prob and cdf of a value that has been checked.
+    # log_prob, cdf and icdf of a value that has been checked.
 
     def _log_prob(self, value: Tensor) -> Tensor:
         raise absent(self, "log_prob")
 
     def _cdf(self, value: Tensor) -> Tensor:
         raise absent(self, "cdf")
+
+    def _icdf(self, value: Tensor) -> Tensor:
+        raise absent(self, "icdf")
 
     def _validate_sample(self, value: Tensor) -> None:
         """Raise unless `value` has the event's shape, broadcasts with the batch, is in support."""
@@ -228,6 +238,11 @@ class Distribution:
         }
         texts = [f"{n}: {v if v.numel() == 1 else v.shape}" for n, v in shown.items()]
         return f"{type(self).__name__}({', '.join(texts)})"
+
+
+def need_distribution(owner: Distribution, arg: str, value: Any) -> None:
+    if not isinstance(value, Distribution):
+        raise refused(owner, arg, "be a Distribution", value)
 
 
 class ExponentialFamily(Distribution):

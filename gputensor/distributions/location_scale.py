@@ -59,7 +59,7 @@ class Normal(LocationScale, ExponentialFamily):
     def _cdf(self, value: Tensor) -> Tensor:
         return 0.5 * (1 + ((value - self.loc) / self.scale / math.sqrt(2)).erf())
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)
 
     def entropy(self) -> Tensor:
@@ -83,7 +83,7 @@ class Laplace(LocationScale):
         from_loc = value - self.loc
         return 0.5 - 0.5 * from_loc.sign() * (-from_loc.abs() / self.scale).expm1()
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         term = value - 0.5
         return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
 
@@ -108,7 +108,7 @@ class Cauchy(LocationScale):
     def _cdf(self, value: Tensor) -> Tensor:
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
 
     def entropy(self) -> Tensor:
@@ -149,7 +149,7 @@ class Uniform(Distribution):
     def _cdf(self, value: Tensor) -> Tensor:
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low
 
     def entropy(self) -> Tensor:
@@ -248,7 +248,7 @@ class GeneralizedPareto(Distribution):
     def _cdf(self, value: Tensor) -> Tensor:
         return self.log_cdf(value).exp()
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         log_tail, (is_zero, k) = (-value).log1p(), self._is_exponential()
         return self.loc + self.scale * where(is_zero, -log_tail, (-k * log_tail).expm1() / k)
 

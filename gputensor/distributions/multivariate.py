@@ -129,6 +129,9 @@ class MultivariateNormal(ByCovariance):
             covariance_matrix=covariance_matrix, precision_matrix=precision_matrix,
             scale_tril=scale_tril,
         )  # fmt: skip
+        size = loc.shape[-1]
+        if matrix.shape[-2:] != (size, size):
+            raise refused(self, name, f"be matrices of {size} x {size}", matrix)
         batch = Size(broadcast_shapes(matrix.shape[:-2], loc.shape[:-1]))
         self.loc = loc.expand(batch + loc.shape[-1:])
         self._set_matrix(name, matrix, batch, loc.shape[-1:], validate_args)

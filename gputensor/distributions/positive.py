@@ -46,7 +46,7 @@ class Exponential(ExponentialFamily):
     def _cdf(self, value: Tensor) -> Tensor:
         return 1 - (-self.rate * value).exp()
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         return -(-value).log1p() / self.rate
 
     def entropy(self) -> Tensor:
@@ -95,7 +95,7 @@ class Chi2(Gamma):
     df: Tensor = quantity(lambda self: self.concentration * 2)
 
     def __init__(self, df: Parameter, validate_args: Check = None) -> None:
-        super().__init__(0.5 * df, 0.5, validate_args)
+        super().__init__(0.5 * broadcast_all(df)[0], 0.5, validate_args)
 
 
 class Dirichlet(ExponentialFamily):
@@ -278,7 +278,7 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
         return where((value <= 0) | (value >= 1), (value >= 1).type_as(p),
                      where(holds, formula, value))  # fmt: skip
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         holds, p = self._regions()
         none = (-p).log1p()
         formula = ((value * (2.0 * p - 1.0) - p).log1p() - none) / (p.log() - none)

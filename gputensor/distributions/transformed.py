@@ -15,7 +15,7 @@ from .discrete import Categorical
 from .constraints import (
     Constraint, MixtureSameFamilyConstraint, dependent_property, independent,
 )  # fmt: skip
-from .distribution import Distribution, Regions
+from .distribution import Distribution, Regions, need_distribution
 from .transforms import ComposeTransform, Transform
 from .utils import absent, all_instances, quantity, refused, sum_rightmost
 
@@ -35,6 +35,7 @@ class Independent(Distribution):
         self, base_distribution: Distribution, reinterpreted_batch_ndims: int,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
+        need_distribution(self, "base_distribution", base_distribution)
         batch = base_distribution.batch_shape
         if not 0 <= reinterpreted_batch_ndims <= len(batch):
             rule = f"be in [0, {len(batch)}]"
@@ -93,6 +94,7 @@ class TransformedDistribution(Distribution):
     def __init__(
         self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None
     ) -> None:
+        need_distribution(self, "base_distribution", base_distribution)
         transforms = [transforms] if isinstance(transforms, Transform) else transforms
         if not all_instances(transforms, Transform):
             raise refused(self, "transforms", "be a Transform or a list of them", transforms)
@@ -158,7 +160,7 @@ class TransformedDistribution(Distribution):
             value = transform.inv(value)
         return self._monotonized(self.base_dist.cdf(value))
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def _icdf(self, value: Tensor) -> Tensor:
         return self._transformed(self.base_dist.icdf(self._monotonized(value)))
 
 
@@ -178,9 +180,7 @@ class MixtureSameFamily(Distribution):
     ) -> None:  # fmt: skip
         if not isinstance(mixture_distribution, Categorical):
             raise refused(self, "mixture_distribution", "be a Categorical", mixture_distribution)
-        if not isinstance(component_distribution, Distribution):
-            rule = "be a Distribution"
-            raise refused(self, "component_distribution", rule, component_distribution)
+        need_distribution(self, "component_distribution", component_distribution)
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
         batch, count = component_distribution.batch_shape, mixture_distribution._num_events
