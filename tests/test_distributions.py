@@ -271,6 +271,46 @@ def test_checks_can_be_left_out() -> None:
         D.Distribution.set_default_validate_args(2)
 
 
+def on(device: str, p: Any) -> Any:
+    """A copy of a distribution whose tensors, and those of its parts, are on `device`."""
+    made = type(p).__new__(type(p))
+    for name, value in vars(p).items():
+        if isinstance(value, gt.Tensor):
+            value = value.to(device)
+        elif isinstance(value, D.Distribution):
+            value = on(device, value)
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.gputensor_cuda
+@pytest.mark.parametrize("p", [
+    D.Normal(t(0.5, -1.0), t(1.0, 2.5)), D.Gamma(t(0.05, 4.0), t(2.0)), D.Beta(t(0.2), t(3.0)),
+    D.Binomial(t(3.0, 1000.0), t(0.3, 0.6)), D.Poisson(t(0.0, 400.0)), D.VonMises(t(0.5), t(4.0)),
+    D.Multinomial(5, t(0.2, 0.5, 0.3)), D.MultivariateNormal(t(1.0, 2.0), t(*COV)),
+    D.MixtureSameFamily(D.Categorical(t(0.3, 0.7)), D.Normal(t(-2.0, 1.0), t(1.0, 0.5))),
+], ids=lambda p: type(p).__name__)  # fmt: skip
+def test_samples_and_densities_on_cuda(p: Any) -> None:
+    q = on("cuda", p)
+    x = q.rsample((40,)) if q.has_rsample else q.sample((40,))
+    assert x.device.type == "cuda" and q.support.check(x).all()
+    gt.testing.assert_close(q.log_prob(x).cpu(), p.log_prob(x.cpu()))
+
+
+def test_divergences_of_batches_of_matrices_keep_the_batch() -> None:
+    matrix, df = t(*COV), t(3.5, 4.5)
+    p, q = D.Wishart(df, matrix), D.Wishart(t(5.0), 2 * matrix)
+    alone = [D.kl_divergence(D.Wishart(d, matrix), q) for d in df]
+    gt.testing.assert_close(D.kl_divergence(p, q), gt.cat(alone))
+
+
+def test_divergences_are_finite_where_supports_are_equal() -> None:
+    p, q = D.ContinuousBernoulli(t(0.3)), D.Uniform(t(0.0), t(1.0))
+    gt.testing.assert_close(D.kl_divergence(p, q), -p.entropy())
+    x = (gt.arange(4000, dtype=gt.float64) + 0.5) / 4000
+    gt.testing.assert_close(D.kl_divergence(q, p), -p.log_prob(x).mean().reshape(1))
+
+
 def test_a_cached_transform_returns_the_very_input() -> None:
     f, x = D.SigmoidTransform(cache_size=1), t(30.0)
     assert f.inv(f(x)) is x and f.inv.inv is f and f.with_cache(0).inv(f(x)) is not x

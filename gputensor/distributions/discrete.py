@@ -229,7 +229,7 @@ class Poisson(ExponentialFamily):
 class Categorical(Distribution):
     """Classes from 0 to k - 1, with probabilities `probs` or log probabilities `logits`: (*, k).
 
-    They are normalized along the last dimension; of the other form, computed when read, too.
+    The given one is normalized along the last dimension; the other is computed when first read.
     """
 
     arg_constraints: Regions = {"probs": constraints.simplex, "logits": constraints.real_vector}

@@ -241,7 +241,11 @@ class Weibull(TransformedDistribution):
 
 
 class Kumaraswamy(TransformedDistribution):
-    """Kumaraswamy distribution in [0, 1], whose cdf is 1 - (1 - x ** concentration1) ** ..0."""
+    """Kumaraswamy distribution in [0, 1]: cdf 1 - (1 - x ** a) ** b.
+
+    Args:
+        concentration1, concentration0: a and b.
+    """
 
     arg_constraints: Regions = {
         "concentration1": constraints.positive, "concentration0": constraints.positive,

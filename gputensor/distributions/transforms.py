@@ -177,7 +177,7 @@ class AffineTransform(_Parametrized):
     scale: Any
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
-        broadcast_all(loc, scale)
+        broadcast_all(loc, scale)  # refuses what is neither tensor nor number
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
         super().__init__(cache_size)
 
