@@ -256,6 +256,17 @@ def test_sizes_are_a_sequence(call: Any, shape: Any, got: str) -> None:
     assert str(caught.value).endswith(f": 'sample_shape' must be a sequence of sizes (got {got})")
 
 
+@pytest.mark.parametrize("make", [
+    lambda p: D.Gamma(p, 1.0, False), lambda p: D.Poisson(p, False), lambda p: D.Chi2(p, False),
+    lambda p: D.VonMises(0.0, p, False), lambda p: D.Binomial(p, 0.5, validate_args=False),
+    lambda p: D.NegativeBinomial(p, 0.5, validate_args=False),
+])  # fmt: skip
+def test_samples_of_unchecked_parameters_end(make: Any) -> None:
+    drawn = make(t(math.nan, math.inf, -1.0, 2.0)).sample((3,))
+    assert drawn.shape == (3, 4) and not drawn[:, 3].isnan().any()
+    assert make(t()).sample((3,)).shape == (3, 0)
+
+
 def test_icdf_takes_numbers() -> None:
     assert D.Normal(1.0, 2.0).icdf(0.5) == 1.0 and D.Uniform(0.0, 2.0).icdf(0.5) == 1.0
 

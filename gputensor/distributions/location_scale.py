@@ -336,7 +336,8 @@ class VonMises(Distribution):
                 f = (1 + r * z) / (r + z)
                 c = k * (r - f)
                 accepted = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 - c >= 0)
-                return (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos(), accepted
+                angle = (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos()
+                return angle, accepted | angle.isnan()
 
             angle = by_rejection(kappa, propose).reshape(shape) + self.loc
             return ((angle + math.pi) % (2 * math.pi) - math.pi).to(self.loc.dtype)

@@ -21,7 +21,8 @@ from ..tensor.tensor import Tensor
 def by_rejection(like: Tensor, propose: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
     """Draw one float64 number for each element of `like`.
 
-    propose: takes indices into the flattened `like`, returns proposals and which are accepted.
+    propose: takes indices into the flattened `like`, returns proposals and which are accepted. It
+    must accept NaN for a parameter that has no samples, for this waits until all are accepted.
     """
     drawn = empty(like.numel(), dtype=float64, device=like.device)
     pending = arange(like.numel(), device=like.device)
@@ -48,7 +49,7 @@ class _LogGamma(Function):
             cube = (1 + x / (9 * d).sqrt()).pow(3)
             log_cube = cube.log()  # NaN, which is not accepted, below 0
             fits = u.log() < 0.5 * x.square() + d * (1 - cube + log_cube)
-            return d.log() + log_cube, fits & (cube > 0)
+            return d.log() + log_cube, (fits & (cube > 0)) | ~((d > 0) & (d < math.inf))
 
         log_x = by_rejection(concentration, propose)
         log_x = log_x + (concentration < 1) * _uniform(concentration).log() / concentration
@@ -100,7 +101,8 @@ def poisson(rate: Tensor) -> Tensor:
     mean, u = rate.to(float64), _uniform(rate)
     reach = 12 * mean.sqrt() + 40  # farther from the mean lies less than 1e-17 of the probability
     low, high = (mean - reach).clamp(min=-1).floor(), (mean + reach).ceil()
-    steps = math.ceil(math.log2((high - low).max().item())) if rate.numel() else 0
+    span = (high - low).nan_to_num(nan=1.0, posinf=1.0)
+    steps = math.ceil(math.log2(span.max().item())) if rate.numel() else 0
     for _ in range(steps):
         middle = ((low + high) / 2).floor()
         is_below = (middle == low) | (igammac(middle + 1, mean) < u)
