@@ -5,6 +5,7 @@ Random numbers come from the generators of `gt.manual_seed`; they differ from Py
 distributions do not.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from ..core import lazy
@@ -25,6 +26,7 @@ from .positive import (
 )  # fmt: skip
 from .transformed import Independent, MixtureSameFamily, TransformedDistribution
 from .transformed_families import (
+    ExpRelaxedCategorical as ExpRelaxedCategorical, LogitRelaxedBernoulli as LogitRelaxedBernoulli,
     Gumbel, HalfCauchy, HalfNormal, InverseGamma, Kumaraswamy, LogisticNormal, LogNormal, Pareto,
     RelaxedBernoulli, RelaxedOneHotCategorical, Weibull,
 )  # fmt: skip
@@ -53,6 +55,17 @@ __all__ = [
     "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to", "transforms",
     "utils",
 ]  # fmt: skip
+
+# PyTorch has a module for each class, which programs import from: here they are this package.
+for _name in (
+    "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet exp_family "
+    "exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal "
+    "independent inverse_gamma kumaraswamy laplace lkj_cholesky log_normal logistic_normal "
+    "lowrank_multivariate_normal mixture_same_family multinomial multivariate_normal "
+    "negative_binomial normal one_hot_categorical pareto poisson relaxed_bernoulli "
+    "relaxed_categorical studentT transformed_distribution uniform von_mises weibull wishart"
+).split():
+    sys.modules[f"{__name__}.{_name}"] = sys.modules[__name__]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy.attributes(globals())

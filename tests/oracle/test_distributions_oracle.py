@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -358,6 +360,15 @@ PAIRED: dict[str, tuple[Make, Make]] = {
 PAIRS = sorted((p.__name__, q.__name__) for p, q in torch.distributions.kl._KL_REGISTRY)
 # The first of Poisson beside Bernoulli broadcasts.
 SIZES = {("Bernoulli", "Poisson"), ("Poisson", "Bernoulli")}
+
+
+def test_classes_are_where_pytorch_has_them() -> None:
+    places = {p.stem for p in Path(torch.distributions.__file__).parent.glob("*.py")} - {"__init__"}
+    for place in places:
+        theirs = importlib.import_module(f"torch.distributions.{place}")
+        ours = importlib.import_module(f"gputensor.distributions.{place}")
+        for name in theirs.__all__:
+            assert getattr(ours, name), f"{place}.{name}"
 
 
 def test_the_pairs_are_pytorchs() -> None:
