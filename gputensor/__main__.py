@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "how a copy walks memory, when a view is possible, which kernel a call reaches",
     "cache": "compiled kernels on disk: warm, list, clear",
     "kernel": "check a CUDA C file of your own without a GPU: compile, run, sanitize, compare",
+    "run-as-torch": "run a program of PyTorch's, unchanged",
     "backend": "bring up a device of your own: new, check, missing",
 }
 
@@ -41,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     from .cli.output import Refusal
 
     try:
-        status: int = import_module(f"gputensor.cli.{argv[0]}").main(argv[1:])
+        status: int = import_module(f"gputensor.cli.{argv[0].replace('-', '_')}").main(argv[1:])
         sys.stdout.flush()
         return status
     except Refusal as refusal:
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    lines = [f"  {name:12} {text}" for name, text in COMMANDS.items()]
     return "\n".join(
         ["usage: gputensor COMMAND [--help]", "", *lines, "",
          "Every command takes --json: the result on stdout for programs, prose on stderr.",

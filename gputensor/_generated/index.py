@@ -533,9 +533,9 @@ EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
 dispatch distributed.: distributed distributions.: distributions fft.: fft func.: func layout.:
 layout library.: library linalg.: linalg nn.: nn ops.: ops optim.: optim random.: random special.:
-special testing.: testing amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype
-is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype
-set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
+special testing.: testing utils.: utils amp.autocast_mode: autocast clear_autocast_cache
+get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
+set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
 is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
 devices.backend.: backend devices.fallback.: fallback dispatch.backend_select: set_default_device
 dispatch.defaults: get_default_dtype get_type_promotion set_default_dtype set_type_promotion
@@ -624,6 +624,16 @@ LATER: dict[str, dict[str, str]] = {
     "nn.functional": _read("""
     _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     cosine_similarity pairwise_distance pdist
+    """),
+    "utils": _read("""
+    utils.checkpoint.: checkpoint utils.data.: data
+    """),
+    "utils.data": _read("""
+    utils.data.distributed.: distributed utils.data.collate: default_collate default_convert
+    utils.data.datasets: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset
+    TensorDataset random_split utils.data.loader: DataLoader utils.data.samplers: BatchSampler
+    RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
+    utils.data.workers: WorkerInfo get_worker_info
     """),
 }
 LACKS = """

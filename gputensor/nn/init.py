@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .._generated.functions import randperm
 from ..autograd import no_grad
 from ..core import errors, lazy
 from ..core.arguments import real
@@ -16,9 +17,9 @@ from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
 
 __all__ = [
-    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_",
-    "ones_", "orthogonal_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_",
-    "zeros_",
+    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
+    "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_",
+    "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 _LINEAR = (
@@ -113,6 +114,41 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.ndim != 2:
         raise errors.wrong_shape("eye_", "tensor", "be a matrix", tensor)
     tensor.zero_().diagonal().fill_(1)
+    return tensor
+
+
+@declares()
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution's weight that passes as many channels of its input on as there are, and zeros.
+
+    groups: of the convolution; each passes its own channels.
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise errors.wrong_shape("dirac_", "tensor", "have 3, 4 or 5 dimensions", tensor)
+    count = tensor.shape[0] // max(groups, 1)
+    if groups < 1 or tensor.shape[0] % groups:
+        rule = f"divide the {tensor.shape[0]} output channels"
+        raise errors.wrong_value("dirac_", "groups", rule, groups)
+    tensor.zero_()
+    middle = tuple([size // 2 for size in tensor.shape[2:]])
+    for group in range(groups):
+        for n in range(min(count, tensor.shape[1])):
+            tensor[(group * count + n, n, *middle)] = 1
+    return tensor
+
+
+@declares()
+@no_grad()
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal, and in each column this part of the elements zero, of rows that are drawn."""
+    if tensor.ndim != 2:
+        raise errors.wrong_shape("sparse_", "tensor", "have two dimensions", tensor)
+    rows, columns = tensor.shape
+    count = math.ceil(sparsity * rows)
+    tensor.normal_(0.0, std, generator=generator)
+    for column in range(columns):
+        tensor[randperm(rows)[:count], column] = 0
     return tensor
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import linalg
 from .._generated import functions
@@ -11,9 +12,11 @@ from ..autograd import no_grad
 from ..core import errors, lazy
 from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
+from .parameter import Parameter
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector",
+    "clip_grad_norm_", "clip_grad_value_", "fuse_conv_bn_eval", "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval", "fuse_linear_bn_weights", "get_total_norm", "parameters_to_vector",
     "vector_to_parameters",
 ]  # fmt: skip
 
@@ -90,3 +93,48 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy.attributes(globals())
+
+
+def fuse_conv_bn_weights(
+    conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
+    bn_w: Tensor | None, bn_b: Tensor | None, transpose: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """(weight, bias) of a convolution that does what it and a batch norm in evaluation do.
+
+    bn_rm, bn_rv: the mean and variance that the norm has seen. transpose: of a transposed one,
+    whose weight has the output channels in its second dimension.
+    """
+    scale = (bn_rv + bn_eps).rsqrt()
+    scale = scale if bn_w is None else scale * bn_w
+    bias = -bn_rm if conv_b is None else conv_b - bn_rm
+    bias = bias * scale if bn_b is None else bias * scale + bn_b
+    sizes = [1] * conv_w.ndim
+    sizes[1 if transpose else 0] = -1
+    weight: Tensor = conv_w * scale.reshape(sizes)
+    return weight.detach().to(conv_w.dtype), bias.detach()
+
+
+def fuse_linear_bn_weights(
+    linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
+    bn_w: Tensor | None, bn_b: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`fuse_conv_bn_weights` of a linear layer."""
+    return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+
+
+def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+    """A copy of a convolution that does what it and the batch norm behind it do in evaluation."""
+    if conv.training or bn.training:
+        raise errors.wrong_value("fuse_conv_bn_eval", "conv, bn", "be in evaluation", conv.training)
+    fused = copy.deepcopy(conv)
+    made = fuse_conv_bn_weights(
+        conv.weight, conv.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
+        transpose,
+    )  # fmt: skip
+    fused.weight, fused.bias = (Parameter(x) for x in made)
+    return fused
+
+
+def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+    """A copy of a linear layer that does what it and the batch norm behind it do in evaluation."""
+    return fuse_conv_bn_eval(linear, bn)

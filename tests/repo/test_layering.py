@@ -47,8 +47,6 @@ FLOORS = [
     (13, "nn"),
     (13, "functional"),
     (13, "optim"),
-    (13, "utils"),
-    (14, "func"),
     (12, "fusion"),
     (13, "random"),
     (14, "layout"),
@@ -58,6 +56,9 @@ FLOORS = [
     (14, "distributed _generated.kernels.collective"),  # whose native code is there
     (14, "interop"),
     (15, "__init__ __main__ cli pytest_plugin"),
+    (15, "utils"),
+    (16, "func"),
+    (16, "as_torch"),
     (16, "array_api"),  # a client of the package's names
 ]
 

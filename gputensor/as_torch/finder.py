@@ -1,0 +1,124 @@
+"""What Python's import asks for `torch` and what is below it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from types import ModuleType
+from typing import Any
+
+from .stand_ins import Absent
+from .table import ABSENT, EXTRAS, SOURCES, VERSION
+
+_OURS = __name__.partition(".")[0]
+
+
+class Facade(ModuleType):
+    """A module under PyTorch's name: what stands in for it, else what our modules have.
+
+    Attributes that programs set stay here.
+    """
+
+    def __init__(self, name: str, sources: Sequence[str], extras: dict[str, Any]) -> None:
+        super().__init__(name, f"gputensor, as {name}.")
+        self.__dict__["_sources"] = tuple(sources)
+        self.__path__: list[str] = []
+        self.__dict__.update(extras)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        below = f"{self.__name__}.{name}"
+        if below in SOURCES or below in EXTRAS:
+            return importlib.import_module(below)
+        for source in self._sources:
+            try:
+                found = getattr(importlib.import_module(source), name)
+            except AttributeError:
+                continue
+            # PyTorch's submodules are there without an import of their own.
+            is_module = isinstance(found, ModuleType) and _is_known(below)
+            return importlib.import_module(below) if is_module else found
+        why = _why_absent(self.__name__)
+        if why:
+            return Absent(f"{below.removeprefix('torch.')}", why)
+        if _is_known(below):
+            return importlib.import_module(below)
+        raise AttributeError(
+            f"module {self.__name__!r} has no attribute {name!r} in gputensor (docs/programs.md)"
+        )
+
+    def __dir__(self) -> list[str]:
+        found = {name for source in self._sources for name in dir(importlib.import_module(source))}
+        return sorted(found | {*self.__dict__})
+
+
+def _own(name: str) -> str:
+    """The module of ours that has the same place as one of PyTorch's."""
+    return _OURS + name.removeprefix("torch")
+
+
+def _why_absent(name: str) -> str:
+    """Why a part of PyTorch is not here, "" for any other: its names can be imported, not used."""
+    parts = name.split(".")
+    return next((ABSENT[".".join(parts[:n])] for n in range(len(parts), 0, -1)
+                 if ".".join(parts[:n]) in ABSENT), "")  # fmt: skip
+
+
+def _is_known(name: str) -> bool:
+    return name in SOURCES or name in EXTRAS or bool(_why_absent(name)) or _has_own(name)
+
+
+def _has_own(name: str) -> bool:
+    """Whether ours has a module in the same place."""
+    try:
+        return importlib.util.find_spec(_own(name)) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+class Finder(MetaPathFinder, Loader):
+    """Finds `torch` and what is below it; says that a distribution of that name is installed."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname != "torch" and not fullname.startswith("torch."):
+            return None
+        if not _is_known(fullname):
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r} in gputensor, which stands for PyTorch here; "
+                "docs/programs.md tells what it has",
+                name=fullname,
+            )
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        sources = SOURCES.get(spec.name)
+        if sources is None:
+            sources = (_own(spec.name),) if _has_own(spec.name) else ()
+        return Facade(spec.name, sources, EXTRAS.get(spec.name, {}))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: it is whole."""
+
+    @staticmethod
+    def find_distributions(
+        context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008
+    ) -> Iterable[Distribution]:
+        """That of `torch`, whose version programs ask for."""
+        return [_Distribution()] if context.name in (None, "torch") else []
+
+
+class _Distribution(Distribution):
+    """What importlib.metadata knows of `torch`."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: torch\nVersion: {VERSION}\n"
+
+    def locate_file(self, path: Any) -> Any:
+        return path

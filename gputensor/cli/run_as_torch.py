@@ -1,0 +1,36 @@
+"""`gputensor run-as-torch script.py ...`: a program of PyTorch's, with gputensor as its `torch`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from importlib import import_module
+
+from .output import Refusal
+
+USAGE = """usage: gputensor run-as-torch SCRIPT [ARGUMENT ...]
+       gputensor run-as-torch -m MODULE [ARGUMENT ...]
+
+Runs a program as Python does, with gputensor in the place of PyTorch. See docs/programs.md."""
+
+
+def main(argv: list[str]) -> int:
+    """Run it as `__main__`; its exit status is this one's."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if argv else 2
+    import_module("gputensor.as_torch").install()
+    if argv[0] == "-m":
+        if len(argv) < 2:
+            raise Refusal("a module must follow -m")
+        sys.argv = argv[1:]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        return 0
+    if not os.path.isfile(argv[0]):
+        raise Refusal(f"there is no file {argv[0]!r}")
+    sys.argv = argv
+    sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
+    runpy.run_path(argv[0], run_name="__main__")
+    return 0

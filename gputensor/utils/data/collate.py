@@ -1,0 +1,76 @@
+"""How items become a batch. Source: torch/utils/data/_utils/collate.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._generated import functions
+from ...core import errors
+from ...core.dtype import float64
+from ...exchange.construct import as_tensor, tensor
+from ...tensor.tensor import Tensor
+
+
+def default_convert(data: Any) -> Any:
+    """Arrays as tensors, within containers too; anything else as it is."""
+    if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biufc":
+        return as_tensor(data)
+    return _within(data, default_convert)
+
+
+def _within(data: Any, change: Any) -> Any:
+    """The container with what is in it changed."""
+    if isinstance(data, Mapping):
+        return _rebuilt(data, {name: change(x) for name, x in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*[change(x) for x in data])
+    if isinstance(data, tuple):
+        return [change(x) for x in data]
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuilt(data, [change(x) for x in data])
+    return data
+
+
+def _rebuilt(like: Any, made: Any) -> Any:
+    """`made` as a container of the class of `like`, where that can be made of it."""
+    try:
+        return type(like)(made)
+    except TypeError:
+        return made
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """A batch of items: tensors and arrays stacked, numbers as a tensor, texts as a list, and
+    containers of equal form as one of batches."""
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return functions.stack(tuple(batch), 0)
+    if isinstance(first, (np.ndarray, np.generic)):
+        if np.asarray(first).dtype.kind not in "biufc":
+            raise _cannot(first)
+        return functions.stack(tuple([as_tensor(np.asarray(x)) for x in batch]), 0)
+    if isinstance(first, float):
+        return tensor(batch, dtype=float64)
+    if isinstance(first, int):
+        return tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return _rebuilt(first, {name: default_collate([x[name] for x in batch]) for name in first})
+    if isinstance(first, Sequence):
+        if any(len(x) != len(first) for x in batch):
+            rule = "hold sequences of one length"
+            raise errors.wrong_value("default_collate", "batch", rule, errors.Got("others"))
+        made = [default_collate(list(group)) for group in zip(*batch)]
+        if isinstance(first, tuple) and hasattr(first, "_fields"):
+            return type(first)(*made)
+        return made if isinstance(first, tuple) else _rebuilt(first, made)
+    raise _cannot(first)
+
+
+def _cannot(item: Any) -> Exception:
+    rule = "hold tensors, arrays, numbers, texts, and containers of them"
+    return errors.wrong_type("default_collate", "batch", rule, item)

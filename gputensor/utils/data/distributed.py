@@ -1,0 +1,64 @@
+"""`DistributedSampler`: each rank's part of the indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from ..._generated import functions
+from ...core import errors
+from ...structured.generator import Generator
+from .samplers import Sampler
+
+
+class DistributedSampler(Sampler[int]):
+    """The indices of one rank out of `num_replicas`; together the ranks have all.
+
+    shuffle: in another order each time that `set_epoch` is called. drop_last: leave out what would
+    make the parts unequal, instead of repeating the first indices.
+    """
+
+    def __init__(
+        self, dataset: Any, num_replicas: int | None = None, rank: int | None = None,
+        shuffle: bool = True, seed: int = 0, drop_last: bool = False,
+    ) -> None:  # fmt: skip
+        if num_replicas is None or rank is None:
+            from ... import distributed as ranks
+
+            num_replicas = ranks.get_world_size() if num_replicas is None else num_replicas
+            rank = ranks.get_rank() if rank is None else rank
+        if not 0 <= rank < num_replicas:
+            raise errors.wrong_value("DistributedSampler", "rank", f"be below {num_replicas}", rank)
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.epoch, self.drop_last, self.shuffle, self.seed = 0, drop_last, shuffle, seed
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices each rank has."""
+        count = len(self.dataset)
+        if self.drop_last:
+            return count // self.num_replicas
+        return math.ceil(count / self.num_replicas)
+
+    @property
+    def total_size(self) -> int:
+        """How many indices all ranks have."""
+        return self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        count = len(self.dataset)
+        order = list(range(count))
+        if self.shuffle:
+            generator = Generator().manual_seed(self.seed + self.epoch)
+            order = functions.randperm(count, generator=generator).tolist()
+        if count:
+            order = (order * math.ceil(self.total_size / count))[: self.total_size]
+        return iter(order[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next passes be in the order of this epoch."""
+        self.epoch = epoch

@@ -1,0 +1,296 @@
+"""`DataLoader`: batches of a dataset, fetched here or by worker processes.
+
+Source: torch/utils/data/dataloader.py.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from ..._generated import functions
+from ...core import errors
+from ...runtime import cuda
+from ...tensor.tensor import Tensor
+from .. import _pytree
+from .collate import default_collate, default_convert
+from .datasets import IterableDataset
+from .samplers import BatchSampler, RandomSampler, SequentialSampler
+from .workers import Ended, Raised, WorkerInfo, work
+
+# How long to wait for a result before looking whether the workers live, in seconds.
+_LOOK_AFTER = 2.0
+
+
+class _Fetch:
+    """Gives a batch of a dataset: by indices, or the next items of an iterable one.
+
+    size: of a batch of an iterable dataset, None for single items.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.is_iterable = isinstance(loader.dataset, IterableDataset)
+        self.is_batched = loader.batch_sampler is not None or loader.batch_size is not None
+        self.size, self.drop_last = loader.batch_size, loader.drop_last
+        self.collate = loader.collate_fn
+
+    def __call__(self, dataset: Any, indices: Any, state: dict[str, Any]) -> Any:
+        """state: what stays from call to call: the iterator of an iterable dataset."""
+        if not self.is_iterable:
+            return self.collate(self._items(dataset, indices))
+        if "items" not in state:
+            state["items"] = iter(dataset)
+        if not self.is_batched:
+            return self.collate(next(state["items"]))
+        batch = list(islice(state["items"], self.size))
+        if not batch or self.drop_last and self.size is not None and len(batch) < self.size:
+            raise StopIteration
+        return self.collate(batch)
+
+    def _items(self, dataset: Any, indices: Any) -> Any:
+        if not self.is_batched:
+            return dataset[indices]
+        if callable(getattr(dataset, "__getitems__", None)):
+            return dataset.__getitems__(indices)
+        return [dataset[n] for n in indices]
+
+
+class DataLoader:
+    """Batches of a dataset, in an order, as an iterable.
+
+    Args:
+        batch_size: None for single items, which are then converted and not collated.
+        shuffle: take items in a random order. sampler, batch_sampler: in an order of one's own.
+        num_workers: processes that fetch batches; 0 for none. Batches keep their order.
+        collate_fn: makes a batch of a list of items.
+        pin_memory: move batches to page-locked memory, where there is a GPU.
+        drop_last: without what remains for a smaller last batch.
+        timeout: seconds to wait for a batch of workers, 0 for ever.
+        worker_init_fn: called in each worker with its number.
+        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or a
+            context of `multiprocessing`.
+        generator: draws the order, and the workers' seed.
+        prefetch_factor: batches that each worker is asked for in advance, 2 unless given.
+        persistent_workers: keep the workers from pass to pass.
+        in_order: accepted; batches keep their order anyhow.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None,
+        sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
+        collate_fn: Callable[..., Any] | None = None, pin_memory: bool = False,
+        drop_last: bool = False, timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None, multiprocessing_context: Any = None,
+        generator: Any = None, *, prefetch_factor: int | None = None,
+        persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True,
+    ) -> None:  # fmt: skip
+        self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.worker_init_fn, self.generator = worker_init_fn, generator
+        self.multiprocessing_context = multiprocessing_context
+        self.persistent_workers, self.in_order = persistent_workers, in_order
+        self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
+        self._check(shuffle, sampler, batch_sampler, batch_size, drop_last, prefetch_factor)
+        is_iterable = isinstance(dataset, IterableDataset)
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        elif not is_iterable and sampler is None:
+            sampler = (
+                RandomSampler(dataset, generator=generator) if shuffle
+                else SequentialSampler(dataset)
+            )  # fmt: skip
+        if batch_size is not None and not is_iterable:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        if collate_fn is None:
+            is_batched = batch_sampler is not None or batch_size is not None
+            collate_fn = default_collate if is_batched else default_convert
+        self.collate_fn = collate_fn
+        self._kept: _Workers | None = None
+
+    def _check(
+        self, shuffle: Any, sampler: Any, batch_sampler: Any, batch_size: Any, drop_last: bool,
+        prefetch_factor: Any,
+    ) -> None:  # fmt: skip
+        def must(arg: str, rule: str, got: Any) -> Exception:
+            return errors.wrong_value("DataLoader", arg, rule, got)
+
+        if type(self.num_workers) is not int or self.num_workers < 0:
+            raise must("num_workers", "be an int that is not negative", self.num_workers)
+        if self.timeout < 0:
+            raise must("timeout", "not be negative", self.timeout)
+        if not self.num_workers and (prefetch_factor is not None or self.persistent_workers):
+            rule = "be left out without workers"
+            raise must("prefetch_factor or persistent_workers", rule, prefetch_factor)
+        if sampler is not None and shuffle:
+            raise must("shuffle", "be left out beside a sampler", shuffle)
+        if isinstance(self.dataset, IterableDataset) and (
+            shuffle or sampler is not None or batch_sampler is not None
+        ):
+            rule = "be left out beside an IterableDataset, which has its own order"
+            raise must("sampler", rule, sampler)
+        if batch_sampler is not None and (
+            batch_size != 1 or shuffle or sampler is not None or drop_last
+        ):
+            rule = "be given without batch_size, shuffle, sampler and drop_last"
+            raise must("batch_sampler", rule, batch_sampler)
+        if batch_size is None and drop_last:
+            raise must("drop_last", "be False where batch_size is None", drop_last)
+
+    def __len__(self) -> int:
+        if not isinstance(self.dataset, IterableDataset):
+            return len(self.batch_sampler if self.batch_sampler is not None else self.sampler)
+        count = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return count
+        whole, rest = divmod(count, self.batch_size)
+        return whole + bool(rest and not self.drop_last)
+
+    def _requests(self) -> Iterator[Any]:
+        """What is asked of a fetch, batch by batch; without end for an iterable dataset."""
+        if isinstance(self.dataset, IterableDataset):
+            return iter(lambda: None, 0)
+        return iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        # Drawn in every pass, so that the order does not depend on the number of workers.
+        seed = int(functions.randint(0, 2**62, (), generator=self.generator).item())
+        if not self.num_workers:
+            return self._here()
+        workers = self._kept
+        if workers is None or not workers.is_alive:
+            workers = _Workers(self, seed)
+            self._kept = workers if self.persistent_workers else None
+        return workers.batches(self)
+
+    def _here(self) -> Iterator[Any]:
+        fetch, state = _Fetch(self), dict[str, Any]()
+        for request in self._requests():
+            try:
+                batch = fetch(self.dataset, request, state)
+            except StopIteration:
+                return
+            yield self._pinned(batch)
+
+    def _pinned(self, batch: Any) -> Any:
+        if not (self.pin_memory and cuda().is_available()):
+            return batch
+        return _pytree.tree_map_only(Tensor, _page_locked, batch)
+
+
+def _page_locked(x: Tensor) -> Tensor:
+    made: Tensor = functions.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    return made.copy_(x)
+
+
+class _Workers:
+    """The worker processes of a loader. is_alive: they can be asked."""
+
+    def __init__(self, loader: DataLoader, seed: int) -> None:
+        context = loader.multiprocessing_context
+        if context is None or isinstance(context, str):
+            context = multiprocessing.get_context(context)
+        self.count = loader.num_workers
+        self.results = context.Queue()
+        self.requests = [context.SimpleQueue() for _ in range(self.count)]
+        fetch = _Fetch(loader)
+        self.processes = []
+        for n in range(self.count):
+            info = WorkerInfo(n, self.count, seed + n, loader.dataset)
+            args = (info, self.requests[n], self.results, fetch, loader.worker_init_fn)
+            process = context.Process(target=work, args=args, daemon=True)
+            process.start()
+            self.processes.append(process)
+        self.is_alive = True
+        self.number = self.passes = 0
+        self._end = weakref.finalize(self, _end, self.processes, self.requests, self.results)
+
+    def batches(self, loader: DataLoader) -> Iterator[Any]:
+        """The batches of one pass, in the order of the requests."""
+        requests = loader._requests()
+        waiting: dict[int, int] = {}  # number of a request -> its worker
+        answers: dict[int, Any] = {}
+        running = list(range(self.count))
+        first = self.number
+        self.passes += 1
+        assert loader.prefetch_factor is not None
+        try:
+            turn = 0
+            while True:
+                while running and len(waiting) < loader.prefetch_factor * len(running):
+                    try:
+                        request = next(requests)
+                    except StopIteration:
+                        running = []
+                        break
+                    worker = running[turn % len(running)]
+                    turn += 1
+                    self.requests[worker].put((self.number, request, self.passes))
+                    waiting[self.number] = worker
+                    self.number += 1
+                if not waiting:
+                    return
+                worker = waiting[first]
+                answer = self._answer(first, answers, loader.timeout)
+                del waiting[first]
+                first += 1
+                if isinstance(answer, Ended):
+                    running = [n for n in running if n != worker]
+                elif isinstance(answer, Raised):
+                    raise answer.again(worker)
+                else:
+                    yield loader._pinned(answer)
+        finally:
+            if loader.persistent_workers and self.is_alive:
+                for number in waiting:  # what was asked for and is not wanted any more
+                    self._answer(number, answers, loader.timeout)
+            else:
+                self.end()
+
+    def _answer(self, number: int, answers: dict[int, Any], timeout: float) -> Any:
+        """The result of a request; other ones that come first are kept in `answers`."""
+        waited = 0.0
+        while number not in answers:
+            step = min(_LOOK_AFTER, timeout - waited) if timeout else _LOOK_AFTER
+            try:
+                found, _, answer = self.results.get(timeout=step)
+                answers[found] = answer
+                continue
+            except queue.Empty:
+                waited += step
+            dead = [n for n, x in enumerate(self.processes) if not x.is_alive()]
+            if dead:
+                code = self.processes[dead[0]].exitcode
+                self.end()
+                message = f"worker {dead[0]} of the DataLoader has ended with exit code {code}"
+                raise RuntimeError(f"{message}; a negative code is the signal that ended it")
+            if timeout and waited >= timeout:
+                self.end()
+                raise RuntimeError(f"a DataLoader's worker has sent no batch for {timeout} s")
+        return answers.pop(number)
+
+    def end(self) -> None:
+        """End the processes."""
+        self.is_alive = False
+        self._end()
+
+
+def _end(processes: Sequence[Any], requests: Sequence[Any], results: Any) -> None:
+    for x in requests:
+        try:
+            x.put(None)
+        except (OSError, ValueError):
+            pass
+    # A worker that waits for room in the pipe would not see the request to end.
+    for process in processes:
+        process.join(0.2)
+        if process.is_alive():
+            process.terminate()
+            process.join()
+    results.cancel_join_thread()
+    results.close()

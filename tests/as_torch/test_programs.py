@@ -1,0 +1,132 @@
+"""Programs of PyTorch's that run with gputensor as their `torch`, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputensor.as_torch import table
+from gputensor.as_torch.stand_ins import Absent
+
+PROGRAM = """
+import sys
+from typing import Optional
+import torch, torch.nn as nn, torch.nn.functional as F
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.utils import _pair
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.checkpoint import checkpoint
+
+torch.backends.cudnn.benchmark = True
+
+
+@torch.jit.script
+def swish(x: Tensor, scale: Optional[float] = None) -> Tensor:
+    return x * torch.sigmoid(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, _pair(3))
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = checkpoint(lambda x: swish(self.norm(self.conv(x))), x, use_reentrant=False)
+        return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+torch.manual_seed(0)
+net = Net()
+assert isinstance(net.norm, _BatchNorm) and isinstance(torch.zeros(1), torch.FloatTensor)
+data = DataLoader(TensorDataset(torch.rand(16, 1, 6, 6), torch.arange(16) % 2), 4, shuffle=True)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+for images, labels in data:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(net(images), labels)
+    loss.backward()
+    optimizer.step()
+added = torch.compile(lambda x: x + 1)(torch.ones(2))
+print(torch.isfinite(loss).item(), added.tolist(), sys.argv[1:])
+print(torch.func.grad(lambda x: (x * x).sum())(torch.ones(2)).tolist(), torch.__name__)
+"""
+
+
+def run(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *(("-c", code) if code else ("-m", "gputensor", "run-as-torch"))]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_training_program_runs(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    done = run(str(script), "a", "--b")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "True [2.0, 2.0] ['a', '--b']"
+    assert second == "[2.0, 2.0] torch"
+
+
+def test_every_module_of_the_table_is_imported() -> None:
+    names = sorted({*table.SOURCES, *table.EXTRAS, *table.ABSENT})
+    code = "from gputensor import as_torch; as_torch.install(); import importlib\n"
+    code += f"for name in {names}:\n    m = importlib.import_module(name); assert dir(m), name\n"
+    done = run(code=code + "import torch; assert torch.nn.functional.relu and torch.linalg.inv")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("code", "said"), [
+    ("import torch.nonsense", "No module named 'torch.nonsense' in gputensor"),
+    ("import torch; torch.nonsense", "has no attribute 'nonsense' in gputensor"),
+    ("from torch.ao.quantization import QuantStub; QuantStub()", "there are no quantised tensors"),
+    ("import torch; torch.hub.load('a', 'b')", "nothing is downloaded"),
+    ("import torch; torch.jit.trace(len, ())", "not traced into graphs"),
+])  # fmt: skip
+def test_what_is_not_here_says_so(code: str, said: str) -> None:
+    done = run(code=f"from gputensor import as_torch; as_torch.install()\n{code}")
+    assert done.returncode and said in done.stderr.splitlines()[-1]
+
+
+def test_it_is_never_active_unasked_and_never_beside_pytorch() -> None:
+    code = """
+import sys, types, gputensor
+assert "torch" not in sys.modules
+from gputensor import as_torch
+as_torch.install(); as_torch.install()
+import torch, importlib.metadata
+assert importlib.metadata.version("torch") == torch.__version__.partition("+")[0]
+as_torch.uninstall()
+assert not as_torch.is_installed() and not [n for n in sys.modules if n.startswith("torch")]
+sys.modules["torch"] = types.ModuleType("torch")
+try:
+    as_torch.install()
+except Exception as error:
+    print(error)
+"""
+    done = run(code=code)
+    assert done.returncode == 0, done.stderr
+    assert "before PyTorch is imported" in done.stdout
+
+
+def test_the_command_refuses_what_is_no_program(tmp_path: Path) -> None:
+    assert run(str(tmp_path / "none.py")).returncode == 2
+    assert run("-m").returncode == 2 and run().returncode == 2
+    script = tmp_path / "ends.py"
+    script.write_text("import sys; sys.exit(7)")
+    assert run(str(script)).returncode == 7
+
+
+def test_absent_names_can_be_derived_from() -> None:
+    found = Absent("fx.Tracer", "programs are not traced into graphs")
+
+    class Mine(found):  # type: ignore[misc]
+        pass
+
+    assert not isinstance(3, found)
+    with pytest.raises(NotImplementedError, match="not traced into graphs"):
+        Mine()

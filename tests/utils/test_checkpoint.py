@@ -1,0 +1,109 @@
+"""gt.utils.checkpoint: the same gradients, and nothing kept in between; gt.utils._pytree."""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from typing import Any
+from weakref import ref
+
+import pytest
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.utils import _pytree
+from gputensor.utils.checkpoint import checkpoint, checkpoint_sequential
+
+Point = namedtuple("Point", "x y")
+
+
+def net() -> Any:
+    gt.manual_seed(2)
+    layers = [m for _ in range(4) for m in (gt.nn.Linear(6, 6), gt.nn.Tanh(), gt.nn.Dropout(0.4))]
+    return gt.nn.Sequential(*layers)
+
+
+def gradients(model: Any, forward: Any) -> list[Any]:
+    gt.manual_seed(5)
+    x = gt.rand(3, 6, requires_grad=True)
+    forward(x).sum().backward()
+    return [x.grad, *[p.grad for p in model.parameters()]]
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradients_are_the_same(use_reentrant: bool) -> None:
+    plain, model, parts = net(), net(), net()
+    expected = gradients(plain, plain)
+    found = gradients(model, lambda x: checkpoint(model, x, use_reentrant=use_reentrant))
+    pieces = gradients(parts, lambda x: checkpoint_sequential(parts, 3, x))
+    for a, b, c in zip(expected, found, pieces):
+        assert bool((a == b).all()) and bool((a == c).all())
+
+
+def test_nothing_is_kept_for_the_derivative() -> None:
+    kept: list[Any] = []
+
+    def function(x: Any) -> Any:
+        y = x.exp()
+        kept.append(ref(y))
+        return y.sin()
+
+    x = gt.rand(4, requires_grad=True)
+    out = checkpoint(function, x)
+    gc.collect()
+    assert kept[0]() is None
+    out.sum().backward()
+    assert len(kept) == 2 and x.grad is not None
+    assert bool(gt.allclose(x.grad, x.exp().cos() * x.exp()))
+
+
+def test_another_run_must_be_the_same() -> None:
+    runs: list[int] = []
+
+    def changes(x: Any) -> Any:
+        runs.append(1)
+        return x.exp() if len(runs) > 1 else x.exp().sin()
+
+    out = checkpoint(changes, gt.rand(2, requires_grad=True))
+    with pytest.raises(errors.AutogradError, match="as many tensors"):
+        out.sum().backward()
+    for bad in (lambda: checkpoint(3), lambda: checkpoint(len, context_fn=len),
+                lambda: checkpoint_sequential([len], 2, [])):  # fmt: skip
+        with pytest.raises(errors.GpuTensorError):
+            bad()
+
+
+def test_containers_are_taken_apart_and_put_together() -> None:
+    value = {"a": [1, (2, Point(3, None))], "b": OrderedDict(c=4), "d": deque([5]),
+             "e": defaultdict(list, f=6)}  # fmt: skip
+    leaves, spec = _pytree.tree_flatten(value)
+    assert leaves == [1, 2, 3, None, 4, 5, 6] and spec.num_leaves == 7
+    again = _pytree.tree_unflatten(leaves, spec)
+    assert again == value and type(again["a"][1][1]) is Point
+    assert _pytree.tree_structure(again) == _pytree.tree_structure(value) and spec != 3
+    assert again["e"]["new"] == []
+    doubled = _pytree.tree_map(lambda x, y: (x or 0) + (y or 0), value, value)
+    assert _pytree.tree_leaves(doubled) == [2, 4, 6, 0, 8, 10, 12]
+    assert _pytree.tree_map_only(int, str, [1, 2.0]) == ["1", 2.0]
+    assert _pytree.tree_any(lambda x: x == 6, value) and not _pytree.tree_all(bool, value)
+    assert _pytree.tree_leaves([1, [2]], is_leaf=lambda x: x == [2]) == [1, [2]]
+    assert repr(_pytree.tree_structure([1])) == "TreeSpec(list, None, [*])"
+    for bad in (lambda: _pytree.tree_unflatten([1], spec),
+                lambda: _pytree.tree_map(len, [1], (2,)),
+                lambda: _pytree.register_pytree_node(list, len, len)):  # fmt: skip
+        with pytest.raises(errors.GpuTensorError):
+            bad()
+
+
+def test_classes_may_become_containers() -> None:
+    class Box:
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+    try:
+        _pytree.register_pytree_node(
+            Box, lambda b: ([b.held], None), lambda parts, _: Box(*parts), serialized_type_name="x"
+        )
+        assert _pytree.tree_map(lambda x: x + 1, Box(2)).held == 3
+    finally:
+        _pytree.SUPPORTED_NODES.pop(Box, None)
