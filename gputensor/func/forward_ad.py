@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core import errors
+from ..core import errors, lazy
 from ..tensor.tensor import Tensor
 from . import forward as _forward, levels as _levels, operators as _operators
+
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -87,3 +97,7 @@ def unpack_dual(tensor: Tensor, *, level: Any = None) -> UnpackedDualTensor:
     if found is None:
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(*_levels.parts_of(found, tensor))
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -6,14 +6,16 @@ Functions take and return tensors, or tuples of them. Source: torch/autograd/fun
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._generated import functions
 from ..autograd.engine import grad as _grad
 from ..autograd.modes import enable_grad
-from ..core import errors
+from ..core import errors, lazy
 from ..tensor.tensor import Tensor
 from . import forward, reverse
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]  # fmt: skip
 
 Function = Callable[..., Any]
 
@@ -185,3 +187,7 @@ def hvp(
         second = _pulled("hvp", first, xs, us, True, strict)
         made = _pulled("hvp", second, us, _vectors("hvp", v, xs), create_graph, False)
     return _settled((y,), False, create_graph), _settled(made, is_tuple, create_graph)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -8,14 +8,17 @@ Source: torch/utils/checkpoint.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_enabled
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
-from ..core import errors
+from ..core import errors, lazy
 from ..structured.generator import get_rng_state, set_rng_state
 from ..tensor.tensor import Tensor
+
+
+__all__ = ["checkpoint", "checkpoint_sequential"]  # fmt: skip
 
 
 class _Frame:
@@ -117,3 +120,7 @@ def _chain(functions: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
         return x
 
     return run
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

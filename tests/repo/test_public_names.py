@@ -15,13 +15,15 @@ from gputensor._generated import index
 
 ROOT = Path(__file__).parents[2]
 MODULES = """
-    gt gt.amp gt.array_api gt.array_api.fft gt.array_api.linalg gt.autograd gt.autograd.graph
-    gt.backend gt.backends gt.backends.cpu gt.cuda gt.dispatch gt.distributed
+    gt gt.amp gt.array_api gt.array_api.fft gt.array_api.linalg gt.autograd
+    gt.autograd.forward_ad gt.autograd.functional gt.autograd.graph gt.backend gt.backends
+    gt.backends.cpu gt.cuda gt.dispatch gt.distributed
     gt.distributions gt.distributions.constraint_registry gt.distributions.constraints
     gt.distributions.kl gt.distributions.transforms gt.distributions.utils gt.fallback gt.fft
-    gt.layout gt.library gt.linalg
+    gt.func gt.layout gt.library gt.linalg
     gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.optim gt.optim.lr_scheduler gt.profiler
-    gt.random gt.special gt.testing
+    gt.random gt.special gt.testing gt.utils gt.utils.checkpoint gt.utils.data
+    gt.utils.data.distributed
 """.split()
 
 # Devices of examples, gt.ops, and overloads of the operator `gt`.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._generated import functions
-from ...core import errors
+from ...core import errors, lazy
 from ...structured.generator import Generator
 from .samplers import Sampler
+
+__all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler[int]):
@@ -62,3 +64,7 @@ class DistributedSampler(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Let the next passes be in the order of this epoch."""
         self.epoch = epoch
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())
