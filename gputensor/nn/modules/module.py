@@ -314,10 +314,10 @@ class Module:
         fn(self)
         return self
 
-    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Every parameter, gradient and buffer as `fn` gives it; parameters stay the same objects
         for those who hold them."""
-        for module in self.modules():
+        for module in self.modules() if recurse else [self]:
             for param in module._parameters.values():
                 if param is not None:
                     grad = param.grad
@@ -361,6 +361,12 @@ class Module:
             return x.to(**kwargs, non_blocking=non_blocking) if kwargs else x
 
         return self._apply(moved)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to a device without copying values: the memory there holds any."""
+        from ..._generated.functions import empty_like
+
+        return self._apply(lambda x: empty_like(x, device=device), recurse)
 
     def cpu(self) -> Self:
         return self._apply(lambda x: x.cpu())

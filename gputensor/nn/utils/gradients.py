@@ -1,20 +1,22 @@
-"""What training does to parameters and gradients at large: `gt.nn.utils`."""
+"""Clipping of gradients, and parameters as one vector.
+
+Source: torch/nn/utils/clip_grad.py, convert_parameters.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from .. import linalg
-from .._generated import functions
-from ..autograd import no_grad
-from ..core import errors, lazy
-from ..dispatch.refusal import declares
-from ..tensor.tensor import Tensor
+from ... import linalg
+from ..._generated import functions
+from ...autograd import no_grad
+from ...core import errors
+from ...dispatch.refusal import declares
+from ...tensor.tensor import Tensor
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector",
-    "vector_to_parameters",
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "parameters_to_vector", "vector_to_parameters",
 ]  # fmt: skip
 
 
@@ -54,13 +56,21 @@ def clip_grad_norm_(
 
     Returns: the norm before. Nothing is waited for: the factor stays on the device.
     """
-    grads = _gradients(parameters)
-    total = get_total_norm(grads, norm_type, error_if_nonfinite)
-    with no_grad():
-        factor = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
-        for grad in grads:
-            grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
+    of = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm(_gradients(of), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(of, max_norm, total)
     return total
+
+
+@declares()
+@no_grad()
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
+) -> None:
+    """Scale all gradients, in place, by max_norm / total_norm where that is less than 1."""
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for grad in _gradients(parameters):
+        grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
 
 
 @declares()
@@ -86,7 +96,3 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in parameters:
         p.copy_(vec[at : at + p.numel()].view(p.shape))
         at += p.numel()
-
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy.attributes(globals())
