@@ -70,5 +70,5 @@ def test_skip_init() -> None:
     lambda: utils.fuse_conv_bn_eval(gt.nn.Conv1d(1, 1, 1), gt.nn.BatchNorm1d(1)),
 ])  # fmt: skip
 def test_bad_values(call: Any) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(gt.core.errors.GpuTensorError):
         call()

@@ -158,3 +158,16 @@ def test_functional_call() -> None:
         y.sum().backward()
         assert y.tolist() == [[2, 2]] and weight.grad.tolist() == [[1, 1], [1, 1]]
         assert layer.weight.grad is None and isinstance(layer.weight, library.nn.Parameter)
+
+
+@pytest.mark.parametrize("sizes, groups", [((3, 4, 3), 1), ((6, 2, 3, 4), 3), ((4, 2, 2, 3, 3), 2)])
+def test_dirac(sizes: Any, groups: int) -> None:
+    ours, theirs = (m.nn.init.dirac_(m.empty(sizes), groups) for m in (gt, torch))
+    near(ours, theirs)
+    fans = [m.nn.init._calculate_fan_in_and_fan_out(m.empty(sizes)) for m in (gt, torch)]
+    assert fans[0] == fans[1]
+
+
+def test_sparse() -> None:
+    made = gt.nn.init.sparse_(gt.empty(10, 4), 0.25)
+    assert (made == 0).sum(0).tolist() == [3] * 4

@@ -18,7 +18,9 @@ MODULES = """
     gt gt.amp gt.array_api gt.array_api.fft gt.array_api.linalg gt.autograd gt.autograd.graph
     gt.backend gt.backends gt.backends.cpu gt.cuda gt.dispatch gt.distributed gt.fallback gt.fft
     gt.layout gt.library gt.linalg
-    gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.optim gt.optim.lr_scheduler gt.profiler
+    gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.nn.utils.fusion
+    gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.rnn gt.nn.utils.stateless
+    gt.optim gt.optim.lr_scheduler gt.profiler
     gt.random gt.special gt.testing
 """.split()
 

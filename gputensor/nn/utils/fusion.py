@@ -6,10 +6,10 @@ Source: torch/nn/utils/fusion.py.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._generated.functions import ones_like, zeros_like
-from ...core import errors
+from ...core import errors, lazy
 from ...tensor.tensor import Tensor
 from ..parameter import Parameter
 
@@ -51,9 +51,9 @@ def fuse_linear_bn_weights(
 
 def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
     if layer.training or bn.training:
-        raise errors.must(op, "layers", "be in evaluation", "training=True")
+        raise errors.wrong_value(op, "layers", "be in evaluation", "training=True")
     if bn.running_mean is None:
-        raise errors.must(op, "bn", "have running statistics", bn)
+        raise errors.wrong_value(op, "bn", "have running statistics", bn)
     made = copy.deepcopy(layer)
     norm = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
     made.weight, made.bias = _fused(made.weight, made.bias, norm, channel)
@@ -72,5 +72,9 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """
     if bn.num_features not in (1, linear.out_features):
         rule = f"have 1 or {linear.out_features} features, as the linear layer's outputs"
-        raise errors.must("fuse_linear_bn_eval", "bn", rule, bn.num_features)
+        raise errors.wrong_value("fuse_linear_bn_eval", "bn", rule, bn.num_features)
     return _fused_module("fuse_linear_bn_eval", linear, bn, 0)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -76,7 +76,7 @@ def _add(op: str, module: Module, hook: _Norm) -> Any:
     weight = module._parameters.get(hook.name)
     if weight is None or _hook(module, hook.name, type(hook)) is not None:
         rule = f"be a parameter of {type(module).__name__} without this hook"
-        raise errors.must(op, "name", rule, hook.name)
+        raise errors.wrong_value(op, "name", rule, hook.name)
     delattr(module, hook.name)
     module.register_forward_pre_hook(hook)
     return weight
@@ -99,7 +99,7 @@ def spectral_norm(
     """Divide a parameter by its largest singular value before each forward."""
     if n_power_iterations < 1:
         rule = "be positive"
-        raise errors.must("spectral_norm", "n_power_iterations", rule, n_power_iterations)
+        raise errors.wrong_value("spectral_norm", "n_power_iterations", rule, n_power_iterations)
     hook = SpectralNorm(name, n_power_iterations, output_dim(module, dim), eps)
     weight = _add("spectral_norm", module, hook)
     with no_grad():
@@ -116,7 +116,7 @@ def spectral_norm(
 def _remove(op: str, module: Any, name: str, kind: type[_Norm], parts: tuple[str, ...]) -> Any:
     key = _hook(module, name, kind)
     if key is None:
-        raise errors.must(op, "name", f"have such a hook in {type(module).__name__}", name)
+        raise errors.wrong_value(op, "name", f"have such a hook in {type(module).__name__}", name)
     hook, _ = module._before[key]
     with no_grad():
         off = {"follows": False} if kind is SpectralNorm else {}

@@ -5,12 +5,12 @@ Source: torch/nn/utils/parametrizations.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import linalg
 from ..._generated.functions import cat, eye, geqrf, mv, randn, vdot, zeros_like
 from ...autograd import no_grad
-from ...core import errors
+from ...core import errors, lazy
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from ..modules.conv import _ConvTranspose
@@ -84,7 +84,7 @@ class _SpectralNorm(Module):
             rule = f"be in [{-weight.ndim}, {weight.ndim - 1}]"
             raise errors.wrong_index("spectral_norm", "dim", rule, dim)
         if n_power_iterations < 1:
-            raise errors.must("spectral_norm", "n_power_iterations", "be positive",
+            raise errors.wrong_value("spectral_norm", "n_power_iterations", "be positive",
                               n_power_iterations)  # fmt: skip
         self.dim, self.eps = dim % weight.ndim, eps
         self.n_power_iterations = n_power_iterations
@@ -118,7 +118,7 @@ def spectral_norm(
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         rule = f"be a tensor of {type(module).__name__}"
-        raise errors.must("spectral_norm", "name", rule, name)
+        raise errors.wrong_value("spectral_norm", "name", rule, name)
     made = _SpectralNorm(weight, n_power_iterations, output_dim(module, dim), eps)
     return register_parametrization(module, name, made)
 
@@ -146,7 +146,7 @@ class _Orthogonal(Module):
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
             rule = "not be 'householder' of complex tensors"
-            raise errors.must("orthogonal", "orthogonal_map", rule, orthogonal_map)
+            raise errors.wrong_value("orthogonal", "orthogonal_map", rule, orthogonal_map)
         self.shape, self.orthogonal_map = weight.shape, orthogonal_map
         self.register_buffer("base", None)
         self._starts = use_trivialization
@@ -223,12 +223,18 @@ def orthogonal(
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor) or weight.ndim < 2:
         rule = f"be a tensor of {type(module).__name__} with at least two dimensions"
-        raise errors.must("orthogonal", "name", rule, name)
+        raise errors.wrong_value("orthogonal", "name", rule, name)
     is_square = weight.shape[-2] == weight.shape[-1]
     chosen = orthogonal_map or (
         "matrix_exp" if is_square or weight.is_complex() else "householder"
     )  # fmt: skip
     if chosen not in _MAPS:
-        raise errors.must("orthogonal", "orthogonal_map", f"be one of {', '.join(_MAPS)}", chosen)
+        raise errors.wrong_value(
+            "orthogonal", "orthogonal_map", f"be one of {', '.join(_MAPS)}", chosen
+        )
     made = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

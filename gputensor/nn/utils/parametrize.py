@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...autograd import no_grad
-from ...core import errors
+from ...core import errors, lazy
 from ...tensor.tensor import Tensor
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
@@ -54,7 +54,7 @@ def _check(what: str, made: Any, like: Tensor) -> None:
         raise errors.wrong_type("register_parametrization", what, "give a Tensor", made)
     if made.dtype != like.dtype or made.shape != like.shape:
         rule = f"keep dtype {like.dtype} and shape {tuple(like.shape)}; or pass unsafe=True"
-        raise errors.must("register_parametrization", what, rule, made)
+        raise errors.wrong_value("register_parametrization", what, rule, made)
 
 
 class ParametrizationList(ModuleList):
@@ -67,7 +67,7 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if not modules:
-            raise errors.must("ParametrizationList", "modules", "hold a module", modules)
+            raise errors.wrong_value("ParametrizationList", "modules", "hold a module", modules)
         super().__init__(modules)
         self.unsafe = unsafe
         with no_grad():
@@ -79,7 +79,7 @@ class ParametrizationList(ModuleList):
         self.ntensors: int = 1 if self.is_tensor else len(new)
         if self.is_tensor and new.dtype != original.dtype:
             rule = f"keep dtype {original.dtype}"
-            raise errors.must("ParametrizationList", "right_inverse", rule, new)
+            raise errors.wrong_value("ParametrizationList", "right_inverse", rule, new)
         for name, value in zip(self._names(), [new] if self.is_tensor else new):
             _register(self, name, self._kept(value, original))
         if not unsafe:
@@ -121,7 +121,7 @@ class ParametrizationList(ModuleList):
             kept = getattr(self, name)
             if kept.dtype != made.dtype or kept.shape != made.shape and not self.unsafe:
                 rule = f"keep dtype {kept.dtype} and shape {tuple(kept.shape)}"
-                raise errors.must("ParametrizationList", "right_inverse", rule, made)
+                raise errors.wrong_value("ParametrizationList", "right_inverse", rule, made)
             kept.data = made.detach().clone() if made is value else made
 
     def forward(self) -> Tensor:
@@ -168,7 +168,7 @@ def register_parametrization(
     original = module._parameters.get(tensor_name, module._buffers.get(tensor_name))
     if original is None:
         rule = f"be a parameter or buffer of {type(module).__name__}"
-        raise errors.must("register_parametrization", "tensor_name", rule, tensor_name)
+        raise errors.wrong_value("register_parametrization", "tensor_name", rule, tensor_name)
     made = ParametrizationList([parametrization], original, unsafe)
     delattr(module, tensor_name)
     if not is_parametrized(module):
@@ -196,11 +196,11 @@ def remove_parametrizations(
     leave_parametrized=False its original."""
     if not is_parametrized(module, tensor_name):
         rule = f"have a parametrization in {type(module).__name__}"
-        raise errors.must("remove_parametrizations", "tensor_name", rule, tensor_name)
+        raise errors.wrong_value("remove_parametrizations", "tensor_name", rule, tensor_name)
     have: Any = module.parametrizations[tensor_name]
     if not have.is_tensor and not leave_parametrized:
         rule = "be True for a parametrization of several tensors"
-        raise errors.must("remove_parametrizations", "leave_parametrized", rule, False)
+        raise errors.wrong_value("remove_parametrizations", "leave_parametrized", rule, False)
     kept = getattr(have, have._names()[0])
     if not have.is_tensor:
         now = getattr(module, tensor_name)
@@ -229,7 +229,9 @@ def transfer_parametrizations_and_params(
     all."""
     if tensor_name is not None and not is_parametrized(from_module, tensor_name):
         rule = f"have a parametrization in {type(from_module).__name__}"
-        raise errors.must("transfer_parametrizations_and_params", "tensor_name", rule, tensor_name)
+        raise errors.wrong_value(
+            "transfer_parametrizations_and_params", "tensor_name", rule, tensor_name
+        )
     every = list(getattr(from_module, "parametrizations", ()))
     for name in every if tensor_name is None else [tensor_name]:
         source: Any = from_module.parametrizations[name]
@@ -244,3 +246,7 @@ def transfer_parametrizations_and_params(
             for key in source._names():
                 getattr(target, key).data = getattr(source, key).detach().clone()
     return to_module
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -6,9 +6,9 @@ Source: torch/nn/utils/stateless.py, torch/nn/utils/_named_member_accessor.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...core import errors
+from ...core import errors, lazy
 from ...tensor.tensor import Tensor
 from ..modules.module import Module
 
@@ -49,7 +49,9 @@ def functional_call(
     missing = sorted(set(places) - set(given)) if strict else []
     if unknown or missing:
         rule = "name the module's parameters and buffers" + (", all of them" if strict else "")
-        raise errors.must("functional_call", "parameters_and_buffers", rule, unknown or missing)
+        raise errors.wrong_value(
+            "functional_call", "parameters_and_buffers", rule, unknown or missing
+        )
     given = _tied(given, places) if tie_weights else given
     before = {path: kind[name] for path, (kind, name) in places.items() if path in given}
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
@@ -62,3 +64,7 @@ def functional_call(
         for path, value in before.items():
             kind, name = places[path]
             kind[name] = value
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())
