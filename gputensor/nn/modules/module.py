@@ -17,7 +17,7 @@ from ...core.device import device as _device
 from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 
 _ids = itertools.count()
 _OURS = "gputensor.nn.modules."
@@ -443,7 +443,9 @@ class Module:
         found: dict[str, Any] = {} if destination is None else destination
         for path, module in self.named_modules(None, prefix.removesuffix("."), False):
             for name, value in module._saved():
-                found[_joined(path, name)] = value if keep_vars else value.detach()
+                found[_joined(path, name)] = (
+                    value if keep_vars or is_lazy(value) else value.detach()
+                )
         return found
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
@@ -473,7 +475,9 @@ class Module:
         unexpected = [name for name in state_dict if name not in own]
         given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
         wrong = [
-            f"{name} {tuple(x.shape)}" for name, x in given.items() if own[name][2].shape != x.shape
+            f"{name} {tuple(x.shape)}"
+            for name, x in given.items()
+            if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
         ]
         if strict:
             wrong += [f"missing {name}" for name in missing]
@@ -483,7 +487,12 @@ class Module:
             raise errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
         with autograd.no_grad():
             for name, x in given.items():
-                module, short, value = own[name]
+                place: tuple[Module, str, Any] = own[name]
+                module, short, value = place
+                if is_lazy(x):
+                    continue
+                if is_lazy(value):
+                    value.materialize(x.shape)
                 if not assign:
                     value.copy_(x)
                 elif isinstance(value, Parameter):
