@@ -625,6 +625,13 @@ LATER: dict[str, dict[str, str]] = {
     _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     cosine_similarity pairwise_distance pdist
     """),
+    "nn.utils": _read("""
+    nn.utils.fusion.: fusion nn.utils.parametrizations.: parametrizations nn.utils.parametrize.:
+    parametrize nn.utils.rnn.: rnn nn.utils.stateless.: stateless nn.utils.fusion: fuse_conv_bn_eval
+    fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights nn.utils.hooked_norms:
+    remove_spectral_norm remove_weight_norm spectral_norm weight_norm nn.utils.making:
+    convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
+    """),
     "utils": _read("""
     utils.checkpoint.: checkpoint utils.data.: data
     """),

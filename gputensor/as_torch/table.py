@@ -11,7 +11,6 @@ from typing import Any
 
 import gputensor as gt
 from gputensor.dispatch import keys, tls
-from gputensor.nn import init
 from gputensor.nn.modules import conv, functional, norm, pooling
 
 from . import legacy_types, stand_ins
@@ -75,10 +74,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
         for name in _MODULES.split()
     },
     "torch.nn.common_types": (),
-    "torch.nn.utils.fusion": ("gputensor.nn.utils",),
     "torch.nn.utils.clip_grad": ("gputensor.nn.utils",),
     "torch.nn.utils.convert_parameters": ("gputensor.nn.utils",),
-    "torch.nn.utils.stateless": ("gputensor.func",),
     "torch.nn.parameter": ("gputensor.nn",),
     "torch.nn.attention": ("gputensor.nn",),
     "torch.nn.parallel": ("gputensor.nn",),
@@ -186,10 +183,6 @@ EXTRAS: dict[str, dict[str, Any]] = {
                     "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
                       "debug": False, "xpu": None},
-    "torch.nn.init": {
-        "_calculate_fan_in_and_fan_out": lambda tensor: init._fans("init", tensor),
-        "_calculate_correct_fan": lambda tensor, mode: init._fan("init", tensor, mode),
-    },
     "torch.nn": {"SyncBatchNorm": SyncBatchNorm},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._BatchNorm.__mro__[1]},

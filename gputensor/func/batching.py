@@ -9,6 +9,7 @@ from typing import Any, cast
 from .._generated import functions
 from ..core import errors
 from ..dispatch import tls
+from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import operators
@@ -35,6 +36,7 @@ class VmapLevel(_VmapLevel):
             tls.state.set(tls.same((include & ~BATCHED, keep)))
 
 
+@declares(randomness="str", chunk_size="int?")
 def vmap(
     func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
     chunk_size: int | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 from .._generated import functions
 from ..core import errors
 from ..nn.modules.module import Module
+from ..nn.utils import stateless
 from ..tensor.tensor import Tensor
 
 
@@ -32,26 +33,9 @@ def functional_call(
     tensor([2.])
     """
     given = _merged(parameter_and_buffer_dicts)
-    places = _places(module)
-    unknown = sorted(given.keys() - places.keys())
-    missing = sorted(places.keys() - given.keys()) if strict else []
-    for rule, names in (("name what the module has", unknown), ("name all of it", missing)):
-        if names:
-            got = errors.Got(", ".join(names))
-            raise errors.wrong_value("functional_call", "parameter_and_buffer_dicts", rule, got)
-    if tie_weights:
-        given = _tied(places, given)
-    before = {name: places[name][0][places[name][1]] for name in given}
-    try:
-        for name, x in given.items():
-            holder, own = places[name]
-            holder[own] = x
-        listed = args if isinstance(args, tuple) else () if args is None else (args,)
-        return module(*listed, **(kwargs or {}))
-    finally:
-        for name, x in before.items():
-            holder, own = places[name]
-            holder[own] = x
+    return stateless.functional_call(
+        module, given, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
 
 
 def _merged(given: Any) -> dict[str, Any]:
@@ -71,27 +55,6 @@ def _merged(given: Any) -> dict[str, Any]:
                 raise errors.wrong_type("functional_call", name, "be a Tensor", x)
             merged[name] = x
     return merged
-
-
-def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """Where each parameter and buffer is kept: the dict of a module, and the name in it."""
-    found = {}
-    for prefix, part in module.named_modules(remove_duplicate=False):
-        for holder in (part._parameters, part._buffers):
-            for own, x in holder.items():
-                if x is not None:
-                    found[f"{prefix}.{own}" if prefix else own] = (holder, own)
-    return found
-
-
-def _tied(places: dict[str, tuple[dict[str, Any], str]], given: dict[str, Any]) -> dict[str, Any]:
-    """The tensors, also under the other names of those that they replace."""
-    of = {id(places[name][0][places[name][1]]): x for name, x in given.items()}
-    return given | {
-        name: of[id(holder[own])]
-        for name, (holder, own) in places.items()
-        if name not in given and id(holder[own]) in of
-    }
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,6 +11,7 @@ from .modules.attention import *  # noqa: F403
 from .modules.container import *  # noqa: F403
 from .modules.conv import *  # noqa: F403
 from .modules.functional import *  # noqa: F403
+from .modules.lazy import *  # noqa: F403
 from .modules.linear import *  # noqa: F403
 from .modules.loss import *  # noqa: F403
 from .modules.norm import *  # noqa: F403
@@ -18,7 +19,10 @@ from .modules.pooling import *  # noqa: F403
 from .modules.recurrent import *  # noqa: F403
 from .modules.resampling import *  # noqa: F403
 from .modules.module import Module as Module
-from .parameter import Buffer as Buffer, Parameter as Parameter
+from .parameter import (
+    Buffer as Buffer, Parameter as Parameter, UninitializedBuffer as UninitializedBuffer,
+    UninitializedParameter as UninitializedParameter,
+)  # fmt: skip
 
 if not TYPE_CHECKING:
     __all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]

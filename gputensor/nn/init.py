@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .._generated.functions import randperm
 from ..autograd import no_grad
 from ..core import errors, lazy
 from ..core.arguments import real
@@ -18,8 +17,8 @@ from ..tensor.type_info import finfo
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
-    "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_",
-    "xavier_uniform_", "zeros_",
+    "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_",
+    "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 _LINEAR = (
@@ -118,41 +117,6 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 @declares()
-@no_grad()
-def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution's weight that passes as many channels of its input on as there are, and zeros.
-
-    groups: of the convolution; each passes its own channels.
-    """
-    if tensor.ndim not in (3, 4, 5):
-        raise errors.wrong_shape("dirac_", "tensor", "have 3, 4 or 5 dimensions", tensor)
-    count = tensor.shape[0] // max(groups, 1)
-    if groups < 1 or tensor.shape[0] % groups:
-        rule = f"divide the {tensor.shape[0]} output channels"
-        raise errors.wrong_value("dirac_", "groups", rule, groups)
-    tensor.zero_()
-    middle = tuple([size // 2 for size in tensor.shape[2:]])
-    for group in range(groups):
-        for n in range(min(count, tensor.shape[1])):
-            tensor[(group * count + n, n, *middle)] = 1
-    return tensor
-
-
-@declares()
-@no_grad()
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal, and in each column this part of the elements zero, of rows that are drawn."""
-    if tensor.ndim != 2:
-        raise errors.wrong_shape("sparse_", "tensor", "have two dimensions", tensor)
-    rows, columns = tensor.shape
-    count = math.ceil(sparsity * rows)
-    tensor.normal_(0.0, std, generator=generator)
-    for column in range(columns):
-        tensor[randperm(rows)[:count], column] = 0
-    return tensor
-
-
-@declares()
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform, for as much variance forward as backward."""
     bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", tensor)))
@@ -210,6 +174,54 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
     q *= r.diagonal().sign()
     made: Tensor = tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
     return made
+
+
+@declares()
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution's weight (3 to 5 dimensions) that keeps as many channels as fit, by group."""
+    if not 3 <= tensor.ndim <= 5:
+        raise errors.wrong_value("dirac_", "tensor", "have 3 to 5 dimensions", tensor)
+    if groups < 1 or tensor.shape[0] % groups:
+        raise errors.wrong_value("dirac_", "groups", f"divide {tensor.shape[0]}", groups)
+    tensor.zero_()
+    middle = tuple([size // 2 for size in tensor.shape[2:]])
+    rows = tensor.shape[0] // groups
+    for group in range(groups):
+        for n in range(min(rows, tensor.shape[1])):
+            tensor[(group * rows + n, n, *middle)] = 1
+    return tensor
+
+
+@declares()
+@no_grad()
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """A normal distribution in a matrix, with this fraction of each column zero."""
+    from .._generated import functions
+
+    if tensor.ndim != 2:
+        raise errors.wrong_value("sparse_", "tensor", "be a matrix", tensor)
+    rows, columns = tensor.shape
+    zeros = math.ceil(real("sparse_", "sparsity", sparsity) * rows)
+    tensor.normal_(0, std, generator=generator)
+    for column in range(columns):
+        tensor[functions.randperm(rows, device=tensor.device)[:zeros], column] = 0
+    return tensor
+
+
+# Names without a promise that timm and transformers import.
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    return _fans("_calculate_fan_in_and_fan_out", tensor)
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    return _fan("_calculate_correct_fan", tensor, mode.lower())
+
+
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_
 
 
 if not TYPE_CHECKING:

@@ -62,3 +62,47 @@ def _memory(name: str, data: Any) -> Tensor:
     if not isinstance(data, Tensor):
         raise errors.not_a_tensor(name, "data", "a Tensor", data)
     return data.detach()
+
+
+class _Uninitialized:
+    """A tensor without sizes yet, of a lazy module."""
+
+    cls_to_become: Any
+
+    def __new__(cls, *args: Any, device: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
+        from .._generated.functions import empty
+
+        given: Any = super().__new__
+        return given(cls, empty(0, device=device, dtype=dtype), *args, **kwargs)
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a usual parameter or buffer of these sizes, with any values."""
+        from .._generated.functions import empty
+
+        made: Any = {"device": device or self.device, "dtype": dtype or self.dtype}
+        self.data = empty(shape, **made)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError("an uninitialized parameter has no shape; call forward() first")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A Parameter whose sizes the first input of its lazy module tells."""
+
+    cls_to_become = Parameter
+
+
+class UninitializedBuffer(_Uninitialized, Buffer):
+    """A Buffer whose sizes the first input of its lazy module tells."""
+
+    cls_to_become = Buffer
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether this is a parameter or buffer without sizes."""
+    return isinstance(param, _Uninitialized)

@@ -67,6 +67,14 @@ _MODULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     # convolutions
     **{f"Conv{n}d": ((2, 4, 2, 1, 1, 1, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
     **{f"ConvTranspose{n}d": ((2, 4, 2, 2, 1, 1, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
+    # whose sizes come with the first input
+    "LazyLinear": ((2,), (_X,)),
+    **{f"LazyConv{n}d": ((4, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
+    **{f"LazyConvTranspose{n}d": ((4, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
+    **{
+        f"Lazy{kind}Norm{n}d": ((1e-5, 0.1), (_INPUTS[n - 1],))
+        for kind in ("Batch", "Instance") for n in (1, 2, 3)
+    },
     # norms
     **{
         f"{kind}Norm{n}d": ((2, 1e-5, 0.1), (_INPUTS[n - 1],))
@@ -205,10 +213,29 @@ _INITS: dict[str, tuple[Any, ...]] = {
     "uniform_": (_X, 0.0, 1.0), "normal_": (_X, 0.0, 1.0),
     "trunc_normal_": (_X, 0.0, 1.0, -2.0, 2.0),
     "constant_": (_X, 2.0), "ones_": (_X,), "zeros_": (_X,), "eye_": (_X,),
+    "dirac_": (_LINE, 1), "sparse_": (_X, 0.5),
     "xavier_uniform_": (_X, 1.0), "xavier_normal_": (_X, 1.0), "kaiming_uniform_": (_X, 0.1),
     "kaiming_normal_": (_X, 0.1), "orthogonal_": (_X, 1.0), "calculate_gain": ("leaky_relu", 0.1),
 }  # fmt: skip
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
+    "clip_grads_with_norm_": (lambda: [_leaf()], 1.0, lambda: gt.ones(())),
+    "fuse_conv_bn_weights": (
+        lambda: gt.ones(2, 1, 1, 1), None, lambda: gt.zeros(2), lambda: gt.ones(2), 1e-5, None, None
+    ),
+    "fuse_linear_bn_weights": (
+        lambda: gt.ones(2, 3), None, lambda: gt.zeros(2), lambda: gt.ones(2), 1e-5, None, None
+    ),
+    "fuse_conv_bn_eval": (
+        lambda: gt.nn.Conv2d(1, 2, 1).eval(), lambda: gt.nn.BatchNorm2d(2).eval()
+    ),
+    "fuse_linear_bn_eval": (
+        lambda: gt.nn.Linear(3, 2).eval(), lambda: gt.nn.BatchNorm1d(2).eval()
+    ),
+    "weight_norm": (lambda: gt.nn.Linear(3, 2),), "spectral_norm": (lambda: gt.nn.Linear(3, 2),),
+    "remove_weight_norm": (lambda: gt.nn.utils.weight_norm(gt.nn.Linear(3, 2)),),
+    "remove_spectral_norm": (lambda: gt.nn.utils.spectral_norm(gt.nn.Linear(3, 2)),),
+    "convert_conv2d_weight_memory_format": (lambda: gt.nn.Conv2d(1, 2, 1), gt.channels_last),
+    "convert_conv3d_weight_memory_format": (lambda: gt.nn.Conv3d(1, 2, 1), gt.channels_last_3d),
     "clip_grad_norm_": (lambda: [_leaf()], 1.0), "clip_grad_value_": (lambda: [_leaf()], 1.0),
     "get_total_norm": (lambda: [gt.ones(2)], 2.0), "parameters_to_vector": (lambda: [_leaf()],),
     "vector_to_parameters": (lambda: gt.ones(6), lambda: [_leaf()]),

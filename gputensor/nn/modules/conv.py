@@ -162,8 +162,8 @@ class _ConvTranspose(_Conv):
         if output_size is None:
             return self.output_padding
         wanted, found = self._each(output_size)[-self.ndim :], []
-        if len(wanted) != self.ndim:
-            rule = f"be of {self.ndim} dimensions"
+        if len(wanted) != self.ndim or not all(isinstance(n, int) for n in wanted):
+            rule = f"be sizes of {self.ndim} dimensions"
             raise errors.must(type(self).__name__, "output_size", rule, output_size)
         for n in range(self.ndim):
             span = self.dilation[n] * (self.kernel_size[n] - 1) + 1

@@ -17,7 +17,7 @@ from ...core.device import device as _device
 from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 
 _ids = itertools.count()
 _OURS = "gputensor.nn.modules."
@@ -314,10 +314,10 @@ class Module:
         fn(self)
         return self
 
-    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Every parameter, gradient and buffer as `fn` gives it; parameters stay the same objects
         for those who hold them."""
-        for module in self.modules():
+        for module in self.modules() if recurse else [self]:
             for param in module._parameters.values():
                 if param is not None:
                     grad = param.grad
@@ -361,6 +361,12 @@ class Module:
             return x.to(**kwargs, non_blocking=non_blocking) if kwargs else x
 
         return self._apply(moved)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to a device without copying values: the memory there holds any."""
+        from ..._generated.functions import empty_like
+
+        return self._apply(lambda x: empty_like(x, device=device), recurse)
 
     def cpu(self) -> Self:
         return self._apply(lambda x: x.cpu())
@@ -437,7 +443,9 @@ class Module:
         found: dict[str, Any] = {} if destination is None else destination
         for path, module in self.named_modules(None, prefix.removesuffix("."), False):
             for name, value in module._saved():
-                found[_joined(path, name)] = value if keep_vars else value.detach()
+                found[_joined(path, name)] = (
+                    value if keep_vars or is_lazy(value) else value.detach()
+                )
         return found
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
@@ -467,7 +475,9 @@ class Module:
         unexpected = [name for name in state_dict if name not in own]
         given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
         wrong = [
-            f"{name} {tuple(x.shape)}" for name, x in given.items() if own[name][2].shape != x.shape
+            f"{name} {tuple(x.shape)}"
+            for name, x in given.items()
+            if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
         ]
         if strict:
             wrong += [f"missing {name}" for name in missing]
@@ -477,7 +487,12 @@ class Module:
             raise errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
         with autograd.no_grad():
             for name, x in given.items():
-                module, short, value = own[name]
+                place: tuple[Module, str, Any] = own[name]
+                module, short, value = place
+                if is_lazy(x):
+                    continue
+                if is_lazy(value):
+                    value.materialize(x.shape)
                 if not assign:
                     value.copy_(x)
                 elif isinstance(value, Parameter):

@@ -1,7 +1,8 @@
 """RNN, LSTM and GRU, and a step of each: RNNCell, LSTMCell, GRUCell.
 
 A layer projects all of its input at once; what is left for each step is made of operators, so that
-every device has it and derivatives of any order follow. There are no packed sequences.
+every device has it and derivatives of any order follow. Of a packed sequence each step has as many
+rows as sequences that are not over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ...core.arguments import flag
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
 from .module import Module, check_layers
 
 # What goes from one step to the next: the hidden state, and the cell's of an LSTM.
@@ -89,10 +91,22 @@ class _Kind(Module):
         return tuple(given)
 
 
+def _fitted(state: State, begun: State, rows: int, ended: list[State]) -> State:
+    """The states of the `rows` sequences that have the next step: what is over goes to `ended`,
+    what begins here begins as in `begun`."""
+    have = state[0].shape[0]
+    if rows < have:
+        ended.append(tuple([s[rows:] for s in state]))
+        return tuple([s[:rows] for s in state])
+    if rows > have:
+        return tuple([cat([s, b[have:rows]]) for s, b in zip(state, begun)])
+    return state
+
+
 # --- layers ---------------------------------------------------------------------------------------
 
 
-class _Layers(_Kind):
+class RNNBase(_Kind):
     """Layers one above the other, each over all steps, in both directions if bidirectional.
 
     weight_ih_l0 (gates * hidden, input), weight_hh_l0 (gates * hidden, hidden), bias_ih_l0 and
@@ -146,38 +160,63 @@ class _Layers(_Kind):
     def flatten_parameters(self) -> None:
         """Nothing: the weights need not lie behind one another."""
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """The last layer's hidden state of each step, and the last states of all layers.
 
-        Args: input: (L, N, H), (N, L, H) with batch_first, or (L, H). hx: (layers, N, hidden),
-            zeros unless given; of an LSTM a pair of them.
+        Args: input: (L, N, H), (N, L, H) with batch_first, (L, H), or a PackedSequence, of which
+            the result is one too. hx: (layers, N, hidden), zeros unless given; of an LSTM a pair.
         """
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
         self._checked(input, (2, 3))
         is_alone, swaps = input.ndim == 2, self.batch_first and input.ndim == 3
         x = input.unsqueeze(1) if is_alone else input.transpose(0, 1) if swaps else input
         if is_alone and hx is not None:
-            hx = hx.unsqueeze(1) if self.states == 1 else tuple([s.unsqueeze(1) for s in hx])
-        count, batch = len(self._directions()), x.shape[1]
-        out = self.proj_size or self.hidden_size
-        sizes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
-        begun, last = self._begin(hx, sizes, x), []
+            hx = self._each_state(hx, lambda s: s.unsqueeze(1))
+        x, states = self._layers(x, hx, x.shape[1], None)
+        if is_alone:
+            x, states = x.squeeze(1), [s.squeeze(1) for s in states]
+        x = x.transpose(0, 1) if swaps else x
+        return x, states[0] if self.states == 1 else tuple(states)
+
+    def _each_state(self, hx: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+        return fn(hx) if self.states == 1 else tuple([fn(s) for s in hx])
+
+    def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[Any, Any]:
+        """hx and the last states stand in the user's order of sequences."""
+        self._checked(input.data, (2,))
+        sizes, order, back = input.batch_sizes.tolist(), *input[2:]
+        if hx is not None and order is not None:
+            hx = self._each_state(hx, lambda s: s.index_select(1, order))
+        x, states = self._layers(input.data, hx, sizes[0], sizes)
+        if back is not None:
+            states = [s.index_select(1, back) for s in states]
+        made = PackedSequence(x, *input[1:])
+        return made, states[0] if self.states == 1 else tuple(states)
+
+    def _layers(
+        self, x: Tensor, hx: Any, batch: int, sizes: list[int] | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """All layers. sizes: rows of each step where x is packed, (rows, H)."""
+        count, out = len(self._directions()), self.proj_size or self.hidden_size
+        shapes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
+        begun, last = self._begin(hx, shapes, x), []
         for at, (layer, end) in enumerate(self._directions()):
             if not end:
                 below, found = x, []
-            made, state = self._over(below, tuple([s[at] for s in begun]), f"_l{layer}{end}")
+            state = tuple([s[at] for s in begun])
+            made, state = self._over(below, state, f"_l{layer}{end}", sizes)
             found.append(made)
             last.append(state)
             if end or not self.bidirectional:
                 x = found[0] if len(found) == 1 else cat(found, -1)
                 if self.dropout and layer < self.num_layers - 1:
                     x = F.dropout(x, self.dropout, self.training)
-        states = [stack(of) for of in zip(*last)]
-        if is_alone:
-            x, states = x.squeeze(1), [s.squeeze(1) for s in states]
-        x = x.transpose(0, 1) if swaps else x
-        return x, states[0] if self.states == 1 else tuple(states)
+        return x, [stack(of) for of in zip(*last)]
 
-    def _over(self, x: Tensor, state: State, name: str) -> tuple[Tensor, State]:
+    def _over(
+        self, x: Tensor, state: State, name: str, sizes: list[int] | None
+    ) -> tuple[Tensor, State]:
         """One layer in one direction: its hidden states, and the last state."""
         weight, project = getattr(self, f"weight_hh{name}"), None
         shifts = [
@@ -185,17 +224,26 @@ class _Layers(_Kind):
         ]
         if self.proj_size:
             project = getattr(self, f"weight_hr{name}")
-        steps = F.linear(x, getattr(self, f"weight_ih{name}"), shifts[0]).unbind(0)
-        step, made = self._step(), []
-        is_reverse = name.endswith("_reverse")
+        of_inputs = F.linear(x, getattr(self, f"weight_ih{name}"), shifts[0])
+        steps = of_inputs.unbind(0) if sizes is None else of_inputs.split(sizes)
+        is_reverse, step, made = name.endswith("_reverse"), self._step(), []
+        begun: State = state
+        ended: list[State] = []
+        if sizes is not None and is_reverse:
+            state = tuple([s[: sizes[-1]] for s in state])
         for of_input in reversed(steps) if is_reverse else steps:
+            if sizes is not None:
+                state = _fitted(state, begun, of_input.shape[0], ended)
             state = step(of_input, F.linear(state[0], weight, shifts[1]), state)
             if project is not None:
                 state = (F.linear(state[0], project), *state[1:])
             made.append(state[0])
         if not made:
             raise errors.wrong_shape(type(self).__name__, "input", "have a step", x)
-        return stack(made[::-1] if is_reverse else made), state
+        if ended:
+            state = tuple([cat(parts) for parts in zip(state, *reversed(ended))])
+        joined = stack if sizes is None else cat
+        return joined(made[::-1] if is_reverse else made), state
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -207,7 +255,7 @@ class _Layers(_Kind):
         return text
 
 
-class RNN(_Layers):
+class RNN(RNNBase):
     """h = tanh(W x + b + U h + c), or relu."""
 
     def __init__(
@@ -224,7 +272,7 @@ class RNN(_Layers):
         return self._nonlinear()
 
 
-class LSTM(_Layers):
+class LSTM(RNNBase):
     """Long short-term memory: gates decide what a cell takes, keeps and shows."""
 
     gates: ClassVar[int] = 4
@@ -234,7 +282,7 @@ class LSTM(_Layers):
         return _lstm
 
 
-class GRU(_Layers):
+class GRU(RNNBase):
     """Gated recurrent unit: gates decide what of the state stays."""
 
     gates: ClassVar[int] = 3
@@ -246,7 +294,7 @@ class GRU(_Layers):
 # --- cells ----------------------------------------------------------------------------------------
 
 
-class _Cell(_Kind):
+class RNNCellBase(_Kind):
     """One step: weight_ih, weight_hh, bias_ih, bias_hh as a layer has them."""
 
     input_size: int
@@ -286,7 +334,7 @@ class _Cell(_Kind):
         return text if kind == "tanh" else f"{text}, nonlinearity={kind}"
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """A step of RNN."""
 
     def __init__(
@@ -301,7 +349,7 @@ class RNNCell(_Cell):
         return self._nonlinear()
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """A step of LSTM."""
 
     gates: ClassVar[int] = 4
@@ -311,7 +359,7 @@ class LSTMCell(_Cell):
         return _lstm
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """A step of GRU."""
 
     gates: ClassVar[int] = 3
@@ -321,5 +369,5 @@ class GRUCell(_Cell):
 
 
 __all__ = [
-    "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell",
+    "RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell",
 ]  # fmt: skip

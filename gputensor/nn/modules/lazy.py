@@ -1,0 +1,217 @@
+"""Lazy modules: sizes of the input are read from the first one, then the class is the usual one.
+
+Source: torch/nn/modules/lazy.py, and the Lazy classes beside linear.py, conv.py, batchnorm.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ...core import errors
+from ...tensor.tensor import Tensor
+from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+from . import conv, linear, norm
+from .module import Module
+
+
+class LazyModuleMixin(Module):
+    """Before the base class of a module: parameters get sizes from the first input.
+
+    A subclass names `cls_to_become`, its class from then on, and `_size`, the attribute that the
+    first input tells; `_shaped` says the sizes of what is uninitialized.
+    """
+
+    cls_to_become: ClassVar[type[Module]]
+    _size: ClassVar[str]
+    _channel: ClassVar[int] = 1  # the input's dimension that tells it
+
+    def _postpone(self, device: Any, dtype: Any, *names: str) -> None:
+        """Make these parameters and buffers uninitialized; infer them before the first forward."""
+        for name in names:
+            if name in self._buffers:
+                self._buffers[name] = UninitializedBuffer(device=device, dtype=dtype)
+            else:
+                self._parameters[name] = UninitializedParameter(device=device, dtype=dtype)
+        object.__setattr__(self, "_inference", self.register_forward_pre_hook(_infer))
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether a parameter or buffer of this module has no sizes yet."""
+        own = [*self._parameters.values(), *self._buffers.values()]
+        return any(is_lazy(x) for x in own)
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Give what is uninitialized sizes that fit the input, and initial values."""
+        size = input.shape[-1 if self._channel == -1 else self._channel_of(input)]
+        setattr(self, self._size, size)
+        if self.has_uninitialized_params():
+            kinds: Any = (self._parameters, self._buffers)
+            for kind in kinds:
+                for name, value in kind.items():
+                    if is_lazy(value):
+                        value.materialize(self._shaped(name))
+            self.reset_parameters()
+            if hasattr(self, "reset_running_stats"):
+                self.reset_running_stats()
+
+    def _channel_of(self, input: Tensor) -> int:
+        return self._channel
+
+    def _shaped(self, name: str) -> tuple[int, ...]:
+        raise NotImplementedError
+
+
+def _infer(module: Any, args: tuple[Any, ...]) -> None:
+    if len(args) != 1 or not isinstance(args[0], Tensor):
+        rule = "be one Tensor, as sizes are read from it"
+        raise errors.wrong_type(type(module).__name__, "input", rule, args[:1] or None)
+    module.initialize_parameters(*args)
+    module._inference.remove()
+    del module._inference
+    module.__class__ = module.cls_to_become
+
+
+class LazyLinear(LazyModuleMixin, linear.Linear):
+    """Linear that reads in_features from its first input."""
+
+    cls_to_become = linear.Linear
+    _size = "in_features"
+    _channel = -1
+
+    def __init__(
+        self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(0, 0, bias, device, dtype)
+        self.out_features = out_features
+        self._postpone(device, dtype, "weight", *(["bias"] if bias else []))
+
+    def _shaped(self, name: str) -> tuple[int, ...]:
+        return (self.out_features, self.in_features)[: 2 if name == "weight" else 1]
+
+
+class _LazyConv(LazyModuleMixin, conv._Conv):
+    """A convolution that reads in_channels from its first input."""
+
+    _size = "in_channels"
+
+    def __init__(
+        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        rest: Any = (stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        super().__init__(0, 0, kernel_size, *rest)
+        self._begin(out_channels)
+
+    def _begin(self, out_channels: int) -> None:
+        """Leave the weights open."""
+        if type(out_channels) is not int or out_channels < 1:
+            rule = "be a positive int"
+            raise errors.wrong_value(type(self).__name__, "out_channels", rule, out_channels)
+        self.out_channels = out_channels
+        like = self.weight
+        names = ["weight", "bias"] if self.bias is not None else ["weight"]
+        self._postpone(like.device, like.dtype, *names)
+
+    def _channel_of(self, input: Tensor) -> int:
+        return input.ndim - self.ndim - 1
+
+    def _shaped(self, name: str) -> tuple[int, ...]:
+        if name == "bias":
+            return (self.out_channels,)
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        return (first, second // self.groups, *self.kernel_size)
+
+
+class _LazyConvTranspose(_LazyConv):
+    """A transposed convolution that reads in_channels from its first input."""
+
+    def __init__(
+        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+        padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        rest: Any = (
+            stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype
+        )  # fmt: skip
+        super(_LazyConv, self).__init__(0, 0, kernel_size, *rest)
+        self._begin(out_channels)
+
+
+class _LazyNorm(LazyModuleMixin, norm._BatchNorm):
+    """A norm that reads num_features from its first input."""
+
+    _size = "num_features"
+
+    def __init__(
+        self, eps: float = 1e-5, momentum: Any = 0.1, affine: bool = True,
+        track_running_stats: bool = True, device: Any = None, dtype: Any = None, *,
+        bias: bool = True,
+    ) -> None:  # fmt: skip
+        rest: Any = (eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(0, *rest, bias=bias)
+        own = {**self._parameters, **self._buffers}
+        names = [n for n, x in own.items() if x is not None and n != "num_batches_tracked"]
+        self._postpone(device, dtype, *names)
+
+    def _channel_of(self, input: Tensor) -> int:
+        is_alone = isinstance(self, norm._InstanceNorm) and input.ndim == min(self.ndims)
+        return 0 if is_alone else 1
+
+    def _shaped(self, name: str) -> tuple[int, ...]:
+        return (self.num_features,)
+
+
+class LazyConv1d(_LazyConv, conv.Conv1d):
+    cls_to_become = conv.Conv1d
+
+
+class LazyConv2d(_LazyConv, conv.Conv2d):
+    cls_to_become = conv.Conv2d
+
+
+class LazyConv3d(_LazyConv, conv.Conv3d):
+    cls_to_become = conv.Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
+    cls_to_become = conv.ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
+    cls_to_become = conv.ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
+    cls_to_become = conv.ConvTranspose3d
+
+
+class LazyBatchNorm1d(_LazyNorm, norm.BatchNorm1d):
+    cls_to_become = norm.BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, norm.BatchNorm2d):
+    cls_to_become = norm.BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, norm.BatchNorm3d):
+    cls_to_become = norm.BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNorm, norm.InstanceNorm1d):
+    cls_to_become = norm.InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, norm.InstanceNorm2d):
+    cls_to_become = norm.InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, norm.InstanceNorm3d):
+    cls_to_become = norm.InstanceNorm3d
+
+
+__all__ = [
+    "LazyLinear", *(f"LazyConv{kind}{n}d" for kind in ("", "Transpose") for n in (1, 2, 3)),
+    *(f"Lazy{kind}Norm{n}d" for kind in ("Batch", "Instance") for n in (1, 2, 3)),
+]  # fmt: skip

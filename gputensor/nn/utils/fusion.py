@@ -1,0 +1,87 @@
+"""Fold a batch norm in evaluation into the convolution or linear layer before it.
+
+Source: torch/nn/utils/fusion.py.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from ..._generated.functions import ones_like, zeros_like
+from ...core import errors, lazy
+from ...dispatch.refusal import declares
+from ...tensor.tensor import Tensor
+from ..parameter import Parameter
+
+__all__ = [
+    "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights",
+]  # fmt: skip
+Pair = tuple[Parameter, Parameter]
+
+
+def _fused(weight: Tensor, bias: Tensor | None, norm: tuple[Any, ...], channel: int) -> Pair:
+    """weight and bias times the norm's factor, along the weight's dimension `channel`."""
+    mean, var, eps, scale, shift = norm
+    shift = zeros_like(mean) if shift is None else shift
+    scale = ones_like(mean) if scale is None else scale
+    before: Any = zeros_like(mean) if bias is None else bias
+    factor = scale * (var + eps).rsqrt()
+    sizes = [1] * weight.ndim
+    sizes[channel] = -1
+    made = (weight * factor.reshape(sizes)).to(dtype=weight.dtype)
+    moved = ((before - mean) * factor + shift).to(dtype=before.dtype)
+    return Parameter(made, weight.requires_grad), Parameter(moved, before.requires_grad)
+
+
+@declares(conv_w="Tensor", conv_b="Tensor?", bn_rm="Tensor", bn_rv="Tensor", bn_eps="float",
+          bn_w="Tensor?", bn_b="Tensor?", transpose="bool")  # fmt: skip
+def fuse_conv_bn_weights(
+    conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
+    bn_w: Tensor | None, bn_b: Tensor | None, transpose: bool = False,
+) -> Pair:  # fmt: skip
+    """Weight and bias of a convolution that has a batch norm of these values folded in."""
+    return _fused(conv_w, conv_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), int(transpose))
+
+
+@declares(linear_w="Tensor", linear_b="Tensor?", bn_rm="Tensor", bn_rv="Tensor", bn_eps="float",
+          bn_w="Tensor?", bn_b="Tensor?")  # fmt: skip
+def fuse_linear_bn_weights(
+    linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
+    bn_w: Tensor | None, bn_b: Tensor | None,
+) -> Pair:  # fmt: skip
+    """Weight and bias of a linear layer that has a batch norm of these values folded in."""
+    return _fused(linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
+
+
+def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
+    if layer.training or bn.training:
+        raise errors.wrong_value(op, "layers", "be in evaluation", "training=True")
+    if bn.running_mean is None:
+        raise errors.wrong_value(op, "bn", "have running statistics", bn)
+    made = copy.deepcopy(layer)
+    norm = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+    made.weight, made.bias = _fused(made.weight, made.bias, norm, channel)
+    return made
+
+
+@declares(conv="Callable", bn="Callable", transpose="bool")
+def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+    """A copy of a convolution with the batch norm behind it folded in; both in evaluation."""
+    return _fused_module("fuse_conv_bn_eval", conv, bn, int(transpose))
+
+
+@declares(linear="Callable", bn="Callable")
+def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+    """A copy of a linear layer with the batch norm behind it folded in; both in evaluation.
+
+    Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
+    """
+    if bn.num_features not in (1, linear.out_features):
+        rule = f"have 1 or {linear.out_features} features, as the linear layer's outputs"
+        raise errors.wrong_value("fuse_linear_bn_eval", "bn", rule, bn.num_features)
+    return _fused_module("fuse_linear_bn_eval", linear, bn, 0)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -1,0 +1,98 @@
+"""Clipping of gradients, and parameters as one vector.
+
+Source: torch/nn/utils/clip_grad.py, convert_parameters.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ... import linalg
+from ..._generated import functions
+from ...autograd import no_grad
+from ...core import errors
+from ...dispatch.refusal import declares
+from ...tensor.tensor import Tensor
+
+__all__ = [
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "parameters_to_vector", "vector_to_parameters",
+]  # fmt: skip
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    of = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for p in of:
+        if not isinstance(p, Tensor):
+            raise errors.wrong_type("clip_grad_norm_", "parameters", "hold Tensors", p)
+    return [p.grad for p in of if p.grad is not None]
+
+
+@declares(tensors="Parameters", norm_type="float", error_if_nonfinite="bool")
+@no_grad()
+def get_total_norm(
+    tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """The norm of all tensors as if they were one vector."""
+    listed = list(tensors)
+    if not listed:
+        made: Tensor = functions.zeros(())
+        return made
+    norms = [linalg.vector_norm(x, float(norm_type)) for x in listed]
+    total: Tensor = linalg.vector_norm(
+        functions.stack([x.to(device=norms[0].device) for x in norms]), float(norm_type)
+    )
+    if error_if_nonfinite and not total.isfinite():
+        raise errors.must("clip_grad_norm_", "parameters", "have gradients of a finite norm", total)
+    return total
+
+
+@declares()
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:  # fmt: skip
+    """Scale all gradients, in place, so that their norm together is at most `max_norm`.
+
+    Returns: the norm before. Nothing is waited for: the factor stays on the device.
+    """
+    of = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm(_gradients(of), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(of, max_norm, total)
+    return total
+
+
+@declares()
+@no_grad()
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
+) -> None:
+    """Scale all gradients, in place, by max_norm / total_norm where that is less than 1."""
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for grad in _gradients(parameters):
+        grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
+
+
+@declares()
+@no_grad()
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Bring every element of every gradient within -clip_value and clip_value, in place."""
+    for grad in _gradients(parameters):
+        grad.clamp_(-float(clip_value), float(clip_value))
+
+
+@declares(parameters="Parameters")
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements in one vector."""
+    made: Tensor = functions.cat([p.reshape(-1) for p in parameters])
+    return made
+
+
+@declares(vec="Tensor", parameters="Parameters")
+@no_grad()
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy a vector's elements into the parameters, in their order."""
+    at = 0
+    for p in parameters:
+        p.copy_(vec[at : at + p.numel()].view(p.shape))
+        at += p.numel()

@@ -1,0 +1,240 @@
+"""weight_norm, spectral_norm and orthogonal as parametrizations of a module's tensor.
+
+Source: torch/nn/utils/parametrizations.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ... import linalg
+from ..._generated.functions import cat, eye, geqrf, mv, randn, vdot, zeros_like
+from ...autograd import no_grad
+from ...core import errors, lazy
+from ...tensor.tensor import Tensor
+from .. import functional as F
+from ..modules.conv import _ConvTranspose
+from ..modules.module import Module
+from .parametrize import register_parametrization
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+_MAPS = ("matrix_exp", "cayley", "householder")
+
+
+def norm_except(v: Tensor, dim: int) -> Tensor:
+    """The 2-norm over all dimensions but one, which are kept; over all of them for -1."""
+    if dim == -1:
+        whole: Tensor = v.norm()
+        return whole
+    sizes = [1] * v.ndim
+    sizes[dim] = -1
+    made: Tensor = v.transpose(0, dim).flatten(1).norm(dim=1) if v.ndim > 1 else v.abs()
+    return made.reshape(sizes)
+
+
+class _WeightNorm(Module):
+    """g * v / |v|: a magnitude and a direction."""
+
+    def __init__(self, dim: int | None = 0) -> None:
+        super().__init__()
+        self.dim: int = -1 if dim is None else dim
+
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
+        made: Tensor = weight_v * (weight_g / norm_except(weight_v, self.dim))
+        return made
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        return norm_except(weight, self.dim), weight
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Learn a tensor as its magnitude for each index of `dim` and its direction; dim None: one
+    magnitude."""
+    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """The weight with `dim` as rows and all other dimensions as columns."""
+    moved = weight if dim == 0 else weight.movedim(dim, 0)
+    made: Tensor = moved.flatten(1)
+    return made
+
+
+def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) -> None:
+    """Bring u and v, in place, nearer to the first singular vectors."""
+    with no_grad():
+        for _ in range(count):
+            u.copy_(F.normalize(mv(matrix, v), dim=0, eps=eps))
+            v.copy_(F.normalize(mv(matrix.mH, u), dim=0, eps=eps))
+
+
+def output_dim(module: Module, dim: int | None) -> int:
+    """The dimension of a weight that counts outputs, unless one is given."""
+    return dim if dim is not None else int(isinstance(module, _ConvTranspose))
+
+
+class _SpectralNorm(Module):
+    """weight / its largest singular value, which power iterations in training follow."""
+
+    def __init__(
+        self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
+        super().__init__()
+        if not -weight.ndim <= dim < weight.ndim:
+            rule = f"be in [{-weight.ndim}, {weight.ndim - 1}]"
+            raise errors.wrong_index("spectral_norm", "dim", rule, dim)
+        if n_power_iterations < 1:
+            raise errors.wrong_value("spectral_norm", "n_power_iterations", "be positive",
+                              n_power_iterations)  # fmt: skip
+        self.dim, self.eps = dim % weight.ndim, eps
+        self.n_power_iterations = n_power_iterations
+        if weight.ndim > 1:
+            matrix = as_matrix(weight.detach(), self.dim)
+            for name, size in zip(("_u", "_v"), matrix.shape):
+                begun = matrix.new_empty(size).normal_(0, 1)
+                self.register_buffer(name, F.normalize(begun, dim=0, eps=eps))
+            iterate_power(matrix, self._u, self._v, 15, eps)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        matrix = as_matrix(weight, self.dim)
+        if self.training:
+            iterate_power(matrix.detach(), self._u, self._v, self.n_power_iterations, self.eps)
+        # Copies, as the next forward changes the buffers that this one's gradient needs.
+        u, v = self._u.clone(), self._v.clone()
+        made: Tensor = weight / vdot(u, mv(matrix, v))
+        return made
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        return value
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
+    dim: int | None = None,
+) -> Module:  # fmt: skip
+    """Divide a tensor by its largest singular value, as a matrix with `dim` as rows."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        rule = f"be a tensor of {type(module).__name__}"
+        raise errors.wrong_value("spectral_norm", "name", rule, name)
+    made = _SpectralNorm(weight, n_power_iterations, output_dim(module, dim), eps)
+    return register_parametrization(module, name, made)
+
+
+def _is_orthogonal(q: Tensor) -> bool:
+    columns = q.shape[-1]
+    unit = eye(columns, dtype=q.dtype, device=q.device)
+    eps = 10 * columns * {"float32": 2**-23}.get(str(q.dtype).rpartition(".")[2], 2**-52)
+    return bool(((q.mH @ q - unit).abs() <= eps).all())
+
+
+def _made_orthogonal(a: Tensor) -> Tensor:
+    x, tau = geqrf(a)
+    q = linalg.householder_product(x, tau)
+    made: Tensor = q * x.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+    return made
+
+
+class _Orthogonal(Module):
+    """An orthogonal (unitary) matrix by a map from all matrices; base @ it with a `base`."""
+
+    base: Tensor | None
+
+    def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            rule = "not be 'householder' of complex tensors"
+            raise errors.wrong_value("orthogonal", "orthogonal_map", rule, orthogonal_map)
+        self.shape, self.orthogonal_map = weight.shape, orthogonal_map
+        self.register_buffer("base", None)
+        self._starts = use_trivialization
+
+    def forward(self, X: Tensor) -> Tensor:
+        is_wide = X.shape[-2] < X.shape[-1]
+        x = X.mT if is_wide else X
+        q = self._reflected(x) if self.orthogonal_map == "householder" else self._rotated(x)
+        if self.base is not None:
+            q = self.base @ q
+        return q.mT if is_wide else q
+
+    def _rotated(self, x: Tensor) -> Tensor:
+        n, k = x.shape[-2:]
+        low = x.tril()
+        if n != k:
+            low = cat([low, low.new_zeros(n, n - k).expand(*x.shape[:-2], -1, -1)], -1)
+        skew = low - low.mH
+        if self.orthogonal_map == "matrix_exp":
+            q = linalg.matrix_exp(skew)
+        else:
+            unit = eye(n, dtype=skew.dtype, device=skew.device)
+            q = linalg.solve(unit + skew * -0.5, unit + skew * 0.5)
+        made: Tensor = q[..., :k]
+        return made
+
+    def _reflected(self, x: Tensor) -> Tensor:
+        a = x.tril(diagonal=-1)
+        tau = 2.0 / (1.0 + (a * a).sum(dim=-2))
+        q = linalg.householder_product(a, tau)
+        made: Tensor = q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        return made
+
+    @no_grad()
+    def right_inverse(self, Q: Tensor) -> Tensor:
+        if Q.shape != self.shape:
+            raise errors.wrong_shape("orthogonal", "value", f"be {tuple(self.shape)}", Q)
+        is_wide = Q.shape[-2] < Q.shape[-1]
+        q = Q.mT if is_wide else Q
+        if self._starts:
+            return self._rebased(q, Q)
+        if self.orthogonal_map != "householder":
+            raise NotImplementedError("without a base, only 'householder' has a right inverse")
+        a, tau = geqrf(q)
+        diagonal = a.diagonal(dim1=-2, dim2=-1)
+        diagonal.sign_()
+        diagonal.copy_(diagonal.where(tau != 0, -diagonal))
+        made: Tensor = a.mT if is_wide else a
+        return made
+
+    def _rebased(self, q: Tensor, like: Tensor) -> Tensor:
+        """Keep q as the base; what maps to it is minus the identity."""
+        n, k = q.shape[-2:]
+        if n != k:
+            more = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
+            base = _made_orthogonal(cat([q, more], -1))
+        else:
+            base = q.clone() if _is_orthogonal(q) else _made_orthogonal(q)
+        self.base = base
+        made: Any = zeros_like(like)
+        made.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return made  # type: ignore[no-any-return]
+
+
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *,
+    use_trivialization: bool = True,
+) -> Module:  # fmt: skip
+    """Keep a matrix, or a batch of them, orthogonal.
+
+    Args: orthogonal_map: 'matrix_exp', 'cayley' or 'householder'. use_trivialization: keep the
+        matrix it is now as a base; needs memory for it.
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor) or weight.ndim < 2:
+        rule = f"be a tensor of {type(module).__name__} with at least two dimensions"
+        raise errors.wrong_value("orthogonal", "name", rule, name)
+    is_square = weight.shape[-2] == weight.shape[-1]
+    chosen = orthogonal_map or (
+        "matrix_exp" if is_square or weight.is_complex() else "householder"
+    )  # fmt: skip
+    if chosen not in _MAPS:
+        raise errors.wrong_value(
+            "orthogonal", "orthogonal_map", f"be one of {', '.join(_MAPS)}", chosen
+        )
+    made = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
+    return register_parametrization(module, name, made, unsafe=True)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

@@ -1,0 +1,191 @@
+"""Sequences of different lengths as one tensor: padded, or packed without padding.
+
+Source: torch/nn/utils/rnn.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ..._generated.functions import cat, stack
+from ...core import errors, lazy
+from ...core.dtype import int64
+from ...exchange.construct import tensor
+from ...tensor.tensor import Tensor
+from .. import functional as F
+
+__all__ = [
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
+    "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
+
+
+class _Packed(NamedTuple):
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
+
+
+class PackedSequence(_Packed):
+    """Sequences, the longest first, as one tensor of their elements, step by step.
+
+    batch_sizes: int64 on the CPU, how many sequences have each step. sorted_indices: which
+    sequence of the user's stands where; None where they were sorted.
+    """
+
+    def __new__(
+        cls, data: Tensor, batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None, unsorted_indices: Tensor | None = None,
+    ) -> Self:  # fmt: skip
+        if batch_sizes is None or batch_sizes.device.type != "cpu":
+            rule = "be a Tensor on the CPU"
+            raise errors.must("PackedSequence", "batch_sizes", rule, batch_sizes)
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """Move or cast `data`; the indices follow to its device."""
+        data = self.data.to(*args, **kwargs)
+        indices = [x if x is None else x.to(device=data.device) for x in self[2:]]
+        return type(self)(data, self.batch_sizes, *indices)
+
+    def cpu(self) -> PackedSequence:
+        return self.to(device="cpu")
+
+    def cuda(self, *args: Any) -> PackedSequence:
+        return self.to(device=args[0] if args else "cuda")
+
+    def double(self) -> PackedSequence:
+        return self._with(self.data.double())
+
+    def float(self) -> PackedSequence:
+        return self._with(self.data.float())
+
+    def half(self) -> PackedSequence:
+        return self._with(self.data.half())
+
+    def _with(self, data: Tensor) -> PackedSequence:
+        return type(self)(data, *self[1:])
+
+    @property
+    def is_cuda(self) -> bool:
+        return bool(self.data.is_cuda)
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation that undoes `permutation`, int64; None of None."""
+    made: Tensor | None = None if permutation is None else permutation.argsort()
+    return made
+
+
+def _lengths(op: str, lengths: Any) -> list[int]:
+    listed = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if not all(isinstance(n, int) for n in listed):
+        raise errors.wrong_type(op, "lengths", "hold integers", lengths)
+    return listed
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Pack padded sequences.
+
+    Args:
+        input: (L, N, *), or (N, L, *) with batch_first.
+        lengths: of each sequence, at least 1: a list, or a Tensor on the CPU.
+        enforce_sorted: lengths must not grow; else the sequences are sorted here.
+    """
+    name = "pack_padded_sequence"
+    counts, indices = _lengths(name, lengths), None
+    x = input.transpose(0, 1) if batch_first else input
+    if len(counts) != x.shape[1]:
+        raise errors.must(name, "lengths", f"hold {x.shape[1]} lengths, the batch's", len(counts))
+    if not enforce_sorted:
+        order = sorted(range(len(counts)), key=counts.__getitem__, reverse=True)
+        indices = tensor(order, dtype=int64, device=input.device)
+        counts, x = [counts[n] for n in order], x.index_select(1, indices)
+    elif any(a < b for a, b in pairwise(counts)):
+        rule = "not grow unless enforce_sorted is False"
+        raise errors.must(name, "lengths", rule, counts)
+    if not counts or counts[-1] < 1 or counts[0] > x.shape[0]:
+        rule = f"be in [1, {x.shape[0]}], the steps of input"
+        raise errors.must(name, "lengths", rule, counts)
+    sizes = [sum(n > step for n in counts) for step in range(counts[0])]
+    data = cat([x[step, :n] for step, n in enumerate(sizes)])
+    return PackedSequence(data, tensor(sizes, dtype=int64), indices)
+
+
+def _counts(sizes: list[int]) -> list[int]:
+    """The length of each sequence, the longest first."""
+    return [sum(n > row for n in sizes) for row in range(sizes[0])]
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
+    total_length: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Undo pack_padded_sequence.
+
+    Returns: sequences (L, N, *), or (N, L, *) with batch_first, and their lengths, int64.
+    """
+    data, sizes = sequence.data, sequence.batch_sizes.tolist()
+    if total_length is not None and total_length < len(sizes):
+        rule = f"be at least {len(sizes)}, the longest sequence"
+        raise errors.must("pad_packed_sequence", "total_length", rule, total_length)
+    rest = (0, 0) * (data.ndim - 1)
+    x = stack([F.pad(step, (*rest, 0, sizes[0] - n), value=padding_value)
+               for step, n in zip(data.split(sizes), sizes)])  # fmt: skip
+    if total_length is not None and total_length > len(sizes):
+        x = F.pad(x, (*rest, 0, 0, 0, total_length - len(sizes)), value=padding_value)
+    lengths: Tensor = tensor(_counts(sizes), dtype=int64)
+    if sequence.unsorted_indices is not None:
+        x = x.index_select(1, sequence.unsorted_indices)
+        lengths = lengths.index_select(0, sequence.unsorted_indices.cpu())
+    return (x.transpose(0, 1) if batch_first else x), lengths
+
+
+def pad_sequence(
+    sequences: Tensor | Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:  # fmt: skip
+    """Stack sequences (L_i, *), padded to the longest, to (L, N, *), or (N, L, *)."""
+    if padding_side not in ("left", "right"):
+        raise errors.must("pad_sequence", "padding_side", "be 'left' or 'right'", padding_side)
+    listed = list(sequences)
+    if not listed or not all(isinstance(x, Tensor) for x in listed):
+        raise errors.wrong_type("pad_sequence", "sequences", "hold at least one Tensor", sequences)
+    most = max(x.shape[0] for x in listed)
+    padded = []
+    for x in listed:
+        around = (0, most - x.shape[0]) if padding_side == "right" else (most - x.shape[0], 0)
+        padded.append(F.pad(x, (0, 0) * (x.ndim - 1) + around, value=padding_value))
+    made: Tensor = stack(padded, 0 if batch_first else 1)
+    return made
+
+
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
+) -> list[Tensor]:
+    """The sequences of a padded tensor, each (L_i, *)."""
+    x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [one[:n] for one, n in zip(x.unbind(0), _lengths("unpad_sequence", lengths))]
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Pack sequences (L_i, *)."""
+    lengths = [x.shape[0] for x in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences of a packed one, each (L_i, *), in the user's order."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())
