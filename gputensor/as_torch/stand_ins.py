@@ -98,7 +98,7 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
-jit = {
+jit: dict[str, Any] = {
     "script": as_it_is, "script_if_tracing": as_it_is, "ignore": as_it_is, "unused": as_it_is,
     "export": as_it_is, "interface": as_it_is, "_script_if_tracing": as_it_is,
     "_overload_method": as_it_is, "_overload": as_it_is,
@@ -111,15 +111,17 @@ jit = {
     "fork": refuse("jit.fork", "there is no TorchScript here"),
     "freeze": as_it_is, "optimize_for_inference": as_it_is,
 }  # fmt: skip
-compiler = {
+compiler: dict[str, Any] = {
     "is_compiling": never, "is_dynamo_compiling": never, "is_exporting": never,
     "disable": as_it_is, "allow_in_graph": as_it_is, "assume_constant_result": as_it_is,
     "reset": nothing, "cudagraph_mark_step_begin": nothing, "set_stance": block,
 }  # fmt: skip
-dynamo = compiler | {"config": Flags(), "mark_dynamic": nothing, "mark_static_address": nothing,
-                     "is_dynamo_supported": never, "graph_break": nothing}  # fmt: skip
-fx = {"wrap": as_it_is}
-hub = {
+dynamo: dict[str, Any] = compiler | {
+    "config": Flags(), "mark_dynamic": nothing, "mark_static_address": nothing,
+    "is_dynamo_supported": never, "graph_break": nothing,
+}  # fmt: skip
+fx: dict[str, Any] = {"wrap": as_it_is}
+hub: dict[str, Any] = {
     "load": refuse("hub.load", "nothing is downloaded; give the file to torch.load"),
     "load_state_dict_from_url": refuse(
         "hub.load_state_dict_from_url", "nothing is downloaded; give the file to torch.load"
@@ -128,16 +130,16 @@ hub = {
     "get_dir": lambda: "", "set_dir": nothing, "_get_torch_home": lambda: "",
     "HASH_REGEX": None, "urlparse": None, "tqdm": as_it_is,
 }  # fmt: skip
-onnx = {
+onnx: dict[str, Any] = {
     "is_in_onnx_export": never, "is_onnxrt_backend_supported": never,
     "symbolic_opset11": Flags(),
         "register_custom_op_symbolic": nothing, "symbolic_helper": Flags(parse_args=as_it_is),
 }  # fmt: skip
-cudnn = {
+cudnn: dict[str, Any] = {
     "enabled": False, "benchmark": False, "deterministic": True, "allow_tf32": False,
     "is_available": never, "version": nothing, "flags": block, "is_acceptable": never,
 }  # fmt: skip
-cuda_backend = {
+cuda_backend: dict[str, Any] = {
     "matmul": Flags(
         allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
         allow_bf16_reduced_precision_reduction=True,
@@ -147,22 +149,24 @@ cuda_backend = {
     "enable_math_sdp": nothing, "enable_mem_efficient_sdp": nothing, "sdp_kernel": block,
     "enable_cudnn_sdp": nothing, "cufft_plan_cache": Flags(),
 }  # fmt: skip
-absent = {"is_available": never, "is_built": never, "enabled": False, "flags": block,
-          "device_count": lambda: 0}  # fmt: skip
-overrides = {
+absent: dict[str, Any] = {
+    "is_available": never, "is_built": never, "enabled": False, "flags": block,
+    "device_count": lambda: 0,
+}  # fmt: skip
+overrides: dict[str, Any] = {
     "has_torch_function": never, "has_torch_function_unary": never,
     "has_torch_function_variadic": never, "is_tensor_like": never,
     "TorchFunctionMode": type("TorchFunctionMode", (), {}),
     "handle_torch_function": refuse("overrides.handle_torch_function", "no class overrides here"),
 }  # fmt: skip
-core = {
+core: dict[str, Any] = {
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": never,
     "_cuda_isCurrentStreamCapturing": never,
     "ScriptModule": type("ScriptModule", (), {}), "Graph": type("Graph", (), {}),
     "Value": type("Value", (), {}), "Node": type("Node", (), {}),
 }  # fmt: skip
-nn_utils_of_modules = {
+nn_utils_of_modules: dict[str, Any] = {
     "_single": _pair_of(1), "_pair": _pair_of(2), "_triple": _pair_of(3), "_quadruple": _pair_of(4),
     "_ntuple": lambda n, name="parse": _pair_of(n),
     "_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n)),

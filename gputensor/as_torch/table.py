@@ -30,7 +30,7 @@ def compiled(model: Any = None, **options: Any) -> Any:
 class SyncBatchNorm(norm._BatchNorm):
     """Batch norm of one process; within a group of several it refuses to run."""
 
-    ndims = (2, 3, 4, 5)
+    ndims: typing.ClassVar[tuple[int, ...]] = (2, 3, 4, 5)
 
     def forward(self, input: Any) -> Any:
         if gt.distributed.is_initialized() and gt.distributed.get_world_size() > 1:

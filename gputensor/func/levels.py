@@ -41,7 +41,7 @@ _TRACKED.own.requires_grad = True
 class Level(Guard):
     """One running transform. number: grows with each, so the larger the further in."""
 
-    is_alive = True
+    is_alive: bool = True
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)

@@ -26,6 +26,10 @@ class Entry:
     """
 
     __slots__ = ("operator", "schema", "places", "names", "composite", "kind")
+    operator: Operator
+    schema: Any
+    places: list[int]
+    names: dict[str, int]
 
     def __init__(self, table: Table, key_set: int) -> None:
         self.operator = table.operator

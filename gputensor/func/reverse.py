@@ -137,6 +137,13 @@ class Pulled:
     op: whom errors name. leaves: the tensors among the arguments, of which `aliases` are.
     """
 
+    tree: Any
+    form: Any
+    aliases: list[Any]
+    outputs: list[Any]
+    aux: Any
+    is_tracked: bool
+
     def __init__(self, op: str, func: Function, args: Sequence[Any], has_aux: bool) -> None:
         operators.install()
         self.around: Levels = levels()

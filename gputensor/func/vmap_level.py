@@ -30,6 +30,8 @@ class VmapInfo:
     """What a rule of a user's may know. batch_size; randomness: as given to vmap."""
 
     __slots__ = ("batch_size", "randomness")
+    batch_size: int
+    randomness: str
 
     def __init__(self, batch_size: int, randomness: str) -> None:
         self.batch_size, self.randomness = batch_size, randomness
@@ -37,6 +39,9 @@ class VmapInfo:
 
 class VmapLevel(Level):
     """size: entries of the batch. randomness: "error", "different" or "same"."""
+
+    size: int
+    randomness: str
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()

@@ -80,7 +80,7 @@ class _Uninitialized:
         from .._generated.functions import empty
 
         made: Any = {"device": device or self.device, "dtype": dtype or self.dtype}
-        self.data = empty(shape, **made)
+        setattr(self, "data", empty(shape, **made))  # noqa: B010 - whose type is the tensor's
         self.__class__ = self.cls_to_become
 
     @property

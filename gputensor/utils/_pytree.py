@@ -52,6 +52,9 @@ class TreeSpec:
     """
 
     __slots__ = ("type", "context", "children_specs", "num_leaves")
+    type: Any
+    context: Any
+    children_specs: list[TreeSpec]
 
     def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
         self.type, self.context, self.children_specs = type, context, children_specs

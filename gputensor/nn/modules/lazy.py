@@ -73,7 +73,7 @@ def _infer(module: Any, args: tuple[Any, ...]) -> None:
 class LazyLinear(LazyModuleMixin, linear.Linear):
     """Linear that reads in_features from its first input."""
 
-    cls_to_become = linear.Linear
+    cls_to_become: ClassVar[Any] = linear.Linear
     _size = "in_features"
     _channel = -1
 
@@ -164,51 +164,51 @@ class _LazyNorm(LazyModuleMixin, norm._BatchNorm):
 
 
 class LazyConv1d(_LazyConv, conv.Conv1d):
-    cls_to_become = conv.Conv1d
+    cls_to_become: ClassVar[Any] = conv.Conv1d
 
 
 class LazyConv2d(_LazyConv, conv.Conv2d):
-    cls_to_become = conv.Conv2d
+    cls_to_become: ClassVar[Any] = conv.Conv2d
 
 
 class LazyConv3d(_LazyConv, conv.Conv3d):
-    cls_to_become = conv.Conv3d
+    cls_to_become: ClassVar[Any] = conv.Conv3d
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
-    cls_to_become = conv.ConvTranspose1d
+    cls_to_become: ClassVar[Any] = conv.ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
-    cls_to_become = conv.ConvTranspose2d
+    cls_to_become: ClassVar[Any] = conv.ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
-    cls_to_become = conv.ConvTranspose3d
+    cls_to_become: ClassVar[Any] = conv.ConvTranspose3d
 
 
 class LazyBatchNorm1d(_LazyNorm, norm.BatchNorm1d):
-    cls_to_become = norm.BatchNorm1d
+    cls_to_become: ClassVar[Any] = norm.BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, norm.BatchNorm2d):
-    cls_to_become = norm.BatchNorm2d
+    cls_to_become: ClassVar[Any] = norm.BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, norm.BatchNorm3d):
-    cls_to_become = norm.BatchNorm3d
+    cls_to_become: ClassVar[Any] = norm.BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNorm, norm.InstanceNorm1d):
-    cls_to_become = norm.InstanceNorm1d
+    cls_to_become: ClassVar[Any] = norm.InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, norm.InstanceNorm2d):
-    cls_to_become = norm.InstanceNorm2d
+    cls_to_become: ClassVar[Any] = norm.InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNorm, norm.InstanceNorm3d):
-    cls_to_become = norm.InstanceNorm3d
+    cls_to_become: ClassVar[Any] = norm.InstanceNorm3d
 
 
 __all__ = [

@@ -39,6 +39,8 @@ class IterableDataset(Dataset[T_co]):
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Tensors of one first dimension; an item has one slice of each."""
 
+    tensors: tuple[Tensor, ...]
+
     def __init__(self, *tensors: Tensor) -> None:
         sizes = {len(x) for x in tensors}
         if len(sizes) != 1:
@@ -79,6 +81,9 @@ class StackDataset(Dataset[Any]):
 class ConcatDataset(Dataset[T_co]):
     """Datasets one behind the other. cumulative_sizes: where each ends."""
 
+    datasets: list[Any]
+    cumulative_sizes: list[int]
+
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
         if not self.datasets or any(isinstance(x, IterableDataset) for x in self.datasets):
@@ -101,6 +106,8 @@ class ConcatDataset(Dataset[T_co]):
 class ChainDataset(IterableDataset[Any]):
     """IterableDatasets one behind the other."""
 
+    datasets: list[Any]
+
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
 
@@ -114,6 +121,9 @@ class ChainDataset(IterableDataset[Any]):
 
 class Subset(Dataset[T_co]):
     """The items of a dataset that have these indices."""
+
+    dataset: Any
+    indices: Sequence[int]
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices

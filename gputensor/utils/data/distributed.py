@@ -21,6 +21,14 @@ class DistributedSampler(Sampler[int]):
     make the parts unequal, instead of repeating the first indices.
     """
 
+    dataset: Any
+    num_replicas: int
+    rank: int
+    epoch: int
+    drop_last: bool
+    shuffle: bool
+    seed: int
+
     def __init__(
         self, dataset: Any, num_replicas: int | None = None, rank: int | None = None,
         shuffle: bool = True, seed: int = 0, drop_last: bool = False,

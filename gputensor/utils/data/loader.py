@@ -79,6 +79,22 @@ class DataLoader:
         in_order: accepted; batches keep their order anyhow.
     """
 
+    dataset: Any
+    num_workers: int
+    timeout: float
+    pin_memory: bool
+    pin_memory_device: str
+    worker_init_fn: Callable[[int], Any] | None
+    generator: Any
+    multiprocessing_context: Any
+    persistent_workers: bool
+    in_order: bool
+    prefetch_factor: int | None
+    batch_size: int | None
+    drop_last: bool
+    sampler: Any
+    batch_sampler: Any
+
     def __init__(
         self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None,
         sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from ..._generated import functions
 from ...core import errors
 from ...structured.generator import Generator
+from ...tensor.tensor import Tensor
 from ...exchange.construct import as_tensor
 
 T_co = TypeVar("T_co", covariant=True)
@@ -33,6 +34,8 @@ def _drawn_generator() -> Generator:
 class SequentialSampler(Sampler[int]):
     """All indices in order."""
 
+    data_source: Sized
+
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
 
@@ -48,6 +51,10 @@ class RandomSampler(Sampler[int]):
 
     replacement: an index may come again. num_samples: how many, as there are items unless given.
     """
+
+    data_source: Sized
+    replacement: bool
+    generator: Any
 
     def __init__(
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None,
@@ -84,6 +91,9 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """These indices in a random order."""
 
+    indices: Sequence[int]
+    generator: Any
+
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         self.indices, self.generator = indices, generator
 
@@ -97,6 +107,11 @@ class SubsetRandomSampler(Sampler[int]):
 
 class WeightedRandomSampler(Sampler[int]):
     """Indices at random, each as often as its weight says."""
+
+    weights: Tensor
+    num_samples: int
+    replacement: bool
+    generator: Any
 
     def __init__(
         self, weights: Sequence[float], num_samples: int, replacement: bool = True,
@@ -124,6 +139,10 @@ class WeightedRandomSampler(Sampler[int]):
 
 class BatchSampler(Sampler[list[int]]):
     """Lists of a sampler's indices. drop_last: without what remains for the last one."""
+
+    sampler: Iterable[int]
+    batch_size: int
+    drop_last: bool
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if type(batch_size) is not int or batch_size <= 0:
