@@ -52,6 +52,8 @@ MODULES = {
         "gt.distributions: probability distributions",
         ["distributions", "distributions.constraints", "distributions.utils"],
     ),
+    "func": ("gt.func: functions that transform functions", ["func"]),
+    "data": ("gt.utils.data: datasets and loaders", ["utils.data", "utils.checkpoint"]),
     "testing": ("gt.testing and gt.profiler", ["testing", "profiler"]),
 }
 _ENTRY = "::: {name}\n    options:\n      heading_level: 3\n"

@@ -646,9 +646,8 @@ LATER: dict[str, dict[str, str]] = {
 LACKS = """
 argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate
 const_data_ptr crow_indices ctypes dense_dim dequantize dim_order dump dumps eig fill flags flat
-getfield grad_dtype indices int_repr ipu is_coalesced is_distributed is_ipu is_maia is_mkldnn is_mps
-is_mtia is_nested is_pinned is_quantized is_shared is_sparse is_sparse_csr is_vulkan is_xla is_xpu
-lstsq lu map2_ map_ module_load mtia name new new_tensor partition pin_memory q_per_channel_axis
+getfield grad_dtype indices int_repr ipu is_coalesced is_distributed is_pinned is_shared lstsq lu
+map2_ map_ module_load mtia name new new_tensor partition pin_memory q_per_channel_axis
 q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme reinforce resize
 resize_as resize_as_sparse_ row_indices searchsorted setfield setflags share_memory_ slice_inverse
 smm solve sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm stft storage

@@ -40,3 +40,15 @@ def set_default_tensor_type(kind: Any) -> None:
     """Make the dtype of such a class, or of its name, the default."""
     found = TYPES[kind.removeprefix("torch.")] if isinstance(kind, str) else kind
     gt.set_default_dtype(found.dtype)
+
+
+class _VariableType(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, gt.Tensor)
+
+    def __call__(cls, data: Any, requires_grad: bool = False, volatile: Any = None) -> Any:
+        return data.detach().requires_grad_(requires_grad) if requires_grad else data
+
+
+class Variable(metaclass=_VariableType):
+    """What tensors were wrapped in before they had gradients: any tensor is one."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import gputensor as gt
 from gputensor.dispatch import keys, tls
-from gputensor.nn.modules import conv, functional, norm, pooling
+from gputensor.nn.modules import conv, functional, loss, norm, pooling
 
 from . import legacy_types, stand_ins
 from .stand_ins import as_it_is, never, nothing, refuse
@@ -56,6 +56,7 @@ _MODULES = (
     "channelshuffle module lazy utils"
 )
 _OPTIMIZERS = "adam adamw sgd rmsprop adagrad adadelta adamax nadam radam lbfgs rprop asgd"
+_OF_DATA = "torch.utils.data.dataset torch.utils.data.dataloader torch.utils.data.sampler"
 # Name of PyTorch's module -> ours, asked one after the other.
 SOURCES: dict[str, tuple[str, ...]] = {
     "torch": ("gputensor",),
@@ -74,15 +75,25 @@ SOURCES: dict[str, tuple[str, ...]] = {
         for name in _MODULES.split()
     },
     "torch.nn.common_types": (),
+    "torch.nn.utils.weight_norm": ("gputensor.nn.utils",),
+    "torch.nn.utils.spectral_norm": ("gputensor.nn.utils",),
     "torch.nn.utils.clip_grad": ("gputensor.nn.utils",),
     "torch.nn.utils.convert_parameters": ("gputensor.nn.utils",),
     "torch.nn.parameter": ("gputensor.nn",),
     "torch.nn.attention": ("gputensor.nn",),
     "torch.nn.parallel": ("gputensor.nn",),
     "torch.autograd.variable": ("gputensor.autograd",),
+    "torch.autograd.functional": ("gputensor.func.functional",),
+    "torch.autograd.forward_ad": ("gputensor.func.forward_ad",),
+    "torch.autograd.profiler": ("gputensor.watch.profiler",),
+    "torch.profiler": ("gputensor.watch.profiler",),
     "torch.autograd.function": ("gputensor.autograd",),
     "torch.autograd.grad_mode": ("gputensor.autograd",),
     "torch.cuda.amp": ("gputensor.amp",),
+    "torch.cuda.memory": ("gputensor.cuda",),
+    "torch.cuda.random": ("gputensor.cuda",),
+    "torch.cpu": (),
+    "torch.cpu.amp": ("gputensor.amp",),
     "torch.cuda.amp.autocast_mode": ("gputensor.amp",),
     "torch.cuda.amp.grad_scaler": ("gputensor.amp",),
     "torch.amp.autocast_mode": ("gputensor.amp",),
@@ -90,7 +101,9 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.random": ("gputensor.random",),
     "torch.serialization": ("gputensor",),
     "torch.storage": ("gputensor",),
-    "torch.utils": (),
+    "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
+    "torch.utils.hooks": ("gputensor.autograd.node",),
+    **dict.fromkeys(_OF_DATA.split(), ("gputensor.utils.data",)),
     "torch.multiprocessing": ("multiprocessing",),
     "torch.optim.optimizer": ("gputensor.optim", "gputensor.optim.optimizer"),
     **{f"torch.optim.{name}": ("gputensor.optim",) for name in _OPTIMIZERS.split()},
@@ -141,6 +154,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
         "sparse_coo_tensor": refuse("sparse_coo_tensor", "there are no sparse tensors"),
         "SymInt": int, "SymFloat": float, "SymBool": bool, "sparse_coo": "sparse_coo",
         "jagged": "jagged", "sparse_csr": "sparse_csr", "qint8": "qint8", "quint8": "quint8",
+        "GradScaler": gt.amp.GradScaler, "Stream": gt.cuda.Stream, "Event": gt.cuda.Event,
         "UntypedStorage": gt.Storage, "TypedStorage": gt.Storage,
         "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
         **legacy_types.TYPES,
@@ -179,11 +193,23 @@ EXTRAS: dict[str, dict[str, Any]] = {
         "load": refuse("utils.cpp_extension.load", "C++ extensions are compiled against PyTorch"),
         "CUDA_HOME": None,
     },
+    "torch.storage": {"UntypedStorage": gt.Storage, "TypedStorage": gt.Storage},
     "torch.types": {"Number": int | float | bool, "Device": Any, "_dtype": Any, "_size": Any,
                     "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
                       "debug": False, "xpu": None},
     "torch.nn": {"SyncBatchNorm": SyncBatchNorm},
+    "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
+    "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
+    "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
+    "torch.autograd": {"Variable": legacy_types.Variable},
+    "torch.autograd.variable": {"Variable": legacy_types.Variable},
+    "torch.cuda.nvtx": {"range_push": nothing, "range_pop": nothing, "mark": nothing,
+                        "range": stand_ins.block},
+    "torch.cpu": {"is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
+                  "current_device": lambda: "cpu"},
+    "torch._utils": {}, "torch._jit_internal": stand_ins.jit,
+    "torch.futures": {}, "torch.return_types": {},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._BatchNorm.__mro__[1]},
     "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},

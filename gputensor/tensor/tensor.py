@@ -75,6 +75,14 @@ class Conversions:
     cdouble: _Conversion = _convert_to("cdouble", dtypes.complex128)
 
 
+class OneKind:
+    """What PyTorch's tensors say of kinds and devices that ours never are."""
+
+    __slots__ = ()
+    is_ipu = is_maia = is_mkldnn = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
+    is_nested = is_quantized = is_sparse = is_sparse_csr = False
+
+
 class Lacking:
     """The last base of Tensor: what PyTorch's tensors or NumPy's arrays have, and ours lack."""
 
@@ -131,7 +139,7 @@ class TensorType(type):
 patched: dict[str, Any] = {}
 
 
-class Tensor(Differentiable, GeneratedMethods, Conversions, Lacking, metaclass=TensorType):
+class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, metaclass=TensorType):
     """A strided array on one device, whose operators go through the dispatcher."""
 
     __slots__ = ()

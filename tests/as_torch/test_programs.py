@@ -20,6 +20,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.utils import _pair
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.checkpoint import checkpoint
+from torch.autograd import Variable
+from torch.fx import Graph
 
 torch.backends.cudnn.benchmark = True
 
@@ -43,6 +45,7 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 net = Net()
+assert isinstance(Variable(torch.ones(1)), Variable) and not torch.ones(1).is_sparse
 assert isinstance(net.norm, _BatchNorm) and isinstance(torch.zeros(1), torch.FloatTensor)
 data = DataLoader(TensorDataset(torch.rand(16, 1, 6, 6), torch.arange(16) % 2), 4, shuffle=True)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
