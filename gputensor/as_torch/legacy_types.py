@@ -1,8 +1,11 @@
-"""`torch.FloatTensor` and its kin: what isinstance asks, and what makes tensors of one dtype."""
+"""`torch.FloatTensor` and its kin, `Variable`, and dtypes of eight bits, which are names alone."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import ml_dtypes
+import numpy as np
 
 import gputensor as gt
 
@@ -52,3 +55,80 @@ class _VariableType(type):
 
 class Variable(metaclass=_VariableType):
     """What tensors were wrapped in before they had gradients: any tensor is one."""
+
+
+class NamedDtype:
+    """A dtype of eight bits: it can be compared and asked for its range; no tensor has it."""
+
+    is_floating_point = True
+    is_complex = False
+    itemsize = 1
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+FLOAT8: dict[str, Any] = {
+    name: NamedDtype(name)
+    for name in (
+        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"
+    )
+}  # fmt: skip
+
+
+def finfo(type: Any = None) -> Any:
+    """`gt.finfo`, also of the dtypes above."""
+    if isinstance(type, NamedDtype):
+        found: Any = ml_dtypes.finfo
+        return found(getattr(ml_dtypes, type.name))
+    return gt.finfo() if type is None else gt.finfo(type)
+
+
+class _MadeByType(type):
+    """The type of a class whose objects a function of ours makes."""
+
+    make: Any
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return type(x).__name__ == cls.__name__ and type(x).__module__.startswith("gputensor.")
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **kwargs)
+
+
+def made_by(name: str, make: Any) -> Any:
+    """A class to annotate with and to ask isinstance of, called as `make` is."""
+    return _MadeByType(name, (), {"make": staticmethod(make), "__module__": "torch"})
+
+
+Stream, Event = made_by("Stream", gt.cuda.Stream), made_by("Event", gt.cuda.Event)
+
+
+class _FileBytes(np.memmap):
+    """The bytes of a file as an array, with what safetensors asks of a storage."""
+
+    def untyped(self) -> Any:
+        """Itself."""
+        return self
+
+
+class _StorageType(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, gt.Storage)
+
+
+class UntypedStorage(metaclass=_StorageType):
+    """What isinstance asks of a storage, and the bytes of a file, as safetensors maps it."""
+
+    @staticmethod
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
+        """The first bytes of a file, mapped into memory; written to in the file where shared."""
+        return _FileBytes(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+
+
+def current_accelerator(check_available: bool = False) -> Any:
+    """The CUDA device, where there is one."""
+    return gt.device("cuda") if gt.cuda.is_available() else None

@@ -45,6 +45,13 @@ def Absent(name: str, why: str) -> Any:
     return _AbsentType(short, (), {"why": why, "__qualname__": name, "__module__": "torch"})
 
 
+class Placement:
+    """How a tensor would lie over devices: packages make constants of these when imported."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args: Any = args
+
+
 def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     """The function itself; also a decorator with arguments."""
     return function if callable(function) else (lambda given: given)

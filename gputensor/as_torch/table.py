@@ -91,6 +91,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.autograd.grad_mode": ("gputensor.autograd",),
     "torch.cuda.amp": ("gputensor.amp",),
     "torch.cuda.memory": ("gputensor.cuda",),
+    "torch.accelerator": ("gputensor.cuda",),
     "torch.cuda.random": ("gputensor.cuda",),
     "torch.cpu": (),
     "torch.cpu.amp": ("gputensor.amp",),
@@ -123,7 +124,9 @@ _TRACED = (
 )
 _SPREAD = (
     "torch.distributed.tensor torch.distributed.fsdp torch.distributed._composable "
-    "torch.distributed.algorithms"
+    "torch.distributed.algorithms torch.distributed._functional_collectives "
+    "torch.distributed.device_mesh torch.distributed.checkpoint torch.distributed.pipelining "
+    "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn"
 )
 ABSENT = {
     **dict.fromkeys(_QUANTISED.split(), "there are no quantised tensors"),
@@ -133,6 +136,7 @@ ABSENT = {
     "torch.nested": "there are no nested tensors",
     "torch.masked": "there are no masked tensors",
     "torch.onnx": "models are not written as ONNX",
+    "torch.nn.attention.flex_attention": "attention has no scores of a program's own",
     "torch.package": "there are no packages of code",
     "torch.utils.tensorboard": "curves are not written for TensorBoard",
 }
@@ -154,10 +158,9 @@ EXTRAS: dict[str, dict[str, Any]] = {
         "sparse_coo_tensor": refuse("sparse_coo_tensor", "there are no sparse tensors"),
         "SymInt": int, "SymFloat": float, "SymBool": bool, "sparse_coo": "sparse_coo",
         "jagged": "jagged", "sparse_csr": "sparse_csr", "qint8": "qint8", "quint8": "quint8",
-        "GradScaler": gt.amp.GradScaler, "Stream": gt.cuda.Stream, "Event": gt.cuda.Event,
-        "UntypedStorage": gt.Storage, "TypedStorage": gt.Storage,
-        "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
-        **legacy_types.TYPES,
+        "GradScaler": gt.amp.GradScaler, "Stream": legacy_types.Stream, "Event": legacy_types.Event,
+        "UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+        "finfo": legacy_types.finfo, **legacy_types.FLOAT8, **legacy_types.TYPES,
     },
     "torch.jit": stand_ins.jit, "torch.jit._script": stand_ins.jit,
     "torch.jit.annotations": {f"BroadcastingList{n}": list for n in range(1, 7)},
@@ -184,7 +187,9 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "torch.nn.attention": {"SDPBackend": stand_ins.Flags(
         MATH=0, FLASH_ATTENTION=1, EFFICIENT_ATTENTION=2, CUDNN_ATTENTION=3, ERROR=-1
     ), "sdpa_kernel": stand_ins.block},
-    "torch.nn.modules.module": {"_IncompatibleKeys": tuple},
+    "torch.nn.modules.module": {
+        "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": "_extra_state",
+    },
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {
         "load_url": stand_ins.hub["load_state_dict_from_url"], "tqdm": as_it_is,
@@ -193,7 +198,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
         "load": refuse("utils.cpp_extension.load", "C++ extensions are compiled against PyTorch"),
         "CUDA_HOME": None,
     },
-    "torch.storage": {"UntypedStorage": gt.Storage, "TypedStorage": gt.Storage},
+    "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage},
     "torch.types": {"Number": int | float | bool, "Device": Any, "_dtype": Any, "_size": Any,
                     "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
@@ -204,10 +209,22 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
     "torch.autograd": {"Variable": legacy_types.Variable},
     "torch.autograd.variable": {"Variable": legacy_types.Variable},
+    "torch.cuda": {
+        "Stream": legacy_types.Stream, "Event": legacy_types.Event,
+        "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
+    },
+    "torch.accelerator": {
+        "current_accelerator": legacy_types.current_accelerator,
+    },
     "torch.cuda.nvtx": {"range_push": nothing, "range_pop": nothing, "mark": nothing,
                         "range": stand_ins.block},
     "torch.cpu": {"is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
                   "current_device": lambda: "cpu"},
+    "torch.distributed.tensor": {
+        "Replicate": stand_ins.Placement, "Shard": stand_ins.Placement,
+        "Partial": stand_ins.Placement,
+    },
+    "torch.utils._pytree": {"_dict_flatten_with_keys": nothing},
     "torch._utils": {}, "torch._jit_internal": stand_ins.jit,
     "torch.futures": {}, "torch.return_types": {},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},

@@ -223,6 +223,8 @@ def new_empty_strided(
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):  # of one element, for a number
+        value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
 
@@ -250,6 +252,8 @@ def full(
     key_set: int, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
     element = dtype_of_number(fill_value) if dtype is None else dtype
     sizes = _tuple("full", size)
     table = operators.full.table

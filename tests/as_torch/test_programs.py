@@ -124,6 +124,23 @@ def test_the_command_refuses_what_is_no_program(tmp_path: Path) -> None:
     assert run(str(script)).returncode == 7
 
 
+def test_weights_are_mapped_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(8)))
+    code = f"""
+from gputensor import as_torch; as_torch.install()
+import torch
+stored = torch.UntypedStorage.from_file({str(path)!r}, False, 8)
+stored = stored.untyped()[4:8]
+print(torch.asarray(stored, dtype=torch.uint8).view(dtype=torch.int16).reshape(2).tolist())
+is_storage = isinstance(torch.ones(1).untyped_storage(), torch.UntypedStorage)
+print(torch.finfo(torch.float8_e4m3fn).max, is_storage)
+"""
+    done = run(code=code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[1284, 1798]\n448 True\n"
+
+
 def test_absent_names_can_be_derived_from() -> None:
     found = Absent("fx.Tracer", "programs are not traced into graphs")
 

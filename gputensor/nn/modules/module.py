@@ -93,7 +93,7 @@ class Module:
         set_("_parameters", {})
         set_("_buffers", {})
         set_("_modules", {})
-        set_("_not_persistent", set())
+        set_("_non_persistent_buffers_set", set())
         set_("_before", _Hooks())
         set_("_after", _Hooks())
 
@@ -174,7 +174,7 @@ class Module:
         for kind in _KINDS:
             if name in self.__dict__[kind]:
                 del self.__dict__[kind][name]
-                self._not_persistent.discard(name)
+                self._non_persistent_buffers_set.discard(name)
                 return
         super().__delattr__(name)
 
@@ -212,7 +212,8 @@ class Module:
             raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
         self._claim("register_buffer", name, "_buffers")
         self._buffers[name] = tensor
-        (self._not_persistent.discard if persistent else self._not_persistent.add)(name)
+        apart = self._non_persistent_buffers_set
+        (apart.discard if persistent else apart.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Keep a module, or None for one that is left out."""
@@ -451,7 +452,7 @@ class Module:
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
         """Its own entries of a state."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
-            if value is not None and name not in self._not_persistent:
+            if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value
 
     def load_state_dict(
