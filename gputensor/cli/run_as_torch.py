@@ -12,14 +12,15 @@ from .output import Refusal
 USAGE = """usage: gputensor run-as-torch SCRIPT [ARGUMENT ...]
        gputensor run-as-torch -m MODULE [ARGUMENT ...]
 
-Runs a program as Python does, with gputensor in the place of PyTorch. See docs/programs.md."""
+Runs a program as Python does, with gputensor in the place of PyTorch. See docs/programs.md.
+It takes no --json, unlike the other commands: what it prints is the program's."""
 
 
 def main(argv: list[str]) -> int:
     """Run it as `__main__`; its exit status is this one's."""
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
-        return 0 if argv else 2
+        raise SystemExit(0 if argv else 2)
     import_module("gputensor.as_torch").install()
     if argv[0] == "-m":
         if len(argv) < 2:

@@ -182,7 +182,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution's weight (3 to 5 dimensions) that keeps as many channels as fit, by group."""
     if not 3 <= tensor.ndim <= 5:
         raise errors.wrong_value("dirac_", "tensor", "have 3 to 5 dimensions", tensor)
-    if groups < 1 or tensor.shape[0] % groups:
+    if type(groups) is not int or groups < 1 or tensor.shape[0] % groups:
         raise errors.wrong_value("dirac_", "groups", f"divide {tensor.shape[0]}", groups)
     tensor.zero_()
     middle = tuple([size // 2 for size in tensor.shape[2:]])

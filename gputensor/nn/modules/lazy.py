@@ -41,6 +41,8 @@ class LazyModuleMixin(Module):
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Give what is uninitialized sizes that fit the input, and initial values."""
+        if not input.ndim:
+            raise errors.wrong_shape(type(self).__name__, "input", "have a dimension", input)
         size = input.shape[-1 if self._channel == -1 else self._channel_of(input)]
         setattr(self, self._size, size)
         if self.has_uninitialized_params():
@@ -113,6 +115,9 @@ class _LazyConv(LazyModuleMixin, conv._Conv):
         self._postpone(like.device, like.dtype, *names)
 
     def _channel_of(self, input: Tensor) -> int:
+        if input.ndim not in (self.ndim + 1, self.ndim + 2):
+            rule = f"have {self.ndim + 1} or {self.ndim + 2} dimensions"
+            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
         return input.ndim - self.ndim - 1
 
     def _shaped(self, name: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from ..._generated.functions import ones_like, zeros_like
 from ...core import errors, lazy
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
+from ..modules.module import Module
 from ..parameter import Parameter
 
 __all__ = [
@@ -54,7 +55,14 @@ def fuse_linear_bn_weights(
     return _fused(linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
 
+def _check_modules(op: str, layer: Any, bn: Any) -> None:
+    for name, module in (("layer", layer), ("bn", bn)):
+        if not isinstance(module, Module):
+            raise errors.wrong_type(op, name, "be a Module", module)
+
+
 def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
+    _check_modules(op, layer, bn)
     if layer.training or bn.training:
         raise errors.wrong_value(op, "layers", "be in evaluation", "training=True")
     if bn.running_mean is None:
@@ -77,6 +85,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
     """
+    _check_modules("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
         rule = f"have 1 or {linear.out_features} features, as the linear layer's outputs"
         raise errors.wrong_value("fuse_linear_bn_eval", "bn", rule, bn.num_features)

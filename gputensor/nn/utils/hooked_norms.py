@@ -64,6 +64,15 @@ class SpectralNorm(_Norm):
         return made
 
 
+def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
+    """Raise unless it is a module, whose parameter of that name has the dimension."""
+    if not isinstance(module, Module):
+        raise errors.wrong_type(op, "module", "be a Module", module)
+    weight = module._parameters.get(name)
+    if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
+        raise errors.dim_out_of_range(op, dim, weight.ndim)
+
+
 def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
     """The key of the hook of this kind for a tensor."""
     for key, (hook, _) in module._before.items():
@@ -86,6 +95,7 @@ def _add(op: str, module: Module, hook: _Norm) -> Any:
 @declares(module="Callable", name="str", dim="int?")
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """Learn a parameter as its magnitude for each index of `dim`, and its direction."""
+    _check("weight_norm", module, name, dim)
     hook = WeightNorm(name, dim)
     weight = _add("weight_norm", module, hook)
     module.register_parameter(f"{name}_g", Parameter(norm_except(weight.detach(), hook.dim)))
@@ -102,6 +112,7 @@ def spectral_norm(
     dim: int | None = None,
 ) -> Any:  # fmt: skip
     """Divide a parameter by its largest singular value before each forward."""
+    _check("spectral_norm", module, name, dim)
     if n_power_iterations < 1:
         rule = "be positive"
         raise errors.wrong_value("spectral_norm", "n_power_iterations", rule, n_power_iterations)
@@ -119,6 +130,7 @@ def spectral_norm(
 
 
 def _remove(op: str, module: Any, name: str, kind: type[_Norm], parts: tuple[str, ...]) -> Any:
+    _check(op, module, name)
     key = _hook(module, name, kind)
     if key is None:
         raise errors.wrong_value(op, "name", f"have such a hook in {type(module).__name__}", name)

@@ -31,6 +31,9 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
 
 
 def _convert(module: Any, memory_format: Any, ndim: int) -> Any:
+    if not isinstance(module, Module):
+        rule = "be a Module"
+        raise errors.wrong_type(f"convert_conv{ndim}d_weight_memory_format", "module", rule, module)
     for below in module.modules():
         if isinstance(below, _Conv) and below.ndim in (2, ndim):
             weight = below.weight
