@@ -140,7 +140,7 @@ hub: dict[str, Any] = {
 onnx: dict[str, Any] = {
     "is_in_onnx_export": never, "is_onnxrt_backend_supported": never,
     "symbolic_opset11": Flags(),
-        "register_custom_op_symbolic": nothing, "symbolic_helper": Flags(parse_args=as_it_is),
+    "register_custom_op_symbolic": nothing, "symbolic_helper": Flags(parse_args=as_it_is),
 }  # fmt: skip
 cudnn: dict[str, Any] = {
     "enabled": False, "benchmark": False, "deterministic": True, "allow_tf32": False,

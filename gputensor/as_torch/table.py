@@ -62,7 +62,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch": ("gputensor",),
     "torch.functional": ("gputensor.functional", "gputensor"),
     "torch._tensor": ("gputensor",),
-    "torch.nn": ("gputensor.nn",),
     "torch.nn.modules": ("gputensor.nn",),
     **{
         f"torch.nn.modules.{name}": (
@@ -74,7 +73,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
         )
         for name in _MODULES.split()
     },
-    "torch.nn.common_types": (),
     "torch.nn.utils.weight_norm": ("gputensor.nn.utils",),
     "torch.nn.utils.spectral_norm": ("gputensor.nn.utils",),
     "torch.nn.utils.clip_grad": ("gputensor.nn.utils",),
@@ -93,13 +91,11 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.cuda.memory": ("gputensor.cuda",),
     "torch.accelerator": ("gputensor.cuda",),
     "torch.cuda.random": ("gputensor.cuda",),
-    "torch.cpu": (),
     "torch.cpu.amp": ("gputensor.amp",),
     "torch.cuda.amp.autocast_mode": ("gputensor.amp",),
     "torch.cuda.amp.grad_scaler": ("gputensor.amp",),
     "torch.amp.autocast_mode": ("gputensor.amp",),
     "torch._functorch": ("gputensor.func",),
-    "torch.random": ("gputensor.random",),
     "torch.serialization": ("gputensor",),
     "torch.storage": ("gputensor",),
     "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
@@ -110,11 +106,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     **{f"torch.optim.{name}": ("gputensor.optim",) for name in _OPTIMIZERS.split()},
     "torch._C": ("gputensor",),
     "torch._C._nn": ("gputensor.nn.functional",),
-    "torch.types": (),
     "torch.jit.annotations": ("typing",),
-    "torch.ops": ("gputensor.ops",),
-    "torch.backends": ("gputensor.backends",),
-    "torch.version": (),
 }
 # Parts of PyTorch that are not here: their names can be imported, and refuse to be called.
 _QUANTISED = "torch.ao torch.quantization torch.nn.quantized torch.nn.qat"
@@ -141,14 +133,14 @@ ABSENT = {
     "torch.utils.tensorboard": "curves are not written for TensorBoard",
 }
 _sizes = {f"_size_{n}_t": typing.Any for n in range(1, 7)}
-_ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")} | {"_ratio_any_t": typing.Any}
+_ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
 # Names that stand in for what ours lack, or mean something else there.
 EXTRAS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": stand_ins._assert,
         "_check": stand_ins.check, "_check_value": stand_ins.check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
-        "typename": lambda x: f"torch.{type(x).__name__}", "_dynamo_is_compiling": never,
+        "typename": lambda x: f"torch.{type(x).__name__}",
         "set_float32_matmul_precision": nothing, "get_float32_matmul_precision": lambda: "highest",
         "are_deterministic_algorithms_enabled": never, "use_deterministic_algorithms": nothing,
         "set_num_interop_threads": nothing, "set_flush_denormal": never,
@@ -213,9 +205,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
         "Stream": legacy_types.Stream, "Event": legacy_types.Event,
         "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
     },
-    "torch.accelerator": {
-        "current_accelerator": legacy_types.current_accelerator,
-    },
+    "torch.accelerator": {"current_accelerator": legacy_types.current_accelerator},
     "torch.cuda.nvtx": {"range_push": nothing, "range_pop": nothing, "mark": nothing,
                         "range": stand_ins.block},
     "torch.cpu": {"is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
@@ -228,7 +218,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "torch._utils": {}, "torch._jit_internal": stand_ins.jit,
     "torch.futures": {}, "torch.return_types": {},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
-    "torch.nn.modules.batchnorm": {"_NormBase": norm._BatchNorm.__mro__[1]},
+    "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
     "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},
     "torch.nn.modules.pooling": {
         "_MaxPoolNd": pooling._MaxPool, "_AvgPoolNd": pooling._AvgPool,

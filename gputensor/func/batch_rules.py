@@ -8,7 +8,7 @@ Source of what is meant: aten/src/ATen/functorch/BatchRules*.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -17,39 +17,25 @@ from ..core.promotion import result_type
 from ..dispatch import defaults
 from ..dispatch.dispatcher import find
 from ..tensor.tensor import Tensor
-from .levels import batched, level_number, physical, unfolded, wrapped
+from .levels import aligned, batched, each, physical, unfolded, wrapped
 from .operators import Entry, call
 
 Args = Sequence[Any]
 
 
-def is_tensor(x: Any) -> bool:
-    return isinstance(x, Tensor)
-
-
-def held(level: Any, x: Any) -> Any:
-    """What a tensor of the level holds; anything else itself."""
-    return x.value if level_number(x) == level.number else x
-
-
 def check_written(level: Any, entry: Entry, args: Args) -> None:
     """Raise where a result with a batch is to be written into a tensor without one."""
-    if level_number(args[0]) != level.number:
+    if not level.owns(args[0]):
         rule = "have the batch that its other operands have, as it is written to"
         raise errors.must(entry.operator.short_name, "self", rule, args[0])
-
-
-def has_batch(level: Any, x: Any) -> bool:
-    """Whether a tensor is of the level."""
-    return bool(level_number(x) == level.number)
 
 
 # --- element by element ---------------------------------------------------------------------------
 
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Operands broadcast against each other: ones are put behind the batch of the smaller ones."""
-    tensors = [args[n] for n in entry.places if is_tensor(args[n])]
+    """Operands broadcast: those with fewer dimensions get sizes of 1 behind their batch."""
+    tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
     if written:
@@ -58,24 +44,17 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     given = list(args)
     for n in entry.places:
         x = args[n]
-        if isinstance(x, (list, tuple)) or n == entry.names.get("value") and has_batch(level, x):
+        if isinstance(x, (list, tuple)) or n == entry.names.get("value") and level.owns(x):
             return NotImplemented  # one number for all elements
-        if has_batch(level, x):
+        if level.owns(x):
             given[n] = aligned(_promoted(x, tensors), x._geometry.ndim, rank)
     result = call(entry.operator, *_formats(entry, given))
     return args[0] if written else wrapped(level, result)
 
 
-def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
-    """The batch with its entries' `ndim` dimensions made up to `rank`, with ones in front."""
-    for _ in range(rank - ndim):
-        value = value.unsqueeze(1)
-    return value
-
-
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
-    """What x holds; of one without dimensions in the dtype that the call comes to, since with its
-    batch it would have a say that it has not."""
+    """What x holds. An entry without dimensions does not decide the dtype of a result; its batch,
+    which has one, would: so it is cast to the dtype that the entries have together."""
     value: Tensor = x.value
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
         specs = tuple([(t._geometry, t._device) for t in tensors])
@@ -113,7 +92,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     argument: "insert" where they are those of a result with one dimension more; "free" where the
     index operand has one dimension and is not batched; "apart" where an operand has fewer.
     """
-    if argument == "free" and any(has_batch(level, _named(entry, args, x)) for x in _FREE):
+    if argument == "free" and any(level.owns(_named(entry, args, x)) for x in _FREE):
         return NotImplemented
     given: list[Any] = list(args)
     ndims = []
@@ -141,10 +120,10 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
             given[n] = shifted(entry, value, count)
     result = wrapped(level, call(entry.operator, *given))
     if ndims[-1 if "sparse_grad" in entry.names else 0] == 0 and argument != "insert":
-        return _each(result, lambda x: x.squeeze(0) if x._geometry.ndim == 1 else x)
+        return each(result, lambda x: x.squeeze(0) if x._geometry.ndim == 1 else x)
     keep = entry.names.get("keepdim")
     if flat and keep is not None and args[keep]:
-        return _each(result, lambda x: x.reshape((1,) * ndim))
+        return each(result, lambda x: x.reshape((1,) * ndim))
     return result
 
 
@@ -158,11 +137,7 @@ def _named(entry: Entry, args: Args, name: str) -> Any:
 
 def _none_means_none(entry: Entry, name: str) -> bool:
     """Whether an empty list of dimensions is none of them, and not all."""
-    return (
-        name == "dims"
-        or entry.operator.overload in ("dims", "dim_IntList_")
-        or ("keepdim" not in entry.names)
-    )
+    return "dims" in (name, entry.operator.overload) or "keepdim" not in entry.names
 
 
 def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
@@ -174,17 +149,10 @@ def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
         ndim = max(item._geometry.ndim for item in x)
         kept = [item for item in x if ndim == 1 or item._geometry.sizes != (0,)]
         return tuple([_whole(level, item, is_filled)[0] for item in kept]), ndim
-    if not is_tensor(x):
+    if not isinstance(x, Tensor):
         return x, 0
     value, ndim = physical(level, x), x._geometry.ndim
     return value.unsqueeze(-1) if is_filled and not ndim else value, ndim
-
-
-def _each(result: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(result, Tensor):
-        return change(result)
-    parts = [_each(x, change) for x in result]
-    return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
 
 
 def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
@@ -268,12 +236,12 @@ def expand(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The operator takes any number of dimensions in front: the batch is one more of them.
+    """Operators on matrices take any number of dimensions before them; the batch is one more.
 
     argument: how many dimensions at the end are its own, 2 unless given.
     """
     own = int(argument or 2)
-    tensors = [args[n] for n in entry.places if is_tensor(args[n])]
+    tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     if len(tensors) > 1 and any(x._geometry.ndim < own for x in tensors):
         return NotImplemented  # vectors among matrices
     rank = max(x._geometry.ndim for x in tensors)
@@ -281,7 +249,7 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
         return NotImplemented
     given = list(args)
     for n in entry.places:
-        if has_batch(level, args[n]) or len(tensors) > 1 and is_tensor(args[n]):
+        if level.owns(args[n]) or len(tensors) > 1 and isinstance(args[n], Tensor):
             x = args[n]
             given[n] = aligned(physical(level, x), x._geometry.ndim, rank)
     return wrapped(level, call(entry.operator, *given))
@@ -293,7 +261,7 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     argument: how many dimensions an image has with its channels, 3 unless given.
     """
     own = int(argument or 3)
-    tensors = [n for n in entry.places if is_tensor(args[n])]
+    tensors = [n for n in entry.places if isinstance(args[n], Tensor)]
     ndim = args[tensors[0]]._geometry.ndim
     if ndim not in (own, own + 1) or any(args[n]._geometry.ndim != ndim for n in tensors):
         return NotImplemented
@@ -301,26 +269,13 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     for n in tensors:
         value = physical(level, args[n])
         given[n] = value.flatten(0, 1) if ndim > own else value
-    for n, a in enumerate(entry.schema.arguments):
-        if a.name in ("input_size", "input_sizes") and ndim > own:
-            given[n] = (level.size * outer, *args[n][1:])
-        elif a.name in ("input_size", "input_sizes"):
-            given[n] = (level.size, *args[n])
-    result = wrapped(level, call(entry.operator, *given)) if ndim == own else None
-    if result is None:
-        result = unfolded(level, call(entry.operator, *given), outer)
-    return result
-
-
-def loss(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """A loss of elements: none of them reduced, and then each entry's together."""
-    n = entry.names["reduction"]
-    given = list(args)
-    given[n] = 0
-    each = pointwise(level, entry, given, "")
-    if args[n] == 0:
-        return each
-    return each.mean() if args[n] == 1 else each.sum()
+    for name in {"input_size", "input_sizes"} & entry.names.keys():
+        n = entry.names[name]
+        wanted = args[n]
+        joined = (level.size * outer, *wanted[1:])
+        given[n] = joined if ndim > own else (level.size, *wanted)
+    result = call(entry.operator, *given)
+    return unfolded(level, result, outer) if ndim > own else wrapped(level, result)
 
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:

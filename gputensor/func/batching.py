@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from .._generated import functions
 from ..core import errors
-from ..dispatch import tls
 from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import operators
-from ..dispatch.keys import BATCHED
-from .levels import batched, level_number
-from .vmap_level import VmapLevel as _VmapLevel
+from .levels import batched, physical
+from .vmap_level import VmapLevel
 
 _RANDOMNESS = ("error", "different", "same")
-
-
-class VmapLevel(_VmapLevel):
-    """A vmap while it runs: operators without operands of it are looked at as well, since some of
-    them draw random numbers."""
-
-    def _enter(self) -> None:
-        super()._enter()
-        include, keep = tls.state.get()
-        tls.state.set((include | BATCHED, keep))
-
-    def _put_back(self, found: Any) -> None:
-        super()._put_back(found)
-        include, keep = tls.state.get()
-        if not any(isinstance(x, VmapLevel) for x in found):
-            tls.state.set(tls.same((include & ~BATCHED, keep)))
 
 
 @declares(randomness="str", chunk_size="int?")
@@ -99,24 +81,21 @@ def _run(
     return [_unwrapped(level, x, d) for x, d in zip(made, at)], form, at
 
 
-def _unwrapped(level: Any, x: Any, dim: int | None) -> Any:
+def _unwrapped(level: VmapLevel, x: Any, dim: int | None) -> Any:
     if not isinstance(x, Tensor):
         raise errors.wrong_type("vmap", "func", "return Tensors alone", x)
-    x = cast(Any, x)
-    if level_number(x) != level.number:
-        if dim is None:
-            return x
-        return x.unsqueeze(0).expand(level.size, *x._geometry.sizes).movedim(0, dim)
-    if dim is None:
+    if dim is not None:
+        return physical(level, x).movedim(0, dim)
+    if level.owns(x):
         raise errors.wrong_value("vmap", "out_dims", "be a dimension of a result with a batch", dim)
-    return x.value.movedim(0, dim)
+    return x
 
 
 def _dims_of(arg: str, dims: Any, value: Any, leaves: list[Any]) -> list[Any]:
     """A dimension, or None, for each leaf of a value."""
     found = list(_spread(arg, dims, value))
     if len(found) != len(leaves):
-        raise errors.wrong_value("vmap", arg, "be nested as what it is of", dims)
+        raise errors.wrong_value("vmap", arg, "be nested as the arguments or results are", dims)
     checked = []
     for d, x in zip(found, leaves):
         if d is None or arg == "out_dims":
@@ -141,7 +120,7 @@ def _spread(arg: str, dims: Any, value: Any) -> Iterator[Any]:
     elif isinstance(dims, (list, tuple)):
         items = value if isinstance(value, (list, tuple)) else (value,)
         if len(dims) != len(items):
-            rule = f"have as many parts as what it is of, {len(items)}"
+            rule = f"have {len(items)} parts, as the arguments or results have"
             raise errors.wrong_value("vmap", arg, rule, dims)
         for d, item in zip(dims, items):
             yield from _spread(arg, d, item)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .levels import batched, level_number, physical
+from .levels import batched, physical
 from .operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """An input with a batch is one of more samples; a weight with one has more groups."""
     x, weight, bias, *rest, groups = args
-    if level_number(bias) == level.number:
+    if level.owns(bias):
         plain = call(entry.operator, x, weight, None, *rest, groups)
         return plain + bias.reshape(-1, *(1,) * (x._geometry.ndim - 2))
     size, samples = level.size, x._geometry.sizes[0]
-    if level_number(weight) != level.number:
+    if not level.owns(weight):
         made = call(entry.operator, x.value.flatten(0, 1), weight, bias, *rest, groups)
         return batched(level, made.reshape(size, samples, *made._geometry.sizes[1:]))
     channels = physical(level, x).transpose(0, 1).flatten(1, 2)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._generated import functions
-from ..autograd.history import requires_grad
 from ..autograd.modes import enable_grad
 from ..core import errors
 from ..core.dtype import FLOATING
@@ -25,9 +24,11 @@ from . import operators
 from .batch_rules import pointwise
 from .batching import vmap
 from .levels import around as levels_around
-from .levels import Level, dual, level_number, parts_of
-from .operators import Entry, call
-from .reverse import Levels, alias, chosen, held_by, is_tracked_outside, jacrev, pull, unit_vectors
+from .levels import Level, dual, held, parts_of, rebuilt
+from .operators import Entry, call, functional_name
+from .reverse import (
+    Levels, alias, chosen, is_recorded, is_tracked_outside, jacrev, pull, settled, unit_vectors,
+)  # fmt: skip
 from .rule_table import rule_of
 
 Function = Callable[..., Any]
@@ -46,11 +47,11 @@ class DualLevel(Level):
             raise errors.must(entry.operator.short_name, "out", rule, args[-1])
         if entry.kind == "inplace":
             return self._inplace(entry, args)
-        if entry.schema.is_view and entry.operator.overload != "dtype":
-            return self._view(entry, args)
         primals = [self._primal(value) for value in args]
         if entry.operator.overload == "dtype":  # other numbers, of the same bytes
             return call(entry.operator, *primals)
+        if entry.schema.is_view:
+            return self._view(entry, args)
         value = entry.names.get("value")  # one for all elements
         if (
             rule_of(entry.operator)[0] is pointwise
@@ -63,10 +64,10 @@ class DualLevel(Level):
     def _primal(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return tuple([self._primal(x) for x in value])
-        return value.value if level_number(value) == self.number else value
+        return held(self, value)
 
     def _tangent(self, value: Any) -> Any:
-        return value.tangent if level_number(value) == self.number else None
+        return value.tangent if self.owns(value) else None
 
     def _view(self, entry: Entry, args: Sequence[Any]) -> Any:
         x, *rest = args
@@ -79,18 +80,17 @@ class DualLevel(Level):
         if isinstance(primal, Tensor):
             return dual(self, primal, tangent)
         parts = [self._paired(p, t) for p, t in zip(primal, tangent)]
-        return type(primal)(parts) if type(primal) in (list, tuple) else type(primal)(*parts)
+        return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
         """What the functional form gives, written into the primal and the tangent."""
         operator, x = entry.operator, args[0]
-        name = operator.name.removesuffix("_")
         if operator.short_name == "copy_":
             primal, tangent = parts_of(self, args[1])
         else:
-            functional = find(f"{name}.{operator.overload}" if operator.overload else name)
+            functional = find(functional_name(operator))
             primal, tangent = parts_of(self, call(functional, *args))
-        if level_number(x) != self.number:
+        if not self.owns(x):
             rule = "have a tangent, as what is written into it has one"
             raise errors.must(operator.short_name, "self", rule, x)
         if "inplace_view" in operator.tags:
@@ -127,7 +127,7 @@ class DualLevel(Level):
                 total = found if total is None else total + found
         if total is not None and total.dtype is not result.dtype:
             total = total.to(result.dtype)
-        return dual(self, result if tracked else result.detach(), total)
+        return dual(self, settled(result, tracked), total)
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
         """The gradient, with respect to the gradient that arrives, of the operator's gradient."""
@@ -151,7 +151,7 @@ class DualLevel(Level):
             if not isinstance(result, (Tensor, list, tuple)):
                 return result
             listed = [result] if isinstance(result, Tensor) else list(result)
-            ys = [y for y in listed if _is_differentiable(around, y)]
+            ys = [y for y in listed if isinstance(y, Tensor) and is_recorded(around, [y])]
             us = [alias(around, functions.ones_like(y.detach())) for y in ys]
             gradients = pull(around, ys, xs, us, True)
         tracked = _is_tracked(around, ys, xs, ts)
@@ -161,11 +161,8 @@ class DualLevel(Level):
         parts = []
         for y in listed:
             t = next(made) if any(y is other for other in ys) else None
-            plain = y if tracked or not isinstance(y, Tensor) else y.detach()
-            parts.append(plain if t is None else dual(self, plain, t))
-        if isinstance(result, Tensor):
-            return parts[0]
-        return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
+            parts.append(dual(self, settled(y, tracked), t))
+        return parts[0] if isinstance(result, Tensor) else rebuilt(result, parts)
 
 
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
@@ -183,15 +180,9 @@ def _is_real(values: Sequence[Any]) -> bool:
     return not any(isinstance(x, Tensor) and x._geometry.dtype.is_complex for x in values)
 
 
-def _is_differentiable(around: Levels, y: Any) -> bool:
-    return isinstance(y, Tensor) and any(requires_grad(x) for x in held_by(around, y))
-
-
 def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequence[Any]) -> bool:
     """Whether the result is to be differentiated further, in reverse, by something outside."""
-    return is_tracked_outside(around, ys, xs) or any(
-        requires_grad(x) for t in ts for x in held_by(around, t)
-    )
+    return is_tracked_outside(around, ys, xs) or is_recorded(around, ts)
 
 
 # --- what users call ------------------------------------------------------------------------------

@@ -158,16 +158,23 @@ def hessian(
     return jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
 
 
+def _differentiated(
+    op: str, func: Function, inputs: Any, create_graph: bool, strict: bool
+) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...], bool]:
+    """The number that a function returns, what it is differentiated with respect to, its gradient,
+    recorded, and whether the inputs are a tuple."""
+    given, is_tuple = _tensors(op, "inputs", inputs)
+    xs = _leaves(given, create_graph)
+    y = _number(op, func)(*xs)
+    return y, xs, _pulled(op, (y,), xs, (functions.ones_like(y),), True, strict), is_tuple
+
+
 def vhp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(output, v times the matrix of second derivatives)."""
-    given, is_tuple = _tensors("vhp", "inputs", inputs)
-    of_number = _number("vhp", func)
     with enable_grad():
-        xs = _leaves(given, create_graph)
-        y = of_number(*xs)
-        first = _pulled("vhp", (y,), xs, (functions.ones_like(y),), True, strict)
+        y, xs, first, is_tuple = _differentiated("vhp", func, inputs, create_graph, strict)
         made = _pulled("vhp", first, xs, _vectors("vhp", v, xs), create_graph, strict)
     return _settled((y,), False, create_graph), _settled(made, is_tuple, create_graph)
 
@@ -175,14 +182,10 @@ def vhp(
 def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, the matrix of second derivatives times v); `vhp` is the same and cheaper, as the
-    matrix is symmetric where the derivatives are continuous."""
-    given, is_tuple = _tensors("hvp", "inputs", inputs)
-    of_number = _number("hvp", func)
+    """(output, the matrix of second derivatives times v). `vhp` gives the same at less cost where
+    the second derivatives are continuous, since the matrix is symmetric there."""
     with enable_grad():
-        xs = _leaves(given, create_graph)
-        y = of_number(*xs)
-        first = _pulled("hvp", (y,), xs, (functions.ones_like(y),), True, strict)
+        y, xs, first, is_tuple = _differentiated("hvp", func, inputs, create_graph, strict)
         us = tuple([_fresh(functions.zeros_like(x)) for x in xs])
         second = _pulled("hvp", first, xs, us, True, strict)
         made = _pulled("hvp", second, us, _vectors("hvp", v, xs), create_graph, False)

@@ -15,10 +15,10 @@ Source: aten/src/ATen/functorch/DynamicLayer.h; there reverse differentiation is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 from .._generated import functions
 from ..autograd.history import AutogradMeta, Own, requires_grad
@@ -42,9 +42,14 @@ class Level(Guard):
     """One running transform. number: grows with each, so the larger the further in."""
 
     is_alive: bool = True
+    is_vmap: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is a wrapper of this level."""
+        return isinstance(x, Wrapper) and x.level is self
 
     def compute(self, entry: Any, args: Sequence[Any]) -> Any:
         """The result of an operator whose innermost wrapped operand is of this level.
@@ -154,24 +159,43 @@ def physical(level: Any, x: Any) -> Tensor:
     return batched(x.level, physical(level, x.value).transpose(0, 1))
 
 
-def wrapped(level: Any, result: Any) -> Any:
-    """The result of an operator on whole batches, each tensor as one of the level."""
+def held(level: Any, x: Any) -> Any:
+    """What a tensor of the level holds; anything else itself."""
+    return x.value if level.owns(x) else x
+
+
+def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
+    """The batch with its entries' `ndim` dimensions made up to `rank`, with ones in front."""
+    for _ in range(rank - ndim):
+        value = value.unsqueeze(1)
+    return value
+
+
+def rebuilt(like: Any, parts: list[Any]) -> Any:
+    """A list, tuple or named tuple like another one, of other parts."""
+    return type(like)(parts) if type(like) in (list, tuple) else type(like)(*parts)
+
+
+def each(result: Any, change: Callable[[Any], Any]) -> Any:
+    """An operator's result with its tensors changed."""
     if isinstance(result, Tensor):
-        return batched(level, result)
-    if type(result) in (list, tuple):
-        return type(result)([wrapped(level, x) for x in result])
-    if isinstance(result, tuple):
-        return type(result)(*[wrapped(level, x) for x in result])
+        return change(result)
+    if isinstance(result, (list, tuple)):
+        return rebuilt(result, [each(x, change) for x in result])
     return result
 
 
+def wrapped(level: Any, result: Any) -> Any:
+    """The result of an operator on whole batches, each tensor as one of the level."""
+    return each(result, lambda x: batched(level, x))
+
+
 def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """The batch taken out of a first dimension that it had joined."""
-    if isinstance(result, (list, tuple)):
-        parts = [unfolded(level, x, outer) for x in result]
-        return type(result)(parts) if type(result) in (list, tuple) else type(result)(*parts)
-    rest = result._geometry.sizes[1:]
-    return batched(level, result.reshape(level.size, outer, *rest))
+    """`wrapped`, the batch taken out of a first dimension that it had joined."""
+    return each(
+        result,
+        lambda x: batched(level, x.reshape(level.size, outer, *x._geometry.sizes[1:])),
+    )
 
 
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:

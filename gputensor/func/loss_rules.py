@@ -7,16 +7,28 @@ from typing import Any
 
 from .._generated import functions
 from ..dispatch.dispatcher import find
-from .levels import batched, level_number, physical
+from .batch_rules import leading, pointwise
+from .levels import batched, physical
 from .operators import Entry, call
 
 _NONE, _MEAN = 0, 1
 
 
+def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """A loss of elements: none of them reduced, and then each entry's together."""
+    n = entry.names["reduction"]
+    given = list(args)
+    given[n] = _NONE
+    each = pointwise(level, entry, given, "")
+    if args[n] == _NONE:
+        return each
+    return each.mean() if args[n] == _MEAN else each.sum()
+
+
 def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Each sample's loss, the batch joined to the samples; then sums and weights by entry."""
+    """The batch joins the samples; then each entry's losses, and its weights, are added up."""
     x, target, weight, reduction, ignored = args
-    if level_number(weight) == level.number:
+    if level.owns(weight):
         return NotImplemented
     scores, classes = physical(level, x), physical(level, target)
     is_single = x._geometry.ndim == 1
@@ -49,8 +61,6 @@ def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The gradient of elements' losses, from each entry's part in what was made of them."""
-    from .batch_rules import pointwise
-
     n = entry.names["reduction"]
     given = list(args)
     if args[n] == _MEAN:
@@ -62,8 +72,6 @@ def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 def solve(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """Systems with matrices on both sides; one with vectors is computed by itself."""
-    from .batch_rules import leading
-
     a, b = args[:2]
     if b._geometry.ndim == 1 or b._geometry.sizes == a._geometry.sizes[:-1]:
         return NotImplemented

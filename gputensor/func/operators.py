@@ -1,7 +1,7 @@
 """Operators at the keys of gt.func: who computes, and how an operator is called again below.
 
-What a level needs to know of an operator is an `Entry`: its schema, its batch rule, and whether it
-is a composite, which runs as it stands, since it calls operators that come here in their turn.
+What a level needs to know of an operator is an `Entry`: its schema, and whether it is a composite,
+which runs as it stands, since it calls operators that come here in their turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ..dispatch.operator import Operator, Table
 from .levels import Level, Wrapper, around, check_alive, levels, set_levels
 
 _BELOW = keys.below("FuncTorchGradWrapper") & ~BATCHED
-is_installed: list[bool] = []
 _get, _set = tls.state.get, tls.state.set
 
 
@@ -44,11 +43,11 @@ class Entry:
 
 
 def install() -> None:
-    """Register the fallbacks of FuncTorchBatched and FuncTorchGradWrapper, once."""
-    if not is_installed:
-        for name in ("FuncTorchBatched", "FuncTorchGradWrapper"):
-            dispatcher.register_fallback(keys.runtime_key(name), _make, "maker")
-        is_installed.append(True)
+    """Register the fallbacks of FuncTorchBatched and FuncTorchGradWrapper, unless they are."""
+    for name in ("FuncTorchBatched", "FuncTorchGradWrapper"):
+        key = keys.runtime_key(name)
+        if key not in dispatcher.fallbacks():
+            dispatcher.register_fallback(key, _make, "maker")
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
@@ -72,7 +71,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
     """An operator within a vmap without an operand of any level."""
     if entry.composite is None and draws(entry.operator):
-        running = [x for x in levels() if hasattr(x, "draw")]
+        running: list[Any] = [x for x in levels() if x.is_vmap]
         if running:
             return running[-1].draw(entry, args)
     key_set &= _BELOW
@@ -95,10 +94,15 @@ def _innermost(args: Sequence[Any], places: Sequence[int]) -> Any:
     return found
 
 
+def functional_name(operator: Operator) -> str:
+    """The name of the form that an in-place operator writes the result of."""
+    name = operator.name.removesuffix("_")
+    return f"{name}.{operator.overload}" if operator.overload else name
+
+
 def call(operator: Operator, *args: Any) -> Any:
     """Call an operator from the top, with its kernel's arguments."""
-    include, keep = tls.state.get()
-    bits = include
+    bits, keep = _get()
     for value in args:
         if isinstance(value, (list, tuple)):
             for x in value:
@@ -113,7 +117,7 @@ def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function as if the level, and those within it, were not there: what is to be drawn for
     each of its entries is drawn by it alone."""
     (include, keep), here, rest = _get(), levels(), around(level)
-    is_mapped = any(hasattr(x, "draw") for x in rest)
+    is_mapped = any(x.is_vmap for x in rest)
     try:
         set_levels(rest)
         _set((include if is_mapped else include & ~BATCHED, keep))

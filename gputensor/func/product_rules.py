@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated import functions
-from .levels import batched, level_number
+from .levels import batched, held
 from .operators import Entry
 
 
@@ -18,7 +18,7 @@ def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any
     ranks = [int(n) for n in (argument or "2 2").split()]
     added = "beta" in entry.names
     left, right = (args[n] for n in entry.places[-2:])
-    a, b = (_held(level, x) for x in (left, right))
+    a, b = (held(level, x) for x in (left, right))
     if "vdot" in entry.operator.name:
         a = a.conj()
     a = a.unsqueeze(-2) if ranks[0] == 1 else a
@@ -26,8 +26,7 @@ def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any
     made = functions.matmul(a, b)
     made = made.squeeze(-1) if ranks[1] == 1 else made
     made = made.squeeze(-1) if ranks[0] == 1 else made
-    has_batch = level.number in (level_number(left), level_number(right))
-    result = batched(level, made) if has_batch else made
+    result = batched(level, made) if level.owns(left) or level.owns(right) else made
     if not added:
         return result
     beta, alpha = (args[entry.names[name]] for name in ("beta", "alpha"))
@@ -35,7 +34,3 @@ def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any
     if beta == 0:
         return result
     return result + (args[0] if beta == 1 else args[0] * beta)
-
-
-def _held(level: Any, x: Any) -> Any:
-    return x.value if level_number(x) == level.number else x

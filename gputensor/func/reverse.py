@@ -41,23 +41,25 @@ def alias(around: Levels, x: Tensor) -> Tensor:
         if requires_grad(x):
             return x.view_as(x)
         return x.detach().requires_grad_()
-    *rest, level = around
-    if hasattr(level, "size"):
-        return batched(level, alias(tuple(rest), physical(level, x)))
+    below, level = around[:-1], around[-1]
+    if level.is_vmap:
+        return batched(level, alias(below, physical(level, x)))
     primal, tangent = parts_of(level, x)
-    return dual(level, alias(tuple(rest), primal), tangent)
+    return dual(level, alias(below, primal), tangent)
 
 
 def held_by(around: Levels, x: Tensor) -> list[Tensor]:
     """The tensors without a wrapper of these levels that a tensor consists of."""
     if not around:
         return [x]
-    *rest, level = around
-    if hasattr(level, "size"):
-        return held_by(tuple(rest), physical(level, x))
-    return [
-        y for part in parts_of(level, x) if part is not None for y in held_by(tuple(rest), part)
-    ]
+    below, level = around[:-1], around[-1]
+    parts = (physical(level, x),) if level.is_vmap else parts_of(level, x)
+    return [y for part in parts if part is not None for y in held_by(below, part)]
+
+
+def is_recorded(around: Levels, xs: Sequence[Any]) -> bool:
+    """Whether one of these tensors requires grad in what the levels hold."""
+    return any(requires_grad(x) for y in xs for x in held_by(around, y))
 
 
 def pull(
@@ -69,9 +71,8 @@ def pull(
     """
     if not around:
         return _pulled(ys, xs, vs, create)
-    *rest, level = around
-    below = tuple(rest)
-    if hasattr(level, "size"):
+    below, level = around[:-1], around[-1]
+    if level.is_vmap:
         ys, xs, vs = ([physical(level, x) for x in group] for group in (ys, xs, vs))
         found = pull(below, ys, xs, vs, create)
         return [None if g is None else batched(level, g) for g in found]
@@ -96,15 +97,9 @@ def _pulled(ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: boo
     if not pairs or not xs:
         return [None] * len(xs)
     given = [v if v.dtype is y.dtype else v.to(y.dtype) for y, v in pairs]
-    found = engine.grad(
-        [y for y, _ in pairs],
-        list(xs),
-        given,
-        retain_graph=True,
-        create_graph=create,
-        allow_unused=True,
-    )
-    return list(found)
+    outputs = [y for y, _ in pairs]
+    options: Any = {"retain_graph": True, "create_graph": create, "allow_unused": True}
+    return list(engine.grad(outputs, list(xs), given, **options))
 
 
 def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> bool:
@@ -123,7 +118,7 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
     return False
 
 
-def settled(around: Levels, y: Any, is_tracked: bool) -> Any:
+def settled(y: Any, is_tracked: bool) -> Any:
     """A result without the aliases' history, where it has no other one."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
@@ -134,7 +129,7 @@ def settled(around: Levels, y: Any, is_tracked: bool) -> Any:
 class Pulled:
     """A function's results for aliases of its arguments, ready to be differentiated.
 
-    op: whom errors name. leaves: the tensors among the arguments, of which `aliases` are.
+    op: the name in errors. aliases: of the tensors among the arguments, in order.
     """
 
     tree: Any
@@ -168,7 +163,7 @@ class Pulled:
 
     def output(self) -> Any:
         """The results, for users."""
-        made = [settled(self.around, y, self.is_tracked) for y in self.outputs]
+        made = [settled(y, self.is_tracked) for y in self.outputs]
         return pytree.tree_unflatten(made, self.form)
 
     def further(self) -> Any:
@@ -176,14 +171,12 @@ class Pulled:
         leaves, form = pytree.tree_flatten(self.aux)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         tracked = is_tracked_outside(self.around, tensors, self.aliases)
-        return pytree.tree_unflatten([settled(self.around, x, tracked) for x in leaves], form)
+        return pytree.tree_unflatten([settled(x, tracked) for x in leaves], form)
 
     def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
         """The gradients of all arguments, nested as they are; zeros where there is none."""
         if create is None:
-            create = self.is_tracked or any(
-                requires_grad(x) for v in vs for x in held_by(levels(), v)
-            )
+            create = self.is_tracked or is_recorded(levels(), vs)
         found = pull(self.around, self.outputs, self.aliases, vs, create)
         made = [
             functions.zeros_like(x.detach()) if g is None else g

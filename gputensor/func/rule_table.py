@@ -13,7 +13,7 @@ from . import (
     batch_rules, convolution_rules, index_rules, loss_rules, norm_rules, product_rules,
     random_rules,
 )  # fmt: skip
-from .operators import Entry
+from .operators import Entry, functional_name
 
 Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
 
@@ -56,9 +56,9 @@ def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
 
     In-place forms and copies of views have the rule of what they are forms of.
     """
-    base, _, overload = operator.qualified_name.partition(".")
-    end = f".{overload}" if overload else ""
-    names = [base + end, base.removesuffix("_") + end, base.removesuffix("_copy") + end]
+    base, dot, overload = operator.qualified_name.partition(".")
+    of_view = f"{base.removesuffix('_copy')}{dot}{overload}"
+    names = [operator.qualified_name, functional_name(operator), of_view]
     text = next((OWN_RULES[name] for name in names if name in OWN_RULES), None)
     if text is None:
         family = families.family_of(operator.qualified_name)

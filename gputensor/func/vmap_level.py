@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .._generated import functions
 from ..core import errors
 from ..custom.operator_kernels import vmap_rules
+from ..dispatch import tls
 from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
 from ..dispatch.dispatcher import get
 from ..tensor.tensor import Tensor
 from . import batch_rules, random_rules
-from .levels import Level, batched, level_number
-from .operators import Entry, call, outside
+from .levels import Level, batched, held, rebuilt
+from .operators import Entry, call, functional_name, outside
 from .rule_table import is_explicit, rule_of
 
 _warned: set[Operator] = set()
@@ -38,14 +39,30 @@ class VmapInfo:
 
 
 class VmapLevel(Level):
-    """size: entries of the batch. randomness: "error", "different" or "same"."""
+    """A vmap while it runs; operators without operands of it come to it as well, since some of them
+    draw random numbers.
 
+    size: entries of the batch. randomness: "error", "different" or "same".
+    """
+
+    is_vmap: ClassVar[bool] = True
     size: int
     randomness: str
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
+
+    def _enter(self) -> None:
+        super()._enter()
+        include, keep = tls.state.get()
+        tls.state.set((include | BATCHED, keep))
+
+    def _put_back(self, found: Any) -> None:
+        super()._put_back(found)
+        include, keep = tls.state.get()
+        if not any(x.is_vmap for x in found):
+            tls.state.set(tls.same((include & ~BATCHED, keep)))
 
     def has_rule(self, entry: Entry) -> bool:
         """Whether a composite operator has a rule of its own."""
@@ -67,17 +84,13 @@ class VmapLevel(Level):
 
     def draw(self, entry: Entry, args: Sequence[Any]) -> Any:
         """The result of an operator that draws, without an operand of this level."""
-        return random_rules.drawn_plainly(self, entry, args)
-
-    def is_batched(self, x: Any) -> bool:
-        return level_number(x) == self.number
+        return outside(self, random_rules.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
         """What the functional form gives, copied into self."""
         batch_rules.check_written(self, entry, args)
         operator = entry.operator
-        name = operator.name.removesuffix("_")
-        functional = get(f"{name}.{operator.overload}" if operator.overload else name)
+        functional = get(functional_name(operator))
         if functional is None or not functional.is_defined:
             rule = "not be called within vmap, as it changes what its operand is"
             raise errors.must("vmap", operator.short_name, rule, args[0])
@@ -104,7 +117,7 @@ class VmapLevel(Level):
         """The argument of one entry's call."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entry(x, number) for x in value])
-        return value.value.select(0, number) if self.is_batched(value) else value
+        return value.value.select(0, number) if self.owns(value) else value
 
     def _stacked(self, operator: Operator, results: list[Any]) -> Any:
         if not results:
@@ -112,7 +125,7 @@ class VmapLevel(Level):
         first = results[0]
         if isinstance(first, (list, tuple)):
             parts = [self._stacked(operator, list(group)) for group in zip(*results)]
-            return type(first)(parts) if type(first) in (list, tuple) else type(first)(*parts)
+            return rebuilt(first, parts)
         if not isinstance(first, Tensor):
             raise errors.vmap_no_tensor(operator.short_name)
         return batched(self, functions.stack(results))
@@ -128,12 +141,12 @@ class VmapLevel(Level):
     def _plain(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [self._plain(x) for x in value]
-        return value.value if self.is_batched(value) else value
+        return held(self, value)
 
     def _dim(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [self._dim(x) for x in value]
-        return 0 if self.is_batched(value) else None
+        return 0 if self.owns(value) else None
 
     def _wrapped(self, result: Any, dims: Any) -> Any:
         if isinstance(result, (list, tuple)):

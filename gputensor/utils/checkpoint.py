@@ -14,11 +14,10 @@ from ..amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_enable
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
 from ..core import errors, lazy
-from ..structured.generator import get_rng_state, set_rng_state
+from ..structured.generator import fork_rng, get_rng_state, set_rng_state
 from ..tensor.tensor import Tensor
 
-
-__all__ = ["checkpoint", "checkpoint_sequential"]  # fmt: skip
+__all__ = ["checkpoint", "checkpoint_sequential"]
 
 
 class _Frame:
@@ -55,17 +54,16 @@ class _Frame:
             found.append(x.detach())
             return x
 
-        now = get_rng_state()
-        try:
+        enabled, dtype = self.casts
+        with (
+            fork_rng(enabled=self.random is not None),
+            enable_grad(),
+            saved_tensors_hooks(keep, lambda x: x),
+            autocast("cpu", dtype=dtype, enabled=enabled),
+        ):
             if self.random is not None:
                 set_rng_state(self.random)
-            enabled, dtype = self.casts
-            with enable_grad(), saved_tensors_hooks(keep, lambda x: x):
-                with autocast("cpu", dtype=dtype, enabled=enabled):
-                    self.function(*self.args, **self.kwargs)
-        finally:
-            if self.random is not None:
-                set_rng_state(now)
+            self.function(*self.args, **self.kwargs)
         if len(found) != self.count:
             rule = f"save as many tensors each time it runs, {self.count}"
             got = errors.Got(f"{len(found)}")

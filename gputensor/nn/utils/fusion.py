@@ -12,8 +12,8 @@ from ..._generated.functions import ones_like, zeros_like
 from ...core import errors, lazy
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
-from ..modules.module import Module
 from ..parameter import Parameter
+from .making import check_module
 
 __all__ = [
     "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights",
@@ -55,14 +55,9 @@ def fuse_linear_bn_weights(
     return _fused(linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
 
-def _check_modules(op: str, layer: Any, bn: Any) -> None:
-    for name, module in (("layer", layer), ("bn", bn)):
-        if not isinstance(module, Module):
-            raise errors.wrong_type(op, name, "be a Module", module)
-
-
 def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
-    _check_modules(op, layer, bn)
+    check_module(op, "layer", layer)
+    check_module(op, "bn", bn)
     if layer.training or bn.training:
         raise errors.wrong_value(op, "layers", "be in evaluation", "training=True")
     if bn.running_mean is None:
@@ -85,7 +80,8 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
     """
-    _check_modules("fuse_linear_bn_eval", linear, bn)
+    check_module("fuse_linear_bn_eval", "layer", linear)
+    check_module("fuse_linear_bn_eval", "bn", bn)
     if bn.num_features not in (1, linear.out_features):
         rule = f"have 1 or {linear.out_features} features, as the linear layer's outputs"
         raise errors.wrong_value("fuse_linear_bn_eval", "bn", rule, bn.num_features)

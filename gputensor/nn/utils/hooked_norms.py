@@ -15,6 +15,7 @@ from ...tensor.tensor import Tensor
 from .. import functional as F
 from ..modules.module import Module
 from ..parameter import Parameter
+from .making import check_module
 from .parametrizations import as_matrix, iterate_power, norm_except, output_dim
 
 __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
@@ -66,8 +67,7 @@ class SpectralNorm(_Norm):
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
     """Raise unless it is a module, whose parameter of that name has the dimension."""
-    if not isinstance(module, Module):
-        raise errors.wrong_type(op, "module", "be a Module", module)
+    check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
         raise errors.dim_out_of_range(op, dim, weight.ndim)

@@ -30,10 +30,14 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     return made.to_empty(device=device)
 
 
+def check_module(op: str, arg: str, value: Any) -> None:
+    """Raise unless an argument is a module."""
+    if not isinstance(value, Module):
+        raise errors.wrong_type(op, arg, "be a Module", value)
+
+
 def _convert(module: Any, memory_format: Any, ndim: int) -> Any:
-    if not isinstance(module, Module):
-        rule = "be a Module"
-        raise errors.wrong_type(f"convert_conv{ndim}d_weight_memory_format", "module", rule, module)
+    check_module(f"convert_conv{ndim}d_weight_memory_format", "module", module)
     for below in module.modules():
         if isinstance(below, _Conv) and below.ndim in (2, ndim):
             weight = below.weight
