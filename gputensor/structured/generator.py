@@ -149,6 +149,18 @@ def set_rng_state(new_state: tuple[int, int]) -> None:
     default_generator(CPU).set_state(new_state)
 
 
+def all_states() -> dict[Generator, tuple[int, int]]:
+    """The states of the default generators of all devices, for `set_all_states`."""
+    return {made: made.get_state() for made in list(_generators.values())}
+
+
+def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
+    """Let the default generators go on where `all_states` was called; one that was made since
+    begins anew."""
+    for made in list(_generators.values()):
+        made.set_state(states.get(made) or (made.initial_seed(), 0))
+
+
 class fork_rng(Guard):
     """`with gt.random.fork_rng():` leaves the generators as they were before the block.
 

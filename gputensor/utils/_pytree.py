@@ -1,7 +1,8 @@
 """Nested containers as lists of leaves and what remains: `torch.utils._pytree`'s names.
 
-A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, or of a class
-that `register_pytree_node` was told of; everything else is a leaf, None too.
+A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, the results of
+an operator that has several, or of a class that `register_pytree_node` was told of; everything else
+is a leaf, None too.
 Source: torch/utils/_pytree.py.
 """
 
@@ -9,9 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from types import UnionType
 from typing import Any, NamedTuple
 
 from ..core import errors
+from ..core.returns import Results
 
 # What makes leaves and a note of a container, and a container of them again.
 Flatten = Callable[[Any], tuple[list[Any], Any]]
@@ -42,7 +45,9 @@ SUPPORTED_NODES: dict[type, NodeDef] = {
         lambda value: (list(value), value.maxlen), lambda parts, length: deque(parts, length)
     ),
 }
+_DICTS = (dict, OrderedDict, defaultdict)
 _NAMED_TUPLE = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(*parts))
+_RESULTS = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(parts))
 
 
 class TreeSpec:
@@ -64,9 +69,45 @@ class TreeSpec:
     def num_children(self) -> int:
         return len(self.children_specs)
 
+    @property
+    def num_nodes(self) -> int:
+        return 1 + sum([x.num_nodes for x in self.children_specs])
+
+    def children(self) -> list[TreeSpec]:
+        """The specs of what is directly in the container."""
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        """One of `children`."""
+        return self.children_specs[index]
+
     def is_leaf(self) -> bool:
         """Whether it stands for one leaf."""
         return self.type is None
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """`tree_unflatten(leaves, self)`."""
+        return tree_unflatten(leaves, self)
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """What stands in another container where this one has its leaves.
+
+        Dicts match by their keys, in whatever order, and whether ordered, default or plain.
+        Raises: ArgumentValueError if the other is nested in another way.
+        """
+        if self.type is None:
+            return [tree]
+        kind, node = _node(tree)
+        children, context = ([], None) if node is None else node.flatten_fn(tree)
+        if kind in _DICTS and self.type in _DICTS:
+            names = self.context[1] if self.type is defaultdict else self.context
+            same = tree.keys() == set(names)
+            children = [tree[name] for name in names] if same else []
+        else:
+            same = kind is self.type and (kind is deque or context == self.context)
+        if not same or len(children) != self.num_children:
+            raise errors.wrong_value("tree_map", "rests", f"be nested as {self!r}", tree)
+        return [y for x, part in zip(children, self.children_specs) for y in part.flatten_up_to(x)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TreeSpec) and (
@@ -74,7 +115,9 @@ class TreeSpec:
             == (other.type, other.context, other.children_specs)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        # Without the context, which need not be hashable: equal specs have equal hashes.
+        return hash((self.type, *self.children_specs))
 
     def __repr__(self) -> str:
         if self.type is None:
@@ -116,10 +159,16 @@ _register_pytree_node = register_pytree_node
 def _node(value: Any) -> tuple[Any, NodeDef | None]:
     """The class that a container goes by and how it is taken apart; None for a leaf."""
     kind = type(value)
-    found = SUPPORTED_NODES.get(kind)
-    if found is None and isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return kind, _NAMED_TUPLE
-    return kind, found
+    return kind, SUPPORTED_NODES.get(kind) or _node_of_tuples(kind)
+
+
+def _node_of_tuples(kind: type) -> NodeDef | None:
+    """How named tuples, and an operator's several results, are taken apart and put together."""
+    if not issubclass(kind, tuple):
+        return None
+    if issubclass(kind, Results):
+        return _RESULTS
+    return _NAMED_TUPLE if hasattr(kind, "_fields") else None
 
 
 def tree_flatten(
@@ -155,7 +204,8 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
 def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
     if spec.type is None:
         return next(leaves)
-    node = SUPPORTED_NODES.get(spec.type, _NAMED_TUPLE)
+    node = SUPPORTED_NODES.get(spec.type) or _node_of_tuples(spec.type)
+    assert node is not None, "a TreeSpec is made of containers alone"
     return node.unflatten_fn([_unflatten(leaves, x) for x in spec.children_specs], spec.context)
 
 
@@ -174,19 +224,8 @@ def tree_map(
 ) -> Any:
     """The container with `func` of each leaf, and of those of `rests` in the same places."""
     leaves, spec = tree_flatten(tree, is_leaf)
-    others = [_as_far(x, spec) for x in rests]
+    others = [spec.flatten_up_to(x) for x in rests]
     return tree_unflatten([func(*xs) for xs in zip(leaves, *others)], spec)
-
-
-def _as_far(tree: Any, spec: TreeSpec) -> list[Any]:
-    """What stands in another container where `spec` has its leaves."""
-    if spec.type is None:
-        return [tree]
-    kind, node = _node(tree)
-    children, context = ([], None) if node is None else node.flatten_fn(tree)
-    if kind is not spec.type or context != spec.context or len(children) != spec.num_children:
-        raise errors.wrong_value("tree_map", "rests", f"be nested as {spec!r}", tree)
-    return [y for x, part in zip(children, spec.children_specs) for y in _as_far(x, part)]
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) -> Any:
@@ -196,8 +235,11 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) 
 
 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
-    """The container with `func` of those leaves that are of a class, or of one of several."""
-    return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, **options)
+    """The container with `func` of some leaves. kind: their class or classes, or a function that
+    says of a leaf whether it is one of them."""
+    if isinstance(kind, (type, tuple, UnionType)):
+        return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, **options)
+    return tree_map(lambda x: func(x) if kind(x) else x, tree, **options)
 
 
 def tree_all(holds: Callable[[Any], bool], tree: Any) -> bool:

@@ -8,38 +8,48 @@ Source: torch/utils/checkpoint.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_enabled
+from ..amp.casting import DEVICES
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
 from ..core import errors, lazy
-from ..structured.generator import fork_rng, get_rng_state, set_rng_state
+from ..structured.generator import all_states, set_all_states
 from ..tensor.tensor import Tensor
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
+
+
+class CheckpointError(errors.AutogradError):
+    """A function under `checkpoint` did not save the same tensors when it ran again."""
 
 
 class _Frame:
     """One call of a function whose saved tensors are computed again.
 
-    count: of the tensors that it saved. found: those computed again and not yet asked for.
+    saved: shape, dtype and device of each tensor that the first run saved. found: the tensors that
+    were computed again and not yet asked for.
     """
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
-        preserve_rng_state: bool,
+        preserve_rng_state: bool, checks: bool,
     ) -> None:  # fmt: skip
-        self.function, self.args, self.kwargs = function, args, kwargs
-        self.count = 0
+        self.function, self.args, self.kwargs, self.checks = function, args, kwargs, checks
+        self.saved: list[tuple[Any, ...]] = []
         self.found: dict[int, Tensor] = {}
-        self.random = get_rng_state() if preserve_rng_state else None
-        self.casts = is_autocast_enabled("cpu"), get_autocast_dtype("cpu")
+        self.random = all_states() if preserve_rng_state else None
+        self.casts = [
+            (d.type, get_autocast_dtype(d.type), is_autocast_enabled(d.type))
+            for d in DEVICES if d.type is not None
+        ]  # fmt: skip
 
     def pack(self, x: Tensor) -> int:
         """The number of a tensor that the first run saves."""
-        self.count += 1
-        return self.count - 1
+        self.saved.append(_described(x))
+        return len(self.saved) - 1
 
     def unpack(self, number: int) -> Tensor:
         """The tensor of that number; runs the function again where it is not there."""
@@ -54,21 +64,37 @@ class _Frame:
             found.append(x.detach())
             return x
 
-        enabled, dtype = self.casts
-        with (
-            fork_rng(enabled=self.random is not None),
-            enable_grad(),
-            saved_tensors_hooks(keep, lambda x: x),
-            autocast("cpu", dtype=dtype, enabled=enabled),
-        ):
+        with ExitStack() as blocks:
             if self.random is not None:
-                set_rng_state(self.random)
+                blocks.callback(set_all_states, all_states())
+                set_all_states(self.random)
+            blocks.enter_context(enable_grad())
+            blocks.enter_context(saved_tensors_hooks(keep, lambda x: x))
+            for device_type, dtype, enabled in self.casts:
+                blocks.enter_context(autocast(device_type, dtype, enabled))
             self.function(*self.args, **self.kwargs)
-        if len(found) != self.count:
-            rule = f"save as many tensors each time it runs, {self.count}"
-            got = errors.Got(f"{len(found)}")
-            raise errors.must("checkpoint", "function", rule, got, kind=errors.AutogradError)
+        self._check(found)
         self.found = dict(enumerate(found))
+
+    def _check(self, found: Sequence[Tensor]) -> None:
+        """Raises: CheckpointError unless the two runs saved the same tensors."""
+        if len(found) != len(self.saved):
+            rule = f"save as many tensors each time it runs, {len(self.saved)}"
+            raise _differs(rule, f"{len(found)}")
+        for n, (first, x) in enumerate(zip(self.saved, found)):
+            if self.checks and first != _described(x):
+                shape, dtype, device = first
+                rule = f"save the same tensors each time it runs; number {n} was"
+                rule += f" {dtype} of shape {tuple(shape)} on {device}"
+                raise _differs(rule, f"{x.dtype} of shape {tuple(x.shape)} on {x.device}")
+
+
+def _described(x: Tensor) -> tuple[Any, ...]:
+    return x.shape, x.dtype, x.device
+
+
+def _differs(rule: str, got: str) -> Exception:
+    return errors.must("checkpoint", "function", rule, errors.Got(got), kind=CheckpointError)
 
 
 def checkpoint(
@@ -79,19 +105,25 @@ def checkpoint(
     """Call a function, and compute what its derivative needs again in backward.
 
     Args:
-        use_reentrant, determinism_check, debug, early_stop: accepted; the function runs again once,
-            whole, by hooks on saved tensors, and must save as many tensors as before.
-        preserve_rng_state: draw the same random numbers in both runs, on the CPU.
+        determinism_check: "default" compares shape, dtype and device of the tensors that the two
+            runs save; "none" compares only how many they are.
+        preserve_rng_state: draw the same random numbers in both runs, on every device.
+        use_reentrant, debug, early_stop: accepted; the function runs again once, whole.
         context_fn: not to be had.
+
+    Raises: CheckpointError, in backward, if the second run saves other tensors than the first.
     """
     if not callable(function):
         raise errors.wrong_type("checkpoint", "function", "be callable", function)
     if context_fn is not None:
         rule = "be left out: blocks around the two runs are not to be had"
         raise errors.wrong_value("checkpoint", "context_fn", rule, context_fn)
+    if determinism_check not in ("default", "none"):
+        rule = "be 'default' or 'none'"
+        raise errors.wrong_value("checkpoint", "determinism_check", rule, determinism_check)
     if not is_grad_enabled():
         return function(*args, **kwargs)
-    frame = _Frame(function, args, kwargs, preserve_rng_state)
+    frame = _Frame(function, args, kwargs, preserve_rng_state, determinism_check == "default")
     with saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 

@@ -12,8 +12,9 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.utils import _pytree
-from gputensor.utils.checkpoint import checkpoint, checkpoint_sequential
+from gputensor.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
+DEVICES = ["cpu", *(["cuda"] if gt.cuda.is_available() else [])]
 Point = namedtuple("Point", "x y")
 
 
@@ -73,6 +74,44 @@ def test_another_run_must_be_the_same() -> None:
             bad()
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_both_runs_draw_and_cast_alike_on_every_device(device: str) -> None:
+    def function(x: Any) -> Any:
+        drawn.append(gt.nn.functional.dropout(x, 0.5))
+        return (drawn[-1] @ x).sin()
+
+    drawn: list[Any] = []
+    x = gt.rand(8, 8, device=device, requires_grad=True)
+    with gt.autocast(device, dtype=gt.bfloat16):
+        out = checkpoint(function, x)
+    gt.rand(3, device=device)
+    drawn_between = gt.rand(2, device=device)
+    gt.manual_seed(0)
+    out.float().sum().backward()
+    assert bool((drawn[0] == drawn[1]).all()) and out.dtype == gt.bfloat16
+    after = gt.rand(2, device=device)
+    gt.manual_seed(0)
+    assert bool((after == gt.rand(2, device=device)).all()) and drawn_between is not None
+
+
+def test_tensors_saved_again_are_compared() -> None:
+    def changes(x: Any) -> Any:
+        runs.append(1)
+        return (x[: 3 - len(runs)].exp() if x.requires_grad else x).sum()
+
+    for option in ("default", "none"):
+        runs: list[int] = []
+        out = checkpoint(changes, gt.rand(2, requires_grad=True), determinism_check=option)
+        if option == "default":
+            with pytest.raises(CheckpointError, match=r"number 0 was .*float32 of shape \(2,\)"):
+                out.backward()
+        else:
+            out.backward()
+            assert len(runs) == 2
+    with pytest.raises(errors.GpuTensorError, match="determinism_check"):
+        checkpoint(len, [], determinism_check="other")
+
+
 def test_containers_are_taken_apart_and_put_together() -> None:
     value = {"a": [1, (2, Point(3, None))], "b": OrderedDict(c=4), "d": deque([5]),
              "e": defaultdict(list, f=6)}  # fmt: skip
@@ -93,6 +132,25 @@ def test_containers_are_taken_apart_and_put_together() -> None:
                 lambda: _pytree.register_pytree_node(list, len, len)):  # fmt: skip
         with pytest.raises(errors.GpuTensorError):
             bad()
+
+
+def test_containers_match_as_in_pytorch() -> None:
+    def pair(a: Any, b: Any) -> Any:
+        return a, b
+
+    assert _pytree.tree_map(pair, {"a": 1, "b": 2}, {"b": 3, "a": 4}) == {"a": (1, 4), "b": (2, 3)}
+    assert _pytree.tree_map(pair, {"a": 1}, OrderedDict(a=2)) == {"a": (1, 2)}
+    assert _pytree.tree_map(pair, deque([1], 3), deque([2])) == deque([(1, 2)])
+    assert _pytree.tree_map_only(lambda x: x == 1, str, [1, 2]) == ["1", 2]
+    assert _pytree.tree_map_only(int | str, repr, [1, "a", 2.0]) == ["1", "'a'", 2.0]
+    spec = _pytree.tree_structure({"a": [1, 2]})
+    assert spec.flatten_up_to({"a": [[1], (2,)]}) == [[1], (2,)]
+    assert hash(spec) == hash(_pytree.tree_structure({"a": [3, 4]})) and spec.num_nodes == 4
+    assert spec.unflatten([5, 6]) == {"a": [5, 6]} and spec.children()[0] == spec.child(0)
+    assert len(_pytree.tree_leaves(gt.rand(2, 3).max(0))) == 2
+    for other in ({"b": [1, 2]}, {"a": [1]}, {"a": (1, 2)}, 3):
+        with pytest.raises(errors.GpuTensorError):
+            spec.flatten_up_to(other)
 
 
 def test_classes_may_become_containers() -> None:

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,41 @@ class Dies(Items):
 class Sleeps(Items):
     def __getitem__(self, n: int) -> Any:
         time.sleep(60)
+
+
+class Stops(Items):
+    def __getitem__(self, n: int) -> Any:
+        if n == 5:
+            raise StopIteration
+        return n
+
+
+class Unsendable(Items):
+    def __getitem__(self, n: int) -> Any:
+        return lambda: n
+
+
+class RaisesItsOwn(Items):
+    def __getitem__(self, n: int) -> Any:
+        class Local(Exception):
+            pass
+
+        raise Local("here")
+
+
+class Many(data.Dataset[Any]):
+    """Items that are asked for by lists which do not fit into a pipe."""
+
+    def __init__(self, dies: bool) -> None:
+        self.dies = dies
+
+    def __len__(self) -> int:
+        return 400_000
+
+    def __getitems__(self, indices: Any) -> Any:
+        if self.dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [np.zeros(100_000), len(indices)]
 
 
 def numbers(loader: Any) -> list[Any]:
@@ -142,6 +178,82 @@ def test_a_worker_that_does_not_answer_is_given_up() -> None:
     assert nobody_left()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_that_stops_ends_the_pass(workers: int) -> None:
+    loader = data.DataLoader(Stops(), 2, num_workers=workers)
+    assert [x.tolist() for x in loader] == [[0, 1], [2, 3]]
+    assert nobody_left()
+
+
+@pytest.mark.parametrize(
+    "dataset, message",
+    [(Unsendable(), "cannot be sent to the main process"), (RaisesItsOwn(), "Local: here")],
+)
+def test_what_cannot_be_pickled_is_named(dataset: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        list(data.DataLoader(dataset, None, num_workers=1))
+    assert nobody_left()
+
+
+def test_lists_of_many_indices_keep_nobody_waiting() -> None:
+    options: Any = {"batch_size": 50_000, "num_workers": 2, "prefetch_factor": 4}
+    loader = data.DataLoader(Many(dies=False), collate_fn=lambda x: x[1], **options)
+    assert list(loader) == [50_000] * 8
+    with pytest.raises(RuntimeError, match="exit code -9"):
+        list(data.DataLoader(Many(dies=True), **options))
+    assert nobody_left()
+
+
+def test_two_passes_over_one_loader() -> None:
+    loader = data.DataLoader(Items(), 4, num_workers=2, persistent_workers=True)
+    expected = numbers(loader)
+    assert [(a[1].tolist(), numbers(loader)) for a in loader] == [(x, expected) for x in expected]
+    first, second = iter(loader), iter(loader)
+    pairs = [(a[1].tolist(), b[1].tolist()) for a, b in zip(first, second)]
+    assert pairs == [(x, x) for x in expected]
+    del first, second, loader
+    assert nobody_left()
+
+
+LEFT = """
+import os, sys, time
+from gputensor.utils import data
+class Items(data.Dataset):
+    def __len__(self): return 1000
+    def __getitem__(self, n): return os.getpid()
+loader = data.DataLoader(Items(), 1, num_workers=2, persistent_workers=True)
+batches = iter(loader)
+print(*[next(batches).item() for _ in range(2)], flush=True)
+"""
+
+
+def test_workers_end_with_a_main_process_that_is_killed() -> None:
+    code = LEFT + "time.sleep(600)"
+    main = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert main.stdout is not None
+    workers = [int(x) for x in main.stdout.readline().split()]
+    main.kill()
+    main.wait()
+    main.stdout.close()
+    for worker in workers:
+        while is_running(worker):
+            time.sleep(0.05)
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_an_exit_within_a_pass_says_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert not any(is_running(int(x)) for x in done.stdout.split())
+
+
 def test_a_pass_that_is_left_ends_its_workers() -> None:
     batches = iter(data.DataLoader(Items(), 1, num_workers=2))
     next(batches)
@@ -188,12 +300,24 @@ def test_items_become_batches() -> None:
         data.default_collate([(1, 2), (1,)])
 
 
+def test_containers_keep_their_class_in_a_batch() -> None:
+    made = data.default_collate([defaultdict(list, a=1), defaultdict(list, a=2)])
+    assert type(made) is defaultdict and made["a"].tolist() == [1, 2] and made["other"] == []
+    assert data.default_collate([("x", 1), ("y", 2)])[0] == ("x", "y")
+    assert type(data.default_convert(OrderedDict(a=np.ones(2)))) is OrderedDict
+
+
 def test_datasets_are_combined() -> None:
     x = data.TensorDataset(gt.arange(4), gt.arange(4) * 2)
     assert [int(v) for v in x[3]] == [3, 6] and len(x) == 4
     both = x + data.Subset(x, [2, 0])
     assert len(both) == 6 and int(both[4][0]) == 2 and int(both[-1][0]) == 0
     assert data.StackDataset(a=[1, 2], b=[3, 4])[1] == {"a": 2, "b": 4}
+    assert data.StackDataset(x, [5, 6, 7, 8]).__getitems__([2])[0][1] == 7
+    assert data.StackDataset(a=x.tensors[0])[0].keys() == {"a"}
+    named = data.StackDataset(a=data.Subset(x, [2, 0, 1]), b="def")
+    assert [v["b"] for v in named.__getitems__([0, 2])] == ["d", "f"]
+    assert int(named.__getitems__([0])[0]["a"][1]) == 4
     assert list(Counted() + Counted()) == [*range(11), *range(11)]
     parts = data.random_split(range(10), [0.7, 0.3], gt.Generator().manual_seed(1))
     assert [len(p) for p in parts] == [7, 3]

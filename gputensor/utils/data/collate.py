@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,10 @@ def _within(data: Any, change: Any) -> Any:
 def _rebuilt(like: Any, made: Any) -> Any:
     """`made` as a container of the class of `like`, where that can be made of it."""
     try:
+        if isinstance(like, MutableMapping):  # a copy keeps what a defaultdict makes
+            same = copy.copy(like)
+            same.update(made)
+            return same
         return type(like)(made)
     except TypeError:
         return made
@@ -64,7 +69,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
         if any(len(x) != len(first) for x in batch):
             rule = "hold sequences of one length"
             raise errors.wrong_value("default_collate", "batch", rule, errors.Got("others"))
-        made = [default_collate(list(group)) for group in zip(*batch)]
+        made = [default_collate(group) for group in zip(*batch)]
         if isinstance(first, tuple) and hasattr(first, "_fields"):
             return type(first)(*made)
         return made if isinstance(first, tuple) else _rebuilt(first, made)

@@ -55,6 +55,14 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return len(self.tensors[0])
 
 
+def items(dataset: Any, indices: Sequence[int]) -> list[Any]:
+    """Items of a dataset by a list of indices, in one call where it takes such a list."""
+    if callable(getattr(dataset, "__getitems__", None)):
+        found: list[Any] = dataset.__getitems__(indices)
+        return found
+    return [dataset[n] for n in indices]
+
+
 class StackDataset(Dataset[Any]):
     """Datasets of one length side by side: items are tuples, or dicts of those given by name."""
 
@@ -73,6 +81,13 @@ class StackDataset(Dataset[Any]):
         if isinstance(self.datasets, dict):
             return {name: x[index] for name, x in self.datasets.items()}
         return tuple([x[index] for x in self.datasets])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Items by a list of indices, in one call of each dataset that takes such a list."""
+        if isinstance(self.datasets, dict):
+            parts = [items(x, indices) for x in self.datasets.values()]
+            return [dict(zip(self.datasets, item)) for item in zip(*parts)]
+        return list(zip(*[items(x, indices) for x in self.datasets]))
 
     def __len__(self) -> int:
         return self._length
@@ -134,11 +149,7 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        chosen = [self.indices[n] for n in indices]
-        if callable(getattr(self.dataset, "__getitems__", None)):
-            found: list[Any] = self.dataset.__getitems__(chosen)
-            return found
-        return [self.dataset[n] for n in chosen]
+        return items(self.dataset, [self.indices[n] for n in indices])
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -10,6 +10,7 @@ import queue
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ..._generated import functions
@@ -18,9 +19,9 @@ from ...runtime import cuda
 from ...tensor.tensor import Tensor
 from .. import _pytree
 from .collate import default_collate, default_convert
-from .datasets import IterableDataset
+from .datasets import IterableDataset, items
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
-from .workers import Ended, Raised, WorkerInfo, work
+from .workers import Ended, Raised, Requests, WorkerInfo, work
 
 # How long to wait for a result before looking whether the workers live, in seconds.
 _LOOK_AFTER = 2.0
@@ -54,9 +55,7 @@ class _Fetch:
     def _items(self, dataset: Any, indices: Any) -> Any:
         if not self.is_batched:
             return dataset[indices]
-        if callable(getattr(dataset, "__getitems__", None)):
-            return dataset.__getitems__(indices)
-        return [dataset[n] for n in indices]
+        return items(dataset, indices)
 
 
 class DataLoader:
@@ -178,11 +177,16 @@ class DataLoader:
         seed = int(functions.randint(0, 2**62, (), generator=self.generator).item())
         if not self.num_workers:
             return self._here()
+        return self._of_workers(seed)
+
+    def _of_workers(self, seed: int) -> Iterator[Any]:
         workers = self._kept
         if workers is None or not workers.is_alive:
             workers = _Workers(self, seed)
             self._kept = workers if self.persistent_workers else None
-        return workers.batches(self)
+        elif workers.is_busy:  # with another pass, which has not come to its end
+            workers = _Workers(self, seed)
+        yield from workers.batches(self)
 
     def _here(self) -> Iterator[Any]:
         fetch, state = _Fetch(self), dict[str, Any]()
@@ -205,7 +209,7 @@ def _page_locked(x: Tensor) -> Tensor:
 
 
 class _Workers:
-    """The worker processes of a loader. is_alive: they can be asked."""
+    """The worker processes of a loader. is_busy: with a pass that has not come to its end."""
 
     def __init__(self, loader: DataLoader, seed: int) -> None:
         context = loader.multiprocessing_context
@@ -213,18 +217,27 @@ class _Workers:
             context = multiprocessing.get_context(context)
         self.count = loader.num_workers
         self.results = context.Queue()
-        self.requests = [context.SimpleQueue() for _ in range(self.count)]
         fetch = _Fetch(loader)
-        self.processes = []
+        self.processes, pipes = [], []
         for n in range(self.count):
             info = WorkerInfo(n, self.count, seed + n, loader.dataset)
-            args = (info, self.requests[n], self.results, fetch, loader.worker_init_fn)
+            reader, writer = context.Pipe(duplex=False)
+            args = (info, reader, self.results, fetch, loader.worker_init_fn)
             process = context.Process(target=work, args=args, daemon=True)
             process.start()
+            reader.close()  # or writing to a worker that has ended would wait for a reader
             self.processes.append(process)
-        self.is_alive = True
+            pipes.append(writer)
+        # Threads begin after the last process: a fork copies none.
+        self.requests = [Requests(pipe) for pipe in pipes]
+        self.is_busy = False
         self.number = self.passes = 0
         self._end = weakref.finalize(self, _end, self.processes, self.requests, self.results)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the processes can be asked."""
+        return self._end.alive
 
     def batches(self, loader: DataLoader) -> Iterator[Any]:
         """The batches of one pass, in the order of the requests."""
@@ -234,6 +247,7 @@ class _Workers:
         running = list(range(self.count))
         first = self.number
         self.passes += 1
+        self.is_busy = True
         assert loader.prefetch_factor is not None
         try:
             turn = 0
@@ -256,15 +270,18 @@ class _Workers:
                 del waiting[first]
                 first += 1
                 if isinstance(answer, Ended):
+                    if not isinstance(loader.dataset, IterableDataset):
+                        return  # __getitem__ raised StopIteration
                     running = [n for n in running if n != worker]
                 elif isinstance(answer, Raised):
                     raise answer.again(worker)
                 else:
                     yield loader._pinned(answer)
         finally:
-            if loader.persistent_workers and self.is_alive:
+            if loader._kept is self and self.is_alive:
                 for number in waiting:  # what was asked for and is not wanted any more
                     self._answer(number, answers, loader.timeout)
+                self.is_busy = False
             else:
                 self.end()
 
@@ -274,8 +291,8 @@ class _Workers:
         while number not in answers:
             step = min(_LOOK_AFTER, timeout - waited) if timeout else _LOOK_AFTER
             try:
-                found, _, answer = self.results.get(timeout=step)
-                answers[found] = answer
+                found, answer = self.results.get(timeout=step)
+                answers[found] = ForkingPickler.loads(answer)
                 continue
             except queue.Empty:
                 waited += step
@@ -292,16 +309,12 @@ class _Workers:
 
     def end(self) -> None:
         """End the processes."""
-        self.is_alive = False
         self._end()
 
 
-def _end(processes: Sequence[Any], requests: Sequence[Any], results: Any) -> None:
+def _end(processes: Sequence[Any], requests: Sequence[Requests], results: Any) -> None:
     for x in requests:
-        try:
-            x.put(None)
-        except (OSError, ValueError):
-            pass
+        x.put(None)
     # A worker that waits for room in the pipe would not see the request to end.
     for process in processes:
         process.join(0.2)

@@ -1,22 +1,29 @@
 """Processes that fetch batches for a DataLoader.
 
-Each worker has a queue of its own for requests, and all have one for results: (number, batch), or
-what was raised, with its traceback as text. Requests go to the workers in turn, so results come
-back in the order in which they were asked for, whichever is ready first. Batches are pickled; a
-tensor's bytes pass through the pipe once.
+Each worker has a pipe of its own for requests, and all share a queue for results: (number, batch),
+or what was raised, with its traceback as text. Requests go to the workers in turn, and results are
+given in the order in which they were asked for, whichever is ready first. Both are pickled before
+they are handed to a thread that writes them, so what cannot be pickled is reported where it arose.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import random
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 
 from ...structured.generator import manual_seed
+
+# How often a worker that waits looks whether the main process lives, in seconds.
+_LOOK_AFTER = 2.0
 
 
 @dataclass(frozen=True)
@@ -65,14 +72,50 @@ class Raised:
 
 
 class Ended:
-    """A worker's IterableDataset has no more items."""
+    """A worker's dataset has no more items."""
+
+
+class Requests:
+    """The way of requests to one worker. A thread writes them, so that a worker which does not read
+    keeps nobody waiting, however long a list of indices is."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+        self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._write, name="DataLoader requests", daemon=True).start()
+
+    def put(self, request: Any) -> None:
+        """Send a request; None tells the worker to end. Raises if it cannot be pickled."""
+        self._waiting.put((ForkingPickler.dumps(request), request is None))
+
+    def _write(self) -> None:
+        ends = False
+        while not ends:
+            pickled, ends = self._waiting.get()
+            try:
+                self._pipe.send_bytes(pickled)
+            except OSError:  # the worker has ended, which is seen where its results are awaited
+                break
+        self._pipe.close()
+
+
+def _next_request(requests: Any, parent: int) -> Any:
+    """What the main process asks for; None to end, and when the main process is no more."""
+    while not requests.poll(_LOOK_AFTER):
+        if os.getppid() != parent:
+            return None
+    try:
+        return ForkingPickler.loads(requests.recv_bytes())
+    except EOFError:
+        return None
 
 
 def work(
     info: WorkerInfo, requests: Any, results: Any, fetch: Callable[..., Any],
     worker_init_fn: Callable[[int], Any] | None,
 ) -> None:  # fmt: skip
-    """What a worker process does until it is told None."""
+    """What a worker process does until it is told None, or the main process ends."""
+    parent = os.getppid()
     _here[:] = [info]
     random.seed(info.seed)
     np.random.seed(info.seed % 2**32)
@@ -86,7 +129,7 @@ def work(
     state: dict[str, Any] = {}
     passed = 0
     try:
-        while (request := requests.get()) is not None:
+        while (request := _next_request(requests, parent)) is not None:
             number, indices, of_pass = request
             if of_pass != passed:  # which begins an iterable dataset anew
                 state, passed = {}, of_pass
@@ -99,12 +142,28 @@ def work(
                     answer = _raised(error)
             else:
                 answer = failure
-            results.put((number, info.id, answer))
+            results.put((number, _pickled(answer)))
     except KeyboardInterrupt:
         pass  # the main process has it too, and ends the others
     finally:
+        if os.getppid() != parent:
+            results.cancel_join_thread()  # nobody reads what is still to be written
         results.close()
 
 
 def _raised(error: BaseException) -> Raised:
     return Raised(type(error), str(error), traceback.format_exc())
+
+
+def _pickled(answer: Any) -> bytes:
+    """The answer's bytes; those of what was raised where it cannot be pickled."""
+    try:
+        return bytes(ForkingPickler.dumps(answer))
+    except Exception as error:
+        if isinstance(answer, Raised):  # of a class that the main process cannot find
+            text = f"{answer.kind.__name__}: {answer.text}"
+            told = Raised(RuntimeError, text, answer.trace)
+        else:
+            text = f"a batch cannot be sent to the main process: {type(error).__name__}: {error}"
+            told = Raised(RuntimeError, text, traceback.format_exc())
+        return bytes(ForkingPickler.dumps(told))
