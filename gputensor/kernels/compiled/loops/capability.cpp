@@ -27,6 +27,7 @@ namespace CAPABILITY {
   X(orthogonal) \
   X(pool_windows) \
   X(random) \
+  X(range) \
   X(reduce) \
   X(sampling) \
   X(scan) \

@@ -1,0 +1,38 @@
+"""dst[i] from the index alone, by the compiled loops: see kernels/cpu/range.py.   family: range"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.dtype import of_ours
+from ..cpu import cast, range as numpys
+from .library import function
+
+_INT64 = np.dtype(np.int64)
+
+
+def arange(dst: np.ndarray, start: complex, step: complex) -> None:
+    """dst[i] = start + i * step, for a 1-d `dst`."""
+    loop = function("range", f"arange {of_ours(dst.dtype).short}")
+    if loop is None or not _is_dense(dst):
+        numpys.arange(dst, start, step)
+    elif dst.dtype.kind not in "iu":
+        loop(dst, float(start.real), float(step.real))
+    elif isinstance(start, int) and isinstance(step, int):
+        loop(dst, cast.wrap(start, _INT64), cast.wrap(step, _INT64))
+    else:
+        numpys.arange(dst, start, step)
+
+
+def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
+    """`steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
+    loop = function("range", f"linspace {of_ours(dst.dtype).short}")
+    if loop is None or not _is_dense(dst) or steps < 2 or dst.dtype.kind in "iu":
+        numpys.linspace(dst, start, end, steps)
+        return
+    first, last = np.float64(start.real), np.float64(end.real)
+    loop(dst, float(first), float(last), float((last - first) / (steps - 1)))
+
+
+def _is_dense(dst: np.ndarray) -> bool:
+    return dst.flags.c_contiguous and dst.flags.writeable
