@@ -6,6 +6,7 @@ Source of sizes and dtypes: aten/src/ATen/native/RangeFactories.cpp and TensorFa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, number_range
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, INTEGER, dtype
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..core.number_range import in_64_bits, integer_range
 from ..dispatch import defaults, shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
@@ -132,26 +133,42 @@ def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _learn(table, arange_start, (start, end), made)
 
 
-# Bytes of a result that a short cut keeps and copies.
-_KEPT_BYTES = 1 << 10
+# Bytes of a result that a short cut keeps and copies; and of one that it makes by the loop again.
+_KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
 def _learn(table: Table, kernel: Any, ends: tuple[Any, ...], made: Tensor) -> Tensor:
     """Leave the short cut of a small range of ints, once it was made before."""
     shape = made._geometry
     if (
-        type(made) is Tensor and made._device is CPU and 0 < shape.nbytes <= _KEPT_BYTES
+        type(made) is Tensor and made._device is CPU and 0 < shape.nbytes <= _SMALL_BYTES
         and all([type(n) is int for n in ends])
     ):  # fmt: skip
         known = seen(shape, ("arange", ends))
         if shortcuts.is_due(known, table):
-            make, array = short_make.counted[len(ends) - 1], made._get_array().copy().copy
+            make, array = short_make.counted[len(ends) - 1], _again(shape, ends, made)
             short_make.leave(
                 table, kernel, ends, shape.dtype, lambda asks: make(shape, array, asks),
                 dtypes.int64,
             )  # fmt: skip
             known.short = table.short
     return made
+
+
+def _again(shape: Geometry, ends: tuple[int, ...], made: Tensor) -> Callable[[], np.ndarray]:
+    """What gives the array of a small range another time."""
+    if shape.nbytes <= _KEPT_BYTES or shape.dtype is dtypes.complex32:
+        kept: Callable[[], np.ndarray] = made._get_array().copy().copy
+        return kept
+    loop, sizes, element = stub.cpu("range").arange, shape.sizes, shape.dtype.np
+    start = ends[0] if len(ends) > 1 else 0
+
+    def array() -> np.ndarray:
+        found = np.empty(sizes, element)
+        run(loop, found, start, 1)
+        return found
+
+    return array
 
 
 def _over_empty() -> Any:

@@ -55,3 +55,20 @@ def test_bits_are_numpys(of: Any) -> None:
                         same("linspace", of, n, float("inf"), 1.0, n)
     finally:
         gt.set_num_threads(before)
+
+
+@pytest.mark.parametrize("of", ["uint8", "int64", "float16", "bfloat16", "complex64", "complex32"])
+def test_ranges_made_again_are_the_same(of: str) -> None:
+    """The second and the third call of the same range take the short cut."""
+    dtype = getattr(gt, of)
+    for ends in ((5,), (600,), (3, 4000), (-7, 9000), (70_000, 70_900), (40_000,)):
+        if of == "uint8" and min(ends) < 0:
+            continue
+        made = [gt.arange(*ends, dtype=dtype) for _ in range(4)]
+        first = made[0]
+        for other in made[1:]:
+            assert other.shape == first.shape and other.dtype is dtype
+            assert gt.equal(other.view(gt.uint8), first.view(gt.uint8))
+        made[3].zero_()  # a result of its own
+        again = gt.arange(*ends, dtype=dtype)
+        assert gt.equal(again.view(gt.uint8), first.view(gt.uint8))

@@ -19,7 +19,7 @@ def arange(dst: np.ndarray, start: complex, step: complex) -> None:
     elif dst.dtype.kind not in "iu":
         loop(dst, float(start.real), float(step.real))
     elif isinstance(start, int) and isinstance(step, int):
-        loop(dst, cast.wrap(start, _INT64), cast.wrap(step, _INT64))
+        loop(dst, _in_64_bits(start), _in_64_bits(step))
     else:
         numpys.arange(dst, start, step)
 
@@ -32,6 +32,10 @@ def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
         return
     first, last = np.float64(start.real), np.float64(end.real)
     loop(dst, float(first), float(last), float((last - first) / (steps - 1)))
+
+
+def _in_64_bits(number: int) -> int:
+    return number if -(1 << 63) <= number < 1 << 63 else int(cast.wrap(number, _INT64))
 
 
 def _is_dense(dst: np.ndarray) -> bool:
