@@ -11,6 +11,7 @@ from ..core import lazy
 from . import lr_scheduler
 from .adafactor import Adafactor
 from .adam import Adam, Adamax, AdamW, SparseAdam
+from .lbfgs import LBFGS
 from .muon import Muon
 from .nadam import NAdam, RAdam
 from .optimizer import Optimizer
@@ -19,8 +20,8 @@ from .rprop import Rprop
 from .sgd import ASGD, SGD
 
 __all__ = [
-    "ASGD", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam",
-    "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
+    "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
 ]  # fmt: skip
 
 

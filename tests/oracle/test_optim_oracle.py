@@ -117,6 +117,8 @@ def on_their_side(found: Any) -> Any:
 
 def form(found: Any) -> Any:
     """What a state dict is made of: names, options, and dtypes and sizes of tensors."""
+    if isinstance(found, float):
+        return "a float"
     if torch.is_tensor(found) or isinstance(found, gt.Tensor):
         return str(found.dtype).rpartition(".")[2], tuple(found.shape)
     if isinstance(found, dict):
@@ -199,3 +201,50 @@ def test_steps_of_muon(options: dict[str, Any]) -> None:
     for p, q in zip(a, b):
         difference = np.abs(q.detach().numpy() - p.detach().numpy()).max()
         assert difference <= 2**-6 * moved * np.sqrt(max(p.shape))
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"lr": 0.1, "max_iter": 7, "history_size": 2}, {"lr": 0.5, "max_eval": 3},
+    {"line_search_fn": "strong_wolfe"},
+    {"line_search_fn": "strong_wolfe", "history_size": 3, "max_iter": 9},
+    {"line_search_fn": "strong_wolfe", "lr": 20, "max_eval": 12},
+    {"tolerance_grad": 0.3}, {"tolerance_change": 0.05},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("of", ["f8", "c16"])
+def test_steps_of_lbfgs(options: dict[str, Any], of: str) -> None:
+    """Losses at each call of the closure, while a few steps on Rosenbrock's valley in more
+    dimensions are made; from the third step on each library goes on from the other's state."""
+    random = np.random.default_rng(5)
+    values = [random.normal(size=3).astype(of), random.normal(size=(2, 2)).astype(of)]
+    seen: dict[Any, list[float]] = {torch: [], gt: []}
+
+    def made(lib: Any, given: list[Any]) -> tuple[Any, Any, Any]:
+        parameters = leaves(lib, given)
+        optimizer = lib.optim.LBFGS(parameters, **options)
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            flat = [lib.view_as_real(p) if p.is_complex() else p for p in parameters]
+            x = lib.cat([p.reshape(-1) for p in flat])
+            loss = ((1 - x[:-1]) ** 2 + 3 * (x[1:] - x[:-1] ** 2) ** 2).sum()
+            loss.backward()
+            seen[lib].append(loss.item())
+            return loss
+
+        return parameters, optimizer, closure
+
+    def step(theirs: Any, ours: Any) -> None:
+        assert ours[1].step(ours[2]).item() == pytest.approx(theirs[1].step(theirs[2]).item())
+        np.testing.assert_allclose(seen[gt], seen[torch], rtol=1e-6, atol=1e-12)
+        assert form(ours[1].state_dict()) == form(theirs[1].state_dict())
+
+    theirs, ours = made(torch, values), made(gt, values)
+    for _ in range(2):
+        step(theirs, ours)
+    now = [p.detach().numpy() for p in theirs[0]]
+    states = theirs[1].state_dict(), ours[1].state_dict()
+    theirs, ours = made(torch, now), made(gt, now)
+    theirs[1].load_state_dict(on_their_side(states[1]))
+    ours[1].load_state_dict(on_our_side(states[0]))
+    for _ in range(2):
+        step(theirs, ours)
