@@ -200,7 +200,7 @@ NOT_SWEPT = """
     is_autocast_cache_enabled is_grad_enabled is_inference_mode_enabled
     empty_cache device_count current_device is_available is_emulated unavailable_reason
     Module LRScheduler Optimizer RNNBase RNNCellBase UninitializedBuffer UninitializedParameter
-    skip_init
+    skip_init SparseAdam
     graph_pool_handle is_current_stream_capturing
     memory_snapshot OutOfMemoryError emulator_settings audit_copies
     bfloat16 bool byte cdouble cfloat chalf char cpu data_ptr dim double element_size get_device int

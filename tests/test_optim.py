@@ -3,6 +3,7 @@ tests/oracle/test_optim_oracle.py."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -186,3 +187,158 @@ def test_loops_of_pytorch_are_taken_and_step_alike(kind: Any) -> None:
     with pytest.raises(ValueError, match="'differentiable' must be False"):
         kind([p], differentiable=True)
     assert gt.optim.RMSprop([p], foreach=True).param_groups[0]["foreach"]
+
+
+def one(kind: Any = gt.optim.SGD, **options: Any) -> Any:
+    p = leaf(1.0, 2.0)
+    p.grad = gt.ones(2)
+    return kind([p], **options)
+
+
+def test_hooks_of_a_step_run_around_it_in_order() -> None:
+    optimizer, ran = one(lr=0.5), []
+    of = gt.optim.optimizer
+
+    def note(name: str) -> Any:
+        def hook(which: Any, args: Any, kwargs: Any) -> None:
+            assert which is optimizer and args == (optimizer,) and kwargs == {}
+            ran.append((name, which.param_groups[0]["params"][0][0].item()))
+
+        return hook
+
+    handles = [
+        optimizer.register_step_post_hook(note("after")),
+        optimizer.register_step_pre_hook(note("before")),
+        of.register_optimizer_step_pre_hook(note("before all")),
+        of.register_optimizer_step_post_hook(note("after all")),
+    ]
+    optimizer.step()
+    assert ran == [("before all", 1.0), ("before", 1.0), ("after", 0.5), ("after all", 0.5)]
+    for handle in handles:
+        handle.remove()
+    optimizer.step()
+    assert len(ran) == 4
+
+
+def test_a_hook_may_change_what_a_step_is_called_with() -> None:
+    optimizer, called = one(), []
+    optimizer.register_step_pre_hook(lambda o, args, kwargs: ((o, lambda: called.append(1)), {}))
+    optimizer.step()
+    assert called == [1]
+    wrong = one()
+    wrong.register_step_pre_hook(lambda o, args, kwargs: 1)
+    with pytest.raises(errors.GpuTensorError, match=r"'hook' must return None or \(args, kwargs\)"):
+        wrong.step()
+    for kind in ("step_pre", "step_post", "state_dict_pre", "load_state_dict_post"):
+        with pytest.raises(TypeError, match=f"register_{kind}_hook: 'hook' must be callable"):
+            getattr(optimizer, f"register_{kind}_hook")(1)
+
+
+def test_hooks_of_a_users_optimizer_run_once_and_after_a_step_that_failed_again() -> None:
+    class Twice(gt.optim.SGD):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            super().step(closure)
+            super().step()
+
+    optimizer, ran = one(Twice, lr=0.25), []
+    optimizer.register_step_post_hook(lambda *_: ran.append(1))
+    optimizer.step()
+    assert ran == [1] and optimizer.param_groups[0]["params"][0][0].item() == 0.5
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(lambda: 1 / 0)
+    optimizer.step()
+    assert ran == [1, 1]
+
+
+def test_hooks_of_state_dicts() -> None:
+    optimizer, ran = one(gt.optim.Adam), []
+    optimizer.register_state_dict_pre_hook(lambda o: ran.append("second"))
+    optimizer.register_state_dict_pre_hook(lambda o: ran.append("first"), prepend=True)
+    optimizer.register_state_dict_post_hook(lambda o, found: {**found, "more": 1})
+    found = optimizer.state_dict()
+    assert ran == ["first", "second"] and found["more"] == 1
+    again = one(gt.optim.Adam)
+
+    def other_rate(o: Any, given: Any) -> Any:
+        return {**given, "param_groups": [{**given["param_groups"][0], "lr": 0.75}]}
+
+    again.register_load_state_dict_pre_hook(other_rate)
+    again.register_load_state_dict_post_hook(lambda o: ran.append(o.param_groups[0]["lr"]))
+    again.load_state_dict(found)
+    assert ran[2:] == [0.75] and found["param_groups"][0]["lr"] == 1e-3
+
+
+def test_a_copy_has_the_state_and_no_hooks() -> None:
+    optimizer = one(gt.optim.Adam)
+    optimizer.register_step_post_hook(lambda *_: pytest.fail("called"))
+    optimizer_copy = copy.deepcopy(optimizer)
+    optimizer_copy.step()
+    (p,) = optimizer_copy.param_groups[0]["params"]
+    assert optimizer_copy.state[p]["step"] == 1 and not optimizer.state
+
+
+def test_parameters_with_names() -> None:
+    model = gt.nn.Linear(2, 1)
+    optimizer = gt.optim.SGD(model.named_parameters(), lr=0.5)
+    assert optimizer.param_groups[0]["param_names"] == ["weight", "bias"]
+    assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
+    with pytest.raises(ValueError, match="SGD: 'params' must be all with names or all without"):
+        gt.optim.SGD([("a", leaf(1.0)), leaf(2.0)])
+
+
+def test_states_of_numbers_are_tensors_in_a_state_dict() -> None:
+    optimizer = one(gt.optim.NAdam)
+    optimizer.step()
+    kept = optimizer.state_dict()["state"][0]
+    assert kept["step"].shape == kept["mu_product"].shape == ()
+    assert kept["step"].dtype is gt.float32 and kept["step"].item() == 1.0
+
+
+def test_a_users_optimizer_keeps_a_state_of_its_own() -> None:
+    class Counting(gt.optim.Optimizer):
+        def __init__(self, params: Any, lr: float) -> None:
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            for group in self.param_groups:
+                for p in group["params"]:
+                    self.state[p]["seen"] = self.state[p].get("seen", 0) + 1
+                    p.data.add_(p.grad, alpha=-group["lr"])
+
+    optimizer = one(Counting, lr=0.5)
+    optimizer.step()
+    again = one(Counting, lr=0.25)
+    again.load_state_dict(optimizer.state_dict())
+    again.step()
+    assert again.state_dict()["state"] == {0: {"seen": 2}}
+    assert again.param_groups[0]["params"][0].tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda p: gt.optim.SparseAdam(p), "SparseAdam: 'params' must have sparse gradients, which"),
+    (lambda p: gt.optim.Adam(p, lr=gt.ones(2)), "Adam: 'lr' must have one element"),
+    (lambda p: gt.optim.NAdam(p, betas=(0.9, 1.0)), r"NAdam: 'betas' must be in \[0, 1\)"),
+    (lambda p: gt.optim.NAdam(p, betas=0.9), "NAdam: 'betas' must be two numbers"),
+    (lambda p: gt.optim.NAdam(p, momentum_decay=-1), "'momentum_decay' must not be negative"),
+    (lambda p: gt.optim.Rprop(p, etas=(1.5, 1.2)), r"'etas' must be in \(0, 1\) and above 1"),
+    (lambda p: gt.optim.Adadelta(p, rho=1.5), r"Adadelta: 'rho' must be in \[0, 1\]"),
+    (lambda p: gt.optim.Adafactor(p, d=0.5), "Adafactor: 'd' must be at least 1"),
+    (lambda p: gt.optim.Adafactor(p, beta2_decay=1), "'beta2_decay' must not be positive"),
+    (lambda p: gt.optim.Adafactor(p, eps=(-1, 1)), "Adafactor: 'eps' must not be negative"),
+    (lambda p: gt.optim.LBFGS(p, line_search_fn="x"), "'line_search_fn' must be None or 'strong"),
+    (lambda p: gt.optim.LBFGS([{"params": p}, {"params": [leaf(1.0)]}]), "'params' must be one gr"),
+    (lambda p: gt.optim.LBFGS(p).step(), "LBFGS: 'closure' must be given"),
+    (lambda p: gt.optim.Muon(p), "Muon: 'params' must be real matrices"),
+    (lambda p: gt.optim.Muon([gt.ones(1, 1)], ns_steps=100), r"'ns_steps' must be an int in \[0, "),
+    (lambda p: gt.optim.Muon([gt.ones(1, 1)], adjust_lr_fn="x"), "'adjust_lr_fn' must be None"),
+])  # fmt: skip
+def test_options_that_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(errors.GpuTensorError, match=said):
+        make([leaf(1.0)])
+
+
+def test_a_rate_of_asgd_that_is_none_changes_no_parameter() -> None:
+    optimizer = one(gt.optim.ASGD, alpha=1e300, lambd=1.0)
+    with pytest.raises(errors.GpuTensorError, match="ASGD: 'alpha' must lead to a rate"):
+        optimizer.step()
+    assert optimizer.param_groups[0]["params"][0].tolist() == [1.0, 2.0]

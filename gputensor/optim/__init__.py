@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 
 from ..core import lazy
 from . import lr_scheduler
-from .adam import Adam, AdamW
+from .adafactor import Adafactor
+from .adam import Adam, Adamax, AdamW, SparseAdam
+from .lbfgs import LBFGS
+from .muon import Muon
+from .nadam import NAdam, RAdam
 from .optimizer import Optimizer
-from .rmsprop import Adagrad, RMSprop
-from .sgd import SGD
+from .rmsprop import Adadelta, Adagrad, RMSprop
+from .rprop import Rprop
+from .sgd import ASGD, SGD
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+__all__ = [
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
+    "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
+]  # fmt: skip
 
 
 if not TYPE_CHECKING:

@@ -5,47 +5,72 @@ Source: torch/optim/optimizer.py.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from .._generated.functions import full
+from .._generated.functions import full, view_as_real
 from ..autograd import enable_grad, no_grad
 from ..core import errors
 from ..core.arguments import flag, number as plain_number
-from ..core.dtype import float32
+from ..core.dtype import dtype, float32, float64
+from ..dispatch.defaults import get_default_dtype
 from ..dispatch.refusal import declares, is_iterable
 from ..runtime import capture
 from ..tensor.tensor import Tensor
+from .hooks import (
+    Hooked,
+    hooked,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+__all__ = [
+    "Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook",
+]  # fmt: skip
 
 Group = dict[str, Any]
 State = dict[str, Any]
 
 
-class Optimizer:
+class Optimizer(Hooked):
     """Base of optimizers: groups of parameters with their options, and a state for each parameter.
+
+    An optimizer of this package is a constructor that lists its options, `_begin`, which makes the
+    state of one parameter, and `_update`, the formula of one step of it. A user's own may have a
+    `step` of its own instead.
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
     foreach, fused: which of PyTorch's loops steps the parameters; here one does, whatever they say.
     differentiable: a step that is recorded, which is not to be had.
     """
 
-    # Whether steps are counted, in state["step"]: by the host, or with capturable=True by a tensor.
-    _counts_steps = False
+    # Entries of a parameter's state that are numbers. The host keeps them as Python numbers; with
+    # capturable=True each is a tensor of no dimensions on the parameter's device. In a state dict
+    # all are such tensors.
+    _numbers: tuple[str, ...] = ("step",)
+    # Whether a complex number is stepped as two real ones.
+    _steps_reals = True
+    # Options that must be numbers, and those that besides must not be negative.
+    _plain: tuple[str, ...] = ()
+    _not_negative: tuple[str, ...] = ("lr", "weight_decay", "momentum", "eps")
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         """
         Args:
-            params: tensors, or dicts with `params` and options that differ from `defaults`.
+            params: tensors, pairs of a name and a tensor, or dicts with `params` and options that
+                differ from `defaults`.
         Raises: ArgumentTypeError, ArgumentValueError for what cannot be stepped, or twice would be.
         """
         if isinstance(params, Tensor) or not is_iterable(params):
             rule = "be a sequence of Tensors or dicts"
             raise self._must("params", rule, params, errors.ArgumentTypeError)
+        super().__init__()
         self.defaults = defaults
         self.param_groups: list[Group] = []
-        self.state: dict[Tensor, State] = {}
+        self.state: defaultdict[Any, State] = defaultdict(dict)
         listed = list(params)
         if not listed:
             raise self._must("params", "not be empty", listed)
@@ -53,7 +78,11 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Step further tensors from now on. param_group: `params`, and options of its own."""
+        """Step further tensors from now on.
+
+        Args:
+            param_group: `params`, tensors or pairs of a name and a tensor, and options of its own.
+        """
         if not isinstance(param_group, dict):
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
         params: Any = param_group.get("params")
@@ -61,6 +90,10 @@ class Optimizer:
             rule = "hold Tensors as 'params'"
             raise self._must("param_group", rule, param_group, errors.ArgumentTypeError)
         params = [params] if isinstance(params, Tensor) else list(params)
+        names = [p[0] for p in params if isinstance(p, tuple) and len(p) == 2]
+        if names and len(names) != len(params):
+            raise self._must("params", "be all with names or all without", errors.Got("both"))
+        params = [p[1] for p in params] if names else params
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
             if not isinstance(p, Tensor):
@@ -71,6 +104,8 @@ class Optimizer:
                 raise self._must("params", "hold each Tensor at most once", p)
             known.add(p)
         made = {**self.defaults, **param_group, "params": params}
+        if names:
+            made["param_names"] = names
         self._check(made)
         self.param_groups.append(made)
 
@@ -84,6 +119,7 @@ class Optimizer:
                     else:
                         p.grad.detach_().zero_()
 
+    @hooked
     @declares(closure="Callable?")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Step every parameter that has a gradient.
@@ -102,24 +138,60 @@ class Optimizer:
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
-                        self._step(p, -p.grad if group["maximize"] else p.grad, group)
+                        self._step(p, -p.grad if group.get("maximize") else p.grad, group)
         return loss
+
+    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
+        state = self.state[p] if self._has_state(group) else {}
+        if not state:
+            state.update(dict.fromkeys(self._numbers, 0), **self._begin(p, group))
+        step = self._stepped(p, state, group) if "step" in self._numbers else None
+        grad = self._decayed(p, grad, group)
+        if not (self._steps_reals and p.is_complex()):
+            self._update(p, grad, state, group, step)
+            return
+        seen = {name: _as_real(value) for name, value in state.items()}
+        self._update(_as_real(p), _as_real(grad), seen, group, step)
+        state.update({name: seen[name] for name in self._numbers})
+
+    def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
+        """The gradient with `weight_decay` of the parameter added; or the parameter shrinks."""
+        decay = group.get("weight_decay")
+        if decay and group.get("decoupled_weight_decay"):
+            p.mul_(1 - rate(group) * decay)
+        elif decay:
+            return grad.add(p, alpha=decay)
+        return grad
 
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """State and options by the parameters' numbers: plain values and tensors, for `gt.save`.
 
-        Tensors in it are those of the optimizer, not copies.
+        The format is PyTorch's. Tensors in it are those of the optimizer, not copies, but for
+        numbers that the host keeps.
         """
+        for hook in list(self._state_dict_hooks[0].values()):
+            hook(self)
         numbers = {p: n for n, p in enumerate(p for g in self.param_groups for p in g["params"])}
-        return {
-            "state": {numbers[p]: dict(state) for p, state in self.state.items()},
+        found: dict[str, Any] = {
+            "state": {numbers.get(p, p): self._saved(state) for p, state in self.state.items()},
             "param_groups": [
                 {**group, "params": [numbers[p] for p in group["params"]]}
                 for group in self.param_groups
             ],
         }
+        for hook in list(self._state_dict_hooks[1].values()):
+            changed = hook(self, found)
+            found = found if changed is None else changed
+        return found
+
+    def _saved(self, state: State) -> State:
+        return {
+            name: value if name not in self._numbers or isinstance(value, Tensor)
+            else full((), float(value), dtype=number_dtype())
+            for name, value in state.items()
+        }  # fmt: skip
 
     @declares(first=True, state_dict="dict")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -127,6 +199,10 @@ class Optimizer:
 
         Raises: ArgumentValueError if the groups are not of the same sizes; nothing is changed then.
         """
+        state_dict = dict(state_dict)
+        for hook in list(self._load_state_dict_hooks[0].values()):
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         missing = [name for name in ("state", "param_groups") if name not in state_dict]
         if missing:
             got = errors.Got(f"no {missing[0]!r}")
@@ -139,18 +215,36 @@ class Optimizer:
         params = dict(zip(
             [n for g in given for n in g["params"]], [p for g in groups for p in g["params"]]
         ))  # fmt: skip
-        state = {
-            params[n]: {name: _like(name, value, params[n]) for name, value in kept.items()}
-            for n, kept in state_dict["state"].items()
-        }
+        state: defaultdict[Any, State] = defaultdict(dict)
+        for n, kept in state_dict["state"].items():
+            p = params.get(n)
+            state[n if p is None else p] = kept if p is None else self._loaded(p, kept)
         for group, new in zip(groups, given):
             if new.get("capturable", group.get("capturable")):
                 for p in group["params"]:
-                    if "step" in state.get(p, ()):
-                        state[p]["step"] = _count(p, state[p]["step"])
+                    if p in state:
+                        self._to_device(p, state[p])
         for group, new in zip(groups, given):
             group.update({name: value for name, value in new.items() if name != "params"})
         self.state = state
+        for hook in list(self._load_state_dict_hooks[1].values()):
+            hook(self)
+
+    def _loaded(self, p: Tensor, kept: State) -> State:
+        return {
+            name: _number_of(value) if name in self._numbers
+            else _copy(value) if name == "step" else _like(value, p)
+            for name, value in kept.items()
+        }  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy and a pickle have: no hooks, which may hold anything."""
+        hooks = vars(Hooked())
+        return {name: value for name, value in vars(self).items() if name not in hooks}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Hooked.__init__(self)
+        vars(self).update(state)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -163,9 +257,15 @@ class Optimizer:
 
     def _check(self, group: Group) -> None:
         """Raise unless the options of a group are what they may be."""
-        for name in ("lr", "weight_decay", "momentum", "eps"):
+        for name in self._plain:
+            self._number(name, group[name])
+        for name in self._not_negative:
             if name in group and not self._number(name, group[name]) >= 0:
                 raise self._must(name, "not be negative", group[name])
+        if "betas" in group:
+            for beta in self._pair("betas", group["betas"]):
+                if not 0 <= beta < 1:
+                    raise self._must("betas", "be in [0, 1)", tuple(group["betas"]))
         for name in (
             "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable"
         ):  # fmt: skip
@@ -181,18 +281,35 @@ class Optimizer:
         value = group.get(name)
         return value is not None and flag(type(self).__name__, name, value)
 
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
+    def _begin(self, p: Tensor, group: Group) -> State:
+        """The state of a parameter before its first step; numbers that are 0 may be left out."""
+        return {}
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        """Step one parameter.
+
+        Args:
+            p, grad: the parameter and its gradient, negative with maximize=True, and with the
+                weight decay in it. Complex ones come as real views, here and in the state, unless
+                `_steps_reals` is False.
+            step: which step this is, from 1; a tensor with capturable=True; None where `_numbers`
+                has no "step".
+        """
         raise NotImplementedError
 
     def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
         """Which step this is, from 1; of a capturable group a tensor on the parameter's device."""
         if not group.get("capturable"):
-            state["step"] = state.get("step", 0) + 1
-        elif isinstance(state.get("step"), Tensor):
-            state["step"].add_(1)
-        else:
-            state["step"] = _count(p, state.get("step", 0) + 1)
-        return state["step"]
+            state["step"] += 1
+            return state["step"]
+        self._to_device(p, state)
+        return state["step"].add_(1)
+
+    def _to_device(self, p: Tensor, state: State) -> None:
+        for name in self._numbers:
+            if name in state and not isinstance(state[name], Tensor):
+                value = float(state[name])
+                state[name] = full((), value, dtype=number_dtype(), device=p.device)
 
     def _has_state(self, group: Group) -> bool:
         """Whether a step of these parameters goes on from what earlier ones left."""
@@ -204,7 +321,7 @@ class Optimizer:
             return
         name = type(self).__name__
         for group in self.param_groups:
-            if self._counts_steps and not group.get("capturable"):
+            if "step" in self._numbers and not group.get("capturable"):
                 why = "the host counts its steps, where capturable is not True"
                 raise errors.capture_refused(f"{name}.step", why)
             if self._has_state(group):
@@ -217,11 +334,20 @@ class Optimizer:
         plain = plain_number(value)
         if (plain is None or isinstance(value, np.bool_)) and not isinstance(value, Tensor):
             raise self._must(arg, "be a number", value, errors.ArgumentTypeError)
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise self._must(arg, "have one element", value)
         if isinstance(plain, int) and plain.bit_length() > 64:
             raise errors.number_too_wide(type(self).__name__, arg, plain)
         if isinstance(value, (complex, np.complexfloating)):
             raise self._must(arg, "be real", value, errors.ArgumentTypeError)
         return value
+
+    def _pair(self, arg: str, value: Any, count: int = 2) -> list[Any]:
+        """A list or a tuple of `count` numbers."""
+        if not isinstance(value, (list, tuple)) or len(value) != count:
+            rule = f"be {'two' if count == 2 else 'three'} numbers"
+            raise self._must(arg, rule, value, errors.ArgumentTypeError)
+        return [self._number(arg, one) for one in value]
 
     def _must(
         self, arg: str, rule: str, got: Any, kind: Any = errors.ArgumentValueError
@@ -229,14 +355,59 @@ class Optimizer:
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
 
 
-def _count(p: Tensor, step: int) -> Tensor:
-    return full((), float(step), dtype=float32, device=p.device)
+def number_dtype() -> dtype:
+    """The dtype of the numbers of a state. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
+    return float64 if get_default_dtype() is float64 else float32
 
 
-def _like(name: str, value: Any, p: Tensor) -> Any:
-    """A value of a loaded state: tensors as copies like their parameter, counts as numbers."""
-    if not isinstance(value, Tensor):
-        return value
-    if name == "step":
-        return int(value.item())  # PyTorch counts steps in a tensor
-    return value.detach().to(device=p.device, dtype=p.dtype, copy=True)
+def keep(state: State, name: str, value: Any) -> None:
+    """Set a number of a state, rounded as the tensor is that PyTorch keeps it in."""
+    if isinstance(state[name], Tensor):
+        state[name].copy_(value)
+    else:
+        state[name] = rounded(value)
+
+
+def rounded(value: Any) -> Any:
+    """A number as a tensor of `number_dtype` has it."""
+    return float(np.float32(float(value))) if number_dtype() is float32 else float(value)
+
+
+def rate(group: Group) -> Any:
+    """The rate of a group: a number, or a tensor of no dimensions."""
+    lr = group["lr"]
+    return lr.reshape(()) if isinstance(lr, Tensor) and lr.ndim else lr
+
+
+def descend(p: Tensor, direction: Tensor, lr: Any) -> None:
+    """p -= lr * direction."""
+    if isinstance(lr, Tensor):
+        p.sub_(direction * lr)
+    else:
+        p.add_(direction, alpha=-lr)
+
+
+def _as_real(value: Any) -> Any:
+    is_complex = isinstance(value, Tensor) and value.is_complex()
+    return view_as_real(value) if is_complex else value
+
+
+def _number_of(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _like(value: Any, p: Tensor) -> Any:
+    """A value of a loaded state: tensors as copies on the device of their parameter, and in its
+    dtype if that is floating."""
+    if isinstance(value, Tensor):
+        of = p.dtype if p.is_floating_point() else value.dtype
+        return value.detach().to(device=p.device, dtype=of, copy=True)
+    if isinstance(value, dict):
+        return {name: _like(one, p) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_like(one, p) for one in value)
+    return value

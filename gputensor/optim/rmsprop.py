@@ -1,19 +1,16 @@
-"""RMSprop and Adagrad. Source: torch/optim/rmsprop.py and adagrad.py, the loops over single
-tensors."""
+"""RMSprop, Adagrad and Adadelta: steps over the root of an average, or of the sum, of squares.
+
+Source: torch/optim/rmsprop.py, adagrad.py and adadelta.py, the loops over single tensors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from .._generated.functions import full_like, view_as_real, zeros_like
+from .._generated.functions import full_like, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer
-
-
-def _real(tensors: list[Tensor]) -> list[Tensor]:
-    """Complex numbers are stepped as two real ones."""
-    return [view_as_real(x) if x.is_complex() else x for x in tensors]
+from .optimizer import Group, Optimizer, State, descend, rate
 
 
 class RMSprop(Optimizer):
@@ -30,11 +27,11 @@ class RMSprop(Optimizer):
         foreach, differentiable: as of `Optimizer`.
     """
 
-    _counts_steps = True
+    _not_negative = (*Optimizer._not_negative, "alpha")
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
-        weight_decay: float = 0, momentum: float = 0, centered: bool = False,
+        self, params: Iterable[Any], lr: float | Tensor = 1e-2, alpha: float = 0.99,
+        eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0, centered: bool = False,
         capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
         differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -44,38 +41,25 @@ class RMSprop(Optimizer):
             "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
         })  # fmt: skip
 
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        if not self._number("alpha", group["alpha"]) >= 0:
-            raise self._must("alpha", "not be negative", group["alpha"])
+    def _begin(self, p: Tensor, group: Group) -> State:
+        state = {"square_avg": zeros_like(p)}
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(p)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(p)
+        return state
 
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        state = self.state.setdefault(p, {})
-        if not state:
-            state["square_avg"] = zeros_like(p)
-            if group["momentum"] > 0:
-                state["momentum_buffer"] = zeros_like(p)
-            if group["centered"]:
-                state["grad_avg"] = zeros_like(p)
-        self._stepped(p, state, group)
-        alpha = group["alpha"]
-        if group["weight_decay"]:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        p, grad, square = _real([p, grad, state["square_avg"]])
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        alpha, square = group["alpha"], state["square_avg"]
         square.mul_(alpha).add_((grad * (1 - alpha)).mul_(grad))
         if group["centered"]:
-            (average,) = _real([state["grad_avg"]])
+            average = state["grad_avg"]
             average.add_(grad - average, alpha=1 - alpha)
             square = square - average * average
-        root = square.sqrt().add_(group["eps"])
-        step = grad / root
+        direction = grad / square.sqrt().add_(group["eps"])
         if group["momentum"] > 0:
-            step = _real([state["momentum_buffer"]])[0].mul_(group["momentum"]).add_(step)
-        rate = group["lr"]
-        if isinstance(rate, Tensor):
-            p.sub_(step * rate)
-        else:
-            p.add_(step, alpha=-rate)
+            direction = state["momentum_buffer"].mul_(group["momentum"]).add_(direction)
+        descend(p, direction, rate(group))
 
 
 class Adagrad(Optimizer):
@@ -87,10 +71,10 @@ class Adagrad(Optimizer):
         foreach, differentiable, fused: as of `Optimizer`.
     """
 
-    _counts_steps = True
+    _not_negative = (*Optimizer._not_negative, "lr_decay", "initial_accumulator_value")
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0,
+        self, params: Iterable[Any], lr: float | Tensor = 1e-2, lr_decay: float = 0,
         weight_decay: float = 0, initial_accumulator_value: float = 0, eps: float = 1e-10,
         foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
         fused: bool | None = None,
@@ -101,21 +85,55 @@ class Adagrad(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
+        for group in self.param_groups:  # as PyTorch has it, and a state dict shows it
+            for p in group["params"]:
+                self.state[p] = {"step": 0, **self._begin(p, group)}
+
+    def _begin(self, p: Tensor, group: Group) -> State:
+        first = group["initial_accumulator_value"]
+        return {"sum": full_like(p, complex(first, first) if p.is_complex() else first)}
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        lr = rate(group) / (1 + (step - 1) * group["lr_decay"])
+        total = state["sum"].add_(grad * grad)
+        descend(p, grad / total.sqrt().add_(group["eps"]), lr)
+
+
+class Adadelta(Optimizer):
+    """A step of lr along the gradient, times the root of the average square of earlier steps, over
+    the root of the gradient's average square.
+
+    Args:
+        rho: how much the two averages keep at each step.
+        eps: added to the averages before their roots are taken.
+        weight_decay: this part of the parameter is added to its gradient.
+        foreach, differentiable: as of `Optimizer`.
+        capturable: steps are counted on the device, as a CUDA graph needs it.
+        maximize: step the other way.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float | Tensor = 1.0, rho: float = 0.9, eps: float = 1e-6,
+        weight_decay: float = 0, foreach: bool | None = None, *, capturable: bool = False,
+        maximize: bool = False, differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
+        })  # fmt: skip
+
     def _check(self, group: Group) -> None:
         super()._check(group)
-        for name in ("lr_decay", "initial_accumulator_value"):
-            if not self._number(name, group[name]) >= 0:
-                raise self._must(name, "not be negative", group[name])
+        if not 0 <= self._number("rho", group["rho"]) <= 1:
+            raise self._must("rho", "be in [0, 1]", group["rho"])
 
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        state = self.state.setdefault(p, {})
-        if not state:
-            first = group["initial_accumulator_value"]
-            state["sum"] = full_like(p, complex(first, first) if p.is_complex() else first)
-        step = self._stepped(p, state, group)
-        if group["weight_decay"]:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
-        p, grad, total = _real([p, grad, state["sum"]])
-        total.add_(grad * grad)
-        p.add_(grad / total.sqrt().add_(group["eps"]), alpha=-rate)
+    def _begin(self, p: Tensor, group: Group) -> State:
+        return {"square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        rho, eps = group["rho"], group["eps"]
+        square, steps = state["square_avg"], state["acc_delta"]
+        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        direction = steps.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        steps.mul_(rho).addcmul_(direction, direction, value=1 - rho)
+        descend(p, direction, rate(group))

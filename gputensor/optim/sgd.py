@@ -1,12 +1,17 @@
-"""SGD, with momentum. Source: torch/optim/sgd.py, the loop over single tensors."""
+"""SGD, with momentum or with an average of the parameters (ASGD).
+
+Source: torch/optim/sgd.py and asgd.py, the loops over single tensors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from .._generated.functions import zeros_like
+from ..core import errors
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer
+from .optimizer import Group, Optimizer, State, descend, keep, rate
 
 
 class SGD(Optimizer):
@@ -20,10 +25,15 @@ class SGD(Optimizer):
         foreach, differentiable, fused: as of `Optimizer`.
     """
 
+    _numbers = ()
+    _steps_reals = False
+    _plain = ("dampening",)
+
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0, dampening: float = 0,
-        weight_decay: float = 0, nesterov: bool = False, *, maximize: bool = False,
-        foreach: bool | None = None, differentiable: bool = False, fused: bool | None = None,
+        self, params: Iterable[Any], lr: float | Tensor = 1e-3, momentum: float = 0,
+        dampening: float = 0, weight_decay: float = 0, nesterov: bool = False, *,
+        maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
@@ -33,27 +43,81 @@ class SGD(Optimizer):
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        self._number("dampening", group["dampening"])
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise self._must("nesterov", "come with a momentum and no dampening", group["nesterov"])
 
     def _has_state(self, group: Group) -> bool:
         return bool(group["momentum"])
 
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        momentum = group["momentum"]
-        if group["weight_decay"]:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        if momentum:
-            state = self.state.setdefault(p, {})
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        if momentum := group["momentum"]:
             average = state.get("momentum_buffer")
             if average is None:
                 average = state["momentum_buffer"] = grad.detach().clone()
             else:
                 average.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
             grad = grad.add(average, alpha=momentum) if group["nesterov"] else average
-        rate = group["lr"]
-        if isinstance(rate, Tensor):
-            p.sub_(grad * rate)
-        else:
-            p.add_(grad, alpha=-rate)
+        descend(p, grad, rate(group))
+
+
+class ASGD(Optimizer):
+    """Gradient descent that keeps the average of the parameters over late steps, in state["ax"].
+
+    The rate of step n is lr / (1 + lambd * lr * n) ** alpha, and the parameters shrink by lambd
+    times it.
+
+    Args:
+        lambd: how much the parameters shrink, and how fast the rate falls.
+        alpha: the power of the fall.
+        t0: the step after which the average begins.
+        weight_decay: this part of the parameter is added to its gradient.
+        foreach, differentiable: as of `Optimizer`.
+        capturable: steps are counted on the device, as a CUDA graph needs it.
+        maximize: step the other way.
+    """
+
+    _numbers = ("step", "eta", "mu")
+    _plain = ("lambd", "alpha", "t0")
+
+    def __init__(
+        self, params: Iterable[Any], lr: float | Tensor = 1e-2, lambd: float = 1e-4,
+        alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0, foreach: bool | None = None,
+        maximize: bool = False, differentiable: bool = False, capturable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+            "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
+            "capturable": capturable,
+        })  # fmt: skip
+
+    def _begin(self, p: Tensor, group: Group) -> State:
+        state: State = {"eta": 0.0, "mu": 1.0, "ax": zeros_like(p)}
+        keep(state, "eta", rate(group))
+        return state
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        lambd, eta, mu, following = (
+            group["lambd"],
+            state["eta"],
+            state["mu"],
+            self._rate(group, step),
+        )
+        p.mul_(1 - lambd * eta)
+        descend(p, grad, eta)
+        average = state["ax"]
+        average.add_((p - average).mul_(mu))
+        keep(state, "eta", following)
+        since = step - group["t0"]
+        keep(state, "mu", 1 / (since.clamp(min=1) if isinstance(since, Tensor) else max(1, since)))
+
+    def _rate(self, group: Group, step: Any) -> Any:
+        """The rate of the next step."""
+        lr = rate(group)
+        try:
+            found = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
+        except ArithmeticError:
+            found = None
+        if found is None or isinstance(found, complex):
+            got = errors.Got(f"alpha={group['alpha']}, lambd={group['lambd']}")
+            raise self._must("alpha", "lead to a rate, with lambd", got)
+        return found

@@ -177,10 +177,15 @@ def _stepped(kind: Any, *args: Any, of: Callable[[], Any]) -> Callable[[], Any]:
 
     def make_and_step(*given: Any, **kwargs: Any) -> None:
         made = kind(*given, **kwargs)
-        made.step(*(1.0,) if kind is gt.optim.lr_scheduler.ReduceLROnPlateau else ())
+        made.step(*_STEPPED_WITH.get(kind, ()))
 
     make_and_step.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
     return lambda: (make_and_step, (of(), *_made(args)), {})
+
+
+_STEPPED_WITH: dict[Any, tuple[Any, ...]] = {
+    gt.optim.lr_scheduler.ReduceLROnPlateau: (1.0,), gt.optim.LBFGS: (lambda: 1.0,),
+}  # fmt: skip
 
 
 def _optimizer() -> Any:
@@ -190,7 +195,13 @@ def _optimizer() -> Any:
 
 
 _OPTIMIZERS = {"SGD": (0.1, 0.9), "Adam": (0.1, (0.9, 0.99)), "AdamW": (0.1, (0.9, 0.99)),
-               "RMSprop": (0.1,), "Adagrad": (0.1,)}  # fmt: skip
+               "RMSprop": (0.1,), "Adagrad": (0.1,), "Adadelta": (0.1, 0.9),
+               "Adamax": (0.1, (0.9, 0.99)), "ASGD": (0.1, 1e-4, 0.75, 1e6, 0.1),
+               "NAdam": (0.1, (0.9, 0.99), 1e-8, 0.1, 4e-3),
+               "RAdam": (0.1, (0.9, 0.99), 1e-8, 0.1), "Rprop": (0.1, (0.5, 1.2), (1e-6, 50)),
+               "Adafactor": (0.1, -0.8, (None, 1e-3), 1.0, 0.1),
+               "Muon": (0.1, 0.1, 0.95, True, (3.0, -4.0, 2.0), 1e-7, 3, "original"),
+               "LBFGS": (0.1, 2, 3, 1e-7, 1e-9, 3, "strong_wolfe")}  # fmt: skip
 _SCHEDULES: dict[str, tuple[Any, ...]] = {
     "LambdaLR": (lambda: abs,), "MultiplicativeLR": (lambda: abs,), "StepLR": (2, 0.5),
     "MultiStepLR": ((1, 3), 0.5), "ConstantLR": (0.5, 3), "LinearLR": (0.5, 1.0, 3),

@@ -34,10 +34,29 @@ CASES = [
     ("RMSprop", {}),
     ("RMSprop", {"lr": 0.001, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.5}),
+    ("Adadelta", {}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1, "maximize": True}),
+    ("Adamax", {}),
+    ("Adamax", {"lr": 0.01, "betas": (0.8, 0.9), "weight_decay": 0.1, "maximize": True}),
+    ("ASGD", {}),
+    ("ASGD", {"lr": 0.1, "lambd": 0.01, "t0": 10, "alpha": 0.5, "weight_decay": 0.1}),
+    ("ASGD", {"lr": 0.1, "t0": 0, "maximize": True}),
+    ("NAdam", {}),
+    ("NAdam", {"lr": 0.01, "weight_decay": 0.1, "momentum_decay": 6e-3, "maximize": True}),
+    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", {}),
+    ("RAdam", {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.1, "maximize": True}),
+    ("RAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("Rprop", {}),
+    ("Rprop", {"lr": 0.1, "etas": (0.4, 1.5), "step_sizes": (0.01, 0.5), "maximize": True}),
+    ("Adafactor", {}),
+    ("Adafactor", {"lr": 0.1, "weight_decay": 0.1, "d": 1.5, "maximize": True}),
+    ("Adafactor", {"beta2_decay": -0.5, "eps": (1e-3, 1e-2)}),
 ]
 # A step is some six roundings, half of an ulp each, which add up over 50; what PyTorch fuses is
 # not.
 ULP = 50
+NOT_COMPLEX = {("Adafactor", "c16")}
 
 
 def leaves(lib: Any, values: list[np.ndarray]) -> list[Any]:
@@ -68,6 +87,8 @@ def compare(theirs: list[Any], ours: list[Any]) -> None:
 @pytest.mark.parametrize("of", ["f4", "f8", "c16"])
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_steps(name: str, options: dict[str, Any], of: str) -> None:
+    if (name, of) in NOT_COMPLEX:
+        pytest.skip("PyTorch's takes no complex parameters")
     random = np.random.default_rng(0)
     values = [random.normal(size=(5, 7)).astype(of), random.normal(size=3).astype(of)]
     a, b = leaves(torch, values), leaves(gt, values)
@@ -77,24 +98,153 @@ def test_steps(name: str, options: dict[str, Any], of: str) -> None:
     compare(a, b)
 
 
+def on_our_side(found: Any) -> Any:
+    """A state dict of PyTorch's with our tensors in it."""
+    if torch.is_tensor(found):
+        return gt.from_numpy(found.detach().numpy().copy())
+    if isinstance(found, dict):
+        return {name: on_our_side(value) for name, value in found.items()}
+    return [on_our_side(x) for x in found] if isinstance(found, list) else found
+
+
+def on_their_side(found: Any) -> Any:
+    if isinstance(found, gt.Tensor):
+        return torch.from_numpy(found.detach().numpy().copy())
+    if isinstance(found, dict):
+        return {name: on_their_side(value) for name, value in found.items()}
+    return [on_their_side(x) for x in found] if isinstance(found, list) else found
+
+
+def form(found: Any) -> Any:
+    """What a state dict is made of: names, options, and dtypes and sizes of tensors."""
+    if isinstance(found, float):
+        return "a float"
+    if torch.is_tensor(found) or isinstance(found, gt.Tensor):
+        return str(found.dtype).rpartition(".")[2], tuple(found.shape)
+    if isinstance(found, dict):
+        return {name: form(value) for name, value in found.items()}
+    return [form(x) for x in found] if isinstance(found, list) else found
+
+
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_state_of_pytorchs_is_taken_over(name: str, options: dict[str, Any]) -> None:
+def test_states_go_both_ways(name: str, options: dict[str, Any]) -> None:
+    """Each library goes on from the state that the other one made, and the dicts are alike."""
     random = np.random.default_rng(1)
-    values = [random.normal(size=(4,)).astype("f8")]
+    # PyTorch loads NAdam's product of momenta, of float32, in the parameter's dtype
+    of = "f4" if name == "NAdam" else "f8"
+    values = [random.normal(size=(4,)).astype(of), random.normal(size=(3, 2)).astype(of)]
     a, b = leaves(torch, values), leaves(gt, values)
-    theirs, ours = getattr(torch.optim, name)(a, **options), getattr(gt.optim, name)(b, **options)
-    steps(random, (theirs, a), (getattr(gt.optim, name)(leaves(gt, values), **options), b), 5)
-    found = theirs.state_dict()
-    found["state"] = {
-        n: {
-            k: gt.from_numpy(v.numpy().copy()) if torch.is_tensor(v) else v
-            for k, v in s.items()
-            if v is not None
-        }
-        for n, s in found["state"].items()
-    }
-    ours.load_state_dict(found)
-    with gt.no_grad():
-        b[0].copy_(gt.from_numpy(a[0].detach().numpy().copy()))
-    steps(random, (theirs, a), (ours, b), 20)
+
+    def made() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        theirs = getattr(torch.optim, name)(a, foreach=False, **options)
+        return (theirs, a), (getattr(gt.optim, name)(b, foreach=False, **options), b)
+
+    first, then = made(), made()
+    assert form(first[1][0].state_dict()) == form(first[0][0].state_dict())
+    steps(random, *first, 5)
+    theirs, ours = first[0][0].state_dict(), first[1][0].state_dict()
+    assert form(ours) == form(theirs)
+    then[0][0].load_state_dict(on_their_side(ours))
+    then[1][0].load_state_dict(on_our_side(theirs))
+    steps(random, *then, 20)
     compare(a, b)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_rate_that_is_a_tensor(name: str, options: dict[str, Any]) -> None:
+    random = np.random.default_rng(2)
+    values = [random.normal(size=(4,)), random.normal(size=(3, 2)), random.normal(size=())]
+    a, b = leaves(torch, values), leaves(gt, values)
+    lr = options.get("lr", 0.25)
+    options = {**options, "lr": lr}
+    theirs = getattr(torch.optim, name)(a, foreach=False, **options), a
+    ours = (
+        getattr(gt.optim, name)(b, **{**options, "lr": gt.tensor([lr], dtype=gt.float64)}),
+        b,
+    )
+    steps(random, theirs, ours, 10)
+    compare(a, b)
+
+
+COUNTS = [case for case in CASES if case[0] not in ("SGD", "Adagrad", "Adafactor")]
+
+
+@pytest.mark.parametrize(("name", "options"), COUNTS)
+def test_steps_counted_on_the_device(name: str, options: dict[str, Any]) -> None:
+    """With capturable=True numbers of a state are tensors of float32: PyTorch's are, too, but not
+    on the CPU, where it takes no such option."""
+    random = np.random.default_rng(3)
+    values = [random.normal(size=(4,)).astype("f4"), random.normal(size=(3, 2)).astype("f4")]
+    a, b = leaves(torch, values), leaves(gt, values)
+    theirs = getattr(torch.optim, name)(a, foreach=False, **options), a
+    ours = getattr(gt.optim, name)(b, capturable=True, **options), b
+    steps(random, theirs, ours, 12)
+    for p, q in zip(a, b):
+        np.testing.assert_allclose(q.detach().numpy(), p.detach().numpy(), rtol=2e-4, atol=1e-5)
+    assert all(isinstance(ours[0].state[q]["step"], gt.Tensor) for q in b)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"lr": 0.02, "momentum": 0.8, "nesterov": False, "weight_decay": 0.0},
+    {"adjust_lr_fn": "match_rms_adamw", "ns_steps": 3},
+    {"ns_coefficients": (3.0, -4.0, 2.0), "eps": 1e-3},
+], ids=str)  # fmt: skip
+def test_steps_of_muon(options: dict[str, Any]) -> None:
+    """Its directions are matrices of bfloat16, of eight bits."""
+    random = np.random.default_rng(4)
+    values = [random.normal(size=sizes).astype("f4") for sizes in ((4, 7), (7, 3), (1, 1))]
+    a, b = leaves(torch, values), leaves(gt, values)
+    theirs, ours = torch.optim.Muon(a, **options), gt.optim.Muon(b, **options)
+    steps(random, (theirs, a), (ours, b), 10)
+    assert form(ours.state_dict()) == form(theirs.state_dict())
+    moved = 10 * options.get("lr", 1e-3)
+    for p, q in zip(a, b):
+        difference = np.abs(q.detach().numpy() - p.detach().numpy()).max()
+        assert difference <= 2**-6 * moved * np.sqrt(max(p.shape))
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"lr": 0.1, "max_iter": 7, "history_size": 2}, {"lr": 0.5, "max_eval": 3},
+    {"line_search_fn": "strong_wolfe"},
+    {"line_search_fn": "strong_wolfe", "history_size": 3, "max_iter": 9},
+    {"line_search_fn": "strong_wolfe", "lr": 20, "max_eval": 12},
+    {"tolerance_grad": 0.3}, {"tolerance_change": 0.05},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("of", ["f8", "c16"])
+def test_steps_of_lbfgs(options: dict[str, Any], of: str) -> None:
+    """Losses at each call of the closure, while a few steps on Rosenbrock's valley in more
+    dimensions are made; from the third step on each library goes on from the other's state."""
+    random = np.random.default_rng(5)
+    values = [random.normal(size=3).astype(of), random.normal(size=(2, 2)).astype(of)]
+    seen: dict[Any, list[float]] = {torch: [], gt: []}
+
+    def made(lib: Any, given: list[Any]) -> tuple[Any, Any, Any]:
+        parameters = leaves(lib, given)
+        optimizer = lib.optim.LBFGS(parameters, **options)
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            flat = [lib.view_as_real(p) if p.is_complex() else p for p in parameters]
+            x = lib.cat([p.reshape(-1) for p in flat])
+            loss = ((1 - x[:-1]) ** 2 + 3 * (x[1:] - x[:-1] ** 2) ** 2).sum()
+            loss.backward()
+            seen[lib].append(loss.item())
+            return loss
+
+        return parameters, optimizer, closure
+
+    def step(theirs: Any, ours: Any) -> None:
+        assert ours[1].step(ours[2]).item() == pytest.approx(theirs[1].step(theirs[2]).item())
+        np.testing.assert_allclose(seen[gt], seen[torch], rtol=1e-6, atol=1e-12)
+        assert form(ours[1].state_dict()) == form(theirs[1].state_dict())
+
+    theirs, ours = made(torch, values), made(gt, values)
+    for _ in range(2):
+        step(theirs, ours)
+    now = [p.detach().numpy() for p in theirs[0]]
+    states = theirs[1].state_dict(), ours[1].state_dict()
+    theirs, ours = made(torch, now), made(gt, now)
+    theirs[1].load_state_dict(on_their_side(states[1]))
+    ours[1].load_state_dict(on_our_side(states[0]))
+    for _ in range(2):
+        step(theirs, ours)

@@ -1,0 +1,128 @@
+"""Hooks of optimizers: functions called around `step`, `state_dict` and `load_state_dict`.
+
+Source: torch/optim/optimizer.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ..autograd.node import HookDict, RemovableHandle
+from ..core import errors
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Hooks of every optimizer.
+_before_all, _after_all = HookDict(), HookDict()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
+
+    See `Optimizer.register_step_pre_hook` for what the hook gets and may return.
+    """
+    return _register("register_optimizer_step_pre_hook", _before_all, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    return _register("register_optimizer_step_post_hook", _after_all, hook)
+
+
+def _register(op: str, hooks: HookDict, hook: Any, first: bool = False) -> RemovableHandle:
+    if not callable(hook):
+        raise errors.wrong_type(op, "hook", "be callable", hook)
+    handle = RemovableHandle(hooks, hook)
+    if first:
+        others = {number: hooks.pop(number) for number in list(hooks) if number != handle.id}
+        hooks.update(others)
+    return handle
+
+
+def hooked(step: F) -> F:
+    """`step` with the hooks around it. A step that calls the step of its base runs them once."""
+
+    @functools.wraps(step)
+    def stepped(*args: Any, **kwargs: Any) -> Any:
+        optimizer: Hooked = args[0]
+        if optimizer._is_stepping:
+            return step(*args, **kwargs)
+        optimizer._is_stepping = True
+        try:
+            before, after = optimizer._step_hooks
+            for hook in [*_before_all.values(), *before.values()]:
+                changed = hook(optimizer, args, kwargs)
+                if changed is not None:
+                    if not isinstance(changed, tuple) or len(changed) != 2:
+                        rule = "return None or (args, kwargs)"
+                        raise errors.must(type(optimizer).__name__, "hook", rule, changed)
+                    args, kwargs = changed
+            result = step(*args, **kwargs)
+            for hook in [*after.values(), *_after_all.values()]:
+                hook(optimizer, args, kwargs)
+        finally:
+            optimizer._is_stepping = False
+        return result
+
+    return cast(F, stepped)
+
+
+class Hooked:
+    """Base of `Optimizer`: its hooks, and the registration of each kind of them."""
+
+    def __init__(self) -> None:
+        self._is_stepping = False
+        self._step_hooks = HookDict(), HookDict()
+        self._state_dict_hooks = HookDict(), HookDict()
+        self._load_state_dict_hooks = HookDict(), HookDict()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in vars(cls):
+            cls.step = hooked(vars(cls)["step"])  # type: ignore[attr-defined]
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step.
+
+        Args:
+            hook: args is what `step` was called with, the optimizer first. It returns None, or a
+                pair (args, kwargs) for `step` to be called with instead.
+        Returns: a handle; `handle.remove()` takes the hook away.
+        """
+        return _register("register_step_pre_hook", self._step_hooks[0], hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step. Returns: a handle."""
+        return _register("register_step_post_hook", self._step_hooks[1], hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` at the beginning of `state_dict`. prepend: before other hooks."""
+        hooks = self._state_dict_hooks[0]
+        return _register("register_state_dict_pre_hook", hooks, hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` at the end of `state_dict`; a result that is not None
+        replaces the dict. prepend: before other hooks."""
+        hooks = self._state_dict_hooks[1]
+        return _register("register_state_dict_post_hook", hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` at the beginning of `load_state_dict`, with a shallow
+        copy; a result that is not None is loaded instead. prepend: before other hooks."""
+        hooks = self._load_state_dict_hooks[0]
+        return _register("register_load_state_dict_pre_hook", hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` at the end of `load_state_dict`. prepend: before other hooks."""
+        hooks = self._load_state_dict_hooks[1]
+        return _register("register_load_state_dict_post_hook", hooks, hook, prepend)

@@ -1,0 +1,113 @@
+"""NAdam and RAdam, Adam with other steps. Source: torch/optim/nadam.py and radam.py, the loops over
+single tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .._generated.functions import where, zeros_like
+from ..tensor.tensor import Tensor
+from .optimizer import Group, Optimizer, State, keep, rate, rounded
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov momentum: the step looks ahead along the average gradient.
+
+    Args:
+        betas: how much the averages of gradients and of their squares keep at each step.
+        eps: added to the root.
+        weight_decay: this part of the parameter is added to its gradient.
+        momentum_decay: how fast the momentum grows to its final value.
+        decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
+        foreach, maximize, capturable, differentiable: as of `Adam`.
+    """
+
+    _numbers = ("step", "mu_product")
+    _not_negative = (*Optimizer._not_negative, "momentum_decay")
+
+    def __init__(
+        self, params: Iterable[Any], lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
+        momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
+        foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "differentiable": differentiable,
+        })  # fmt: skip
+
+    def _begin(self, p: Tensor, group: Group) -> State:
+        return {"mu_product": 1.0, "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        (beta1, beta2), decay, lr = group["betas"], group["momentum_decay"], rate(group)
+        mu = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
+        following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
+        part = mu if isinstance(mu, Tensor) else rounded(mu)  # as PyTorch multiplies it in
+        keep(state, "mu_product", state["mu_product"] * part)
+        average, square, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
+        average.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        root = square.div(1 - beta2**step).sqrt_().add_(group["eps"])
+        p.add_((grad * (-lr * (1 - mu) / (1 - product))).div_(root))
+        p.add_((average * (-lr * following / (1 - product * following))).div_(root))
+
+
+class RAdam(Optimizer):
+    """Adam whose first steps go along the average gradient alone.
+
+    The average of squares is used once enough steps are in it, and then times a factor that grows
+    to 1.
+
+    Args:
+        betas: how much the averages of gradients and of their squares keep at each step.
+        eps: added to the root.
+        weight_decay: this part of the parameter is added to its gradient.
+        decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
+        foreach, maximize, capturable, differentiable: as of `Adam`.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
+        decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
+        maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
+        })  # fmt: skip
+
+    def _begin(self, p: Tensor, group: Group) -> State:
+        return {"exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        beta1, beta2 = group["betas"]
+        average, square = state["exp_avg"], state["exp_avg_sq"]
+        average.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        bias1, bias2 = 1 - beta1**step, 1 - beta2**step
+        direction = average / bias1 * rate(group)
+        # How many squares the average is worth, now and after many steps.
+        most = 2 / (1 - beta2) - 1
+        worth = most - 2 * step * beta2**step / bias2
+        enough = worth > 5
+        if not isinstance(enough, Tensor):
+            if enough:
+                direction = direction * self._factor(square, worth, most, bias2, group["eps"])
+        else:
+            factor = self._factor(square, worth.clamp(min=5), most, bias2, group["eps"])
+            direction = direction * where(enough, factor, 1.0)
+        p.sub_(direction)
+
+    @staticmethod
+    def _factor(square: Tensor, worth: Any, most: float, bias2: Any, eps: float) -> Tensor:
+        part = (worth - 4) * (worth - 2) * most / ((most - 4) * (most - 2) * worth)
+        root: Tensor = square.sqrt().add_(eps)
+        factor: Tensor = bias2**0.5 * part**0.5 / root
+        return factor

@@ -1,0 +1,60 @@
+"""Rprop: steps by the signs of gradients alone. Source: torch/optim/rprop.py, the loop over single
+tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .._generated.functions import full_like, ones_like, zeros_like
+from ..tensor.tensor import Tensor
+from .optimizer import Group, Optimizer, State, rate
+
+
+class Rprop(Optimizer):
+    """Each element has a step of its own, which begins as lr and goes against its gradient's sign.
+
+    The step grows while the sign stays and shrinks when it changes; then the element waits.
+
+    Args:
+        etas: factors of a step that shrinks, in (0, 1), and of one that grows, above 1.
+        step_sizes: the smallest and the largest step.
+        capturable: steps are counted on the device, as a CUDA graph needs it.
+        foreach, differentiable: as of `Optimizer`.
+        maximize: step the other way.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2), step_sizes: tuple[float, float] = (1e-6, 50), *,
+        capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+        })  # fmt: skip
+
+    def _check(self, group: Group) -> None:
+        super()._check(group)
+        self._pair("step_sizes", group["step_sizes"])
+        shrink, grow = self._pair("etas", group["etas"])
+        if not 0 < shrink < 1 < grow:
+            raise self._must("etas", "be in (0, 1) and above 1", tuple(group["etas"]))
+
+    def _begin(self, p: Tensor, group: Group) -> State:
+        first = float(rate(group))
+        sizes = full_like(p, complex(first, first) if p.is_complex() else first)
+        return {"prev": zeros_like(p), "step_size": sizes}
+
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
+        shrink, grow = group["etas"]
+        least, most = group["step_sizes"]
+        before, size = state["prev"], state["step_size"]
+        agrees = grad * before
+        turns = agrees < 0
+        factor = ones_like(size).masked_fill_(agrees > 0, grow).masked_fill_(turns, shrink)
+        size.mul_(factor).clamp_(least, most)
+        grad = grad.masked_fill(turns, 0)
+        p.sub_(grad.sign() * size)
+        before.copy_(grad)
