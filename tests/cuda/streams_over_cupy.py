@@ -23,7 +23,6 @@ import pytest
 import gputensor as gt
 from gputensor.exchange import foreign
 from gputensor import runtime
-from gputensor.runtime import allocator
 from gputensor.runtime import cuda_emulator as emulator
 
 from .allocator_program import STEPS, Program
@@ -327,7 +326,7 @@ class World:
 
 
 def test_a_random_program_against_the_model(monkeypatch):
-    monkeypatch.setattr(allocator.gc, "collect", lambda: None)  # there are no cycles
+    monkeypatch.setattr(gc, "collect", lambda: None)  # there are no cycles
     cuda = runtime.cuda()
     gt.cuda.reset_peak_memory_stats()
     live = gt.cuda.memory_stats()["allocation.all.current"]

@@ -16,7 +16,7 @@ import pytest
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import allocator, capture, device_limits, kernel_cache
+from gputensor.runtime import capture, device_limits, kernel_cache
 from gputensor.runtime.current import stream_given
 from gputensor.runtime.libraries import Array
 
@@ -197,7 +197,7 @@ def test_the_current_stream_is_cupys(cuda, fake):
 
 def test_out_of_memory_climbs_the_ladder(cuda, fake, monkeypatch):
     fake.capacity = 4096
-    monkeypatch.setattr(allocator.gc, "collect", lambda: fake.calls.append(("collect",)))
+    monkeypatch.setattr(gc, "collect", lambda: fake.calls.append(("collect",)))
     first = cuda.allocate(4096, 0)
     calls(fake)
     with pytest.raises(
