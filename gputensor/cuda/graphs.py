@@ -1,7 +1,7 @@
 """CUDA graphs: work that is recorded once, and then launched as a whole by one call of the host.
 
 Names and rules are PyTorch's (torch/cuda/graphs.py). What may not be captured, and where random
-numbers come from in a replay, runtime/capture.py says; whose memory it is, runtime/allocator.py.
+numbers come from in a replay, runtime/capture.py says; whose memory it is, runtime/allocator.
 `make_graphed_callables` is in graphed.py.
 """
 

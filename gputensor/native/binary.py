@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY
 from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
-from ..structured import elementwise, pointwise, pointwise_device
+from ..structured import elementwise, pointwise, pointwise_cpu, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 
@@ -55,7 +55,7 @@ def _check_nextafter(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     if loop not in _WITH_ALPHA:
         device = pointwise_device.binary(operator, rule(loop))
-        return pointwise.binary_cpu(operator, rule(loop)), device
+        return pointwise_cpu.binary(operator, rule(loop)), device
     scaled_cpu = pointwise.functional(operator, rule(loop), loop + "_alpha", n_params=1)
 
     def with_alpha_cpu(key_set: int, self: Any, other: Any, alpha: Any) -> Tensor:
@@ -63,13 +63,13 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         return scaled_cpu(key_set, self, other, alpha)
 
     device = pointwise_device.binary(operator, rule(loop), check_alpha)
-    return pointwise.binary_cpu(operator, rule(loop), with_alpha_cpu), device
+    return pointwise_cpu.binary(operator, rule(loop), with_alpha_cpu), device
 
 
 def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
     if loop not in _WITH_ALPHA:
         device = pointwise_device.binary_inplace(operator, rule(loop))
-        return pointwise.binary_inplace_cpu(operator, rule(loop)), device
+        return pointwise_cpu.binary_inplace(operator, rule(loop)), device
 
     scaled_cpu = pointwise.write(operator, rule(loop), loop + "_alpha")
 
@@ -78,7 +78,7 @@ def inplace(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         return scaled_cpu(self, (self, other), (alpha,))
 
     device = pointwise_device.binary_inplace(operator, rule(loop), check_alpha)
-    return pointwise.binary_inplace_cpu(operator, rule(loop), with_alpha_cpu), device
+    return pointwise_cpu.binary_inplace(operator, rule(loop), with_alpha_cpu), device
 
 
 def out(operator: Operator, loop: str) -> Kernel:
@@ -211,7 +211,7 @@ def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> Kernel
     """A kernel whose third argument picks the loop, from a factory of kernels for one loop.
 
     The loops share one table of plans, so they must be found by their loop's name too: the short
-    paths of `pointwise.binary_cpu`, which leave it out, are not for them.
+    paths of `pointwise_cpu.binary`, which leave it out, are not for them.
     """
     made = {mode: make(operator, loop) for mode, loop in _MODES.items()}
 

@@ -14,7 +14,7 @@ from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
 from ..tensor.tensor import Tensor
-from ..structured import pointwise, pointwise_device
+from ..structured import pointwise, pointwise_cpu, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 # Elements by which `equal` looks first, on the CPU.
@@ -26,7 +26,7 @@ def rule(loop: str) -> Rule:
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    return pointwise.binary_cpu(operator, rule(loop)), pointwise_device.binary(operator, rule(loop))
+    return pointwise_cpu.binary(operator, rule(loop)), pointwise_device.binary(operator, rule(loop))
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

@@ -22,7 +22,7 @@ from ..structured import arguments, windows
 from ..structured.windows import Windows
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
-from .norm import cast, wide
+from ..structured.precision import cast, wide
 
 BY_LIBRARY = True
 

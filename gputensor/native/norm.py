@@ -2,8 +2,9 @@
 
 On the CPU by kernels of the family, on devices made of other operators. f16 and bf16 are computed
 in f32 and rounded once; statistics have the dtype of the weights where these are f32 beside a half
-input. Source: aten/src/ATen/native/
-layer_norm.cpp, group_norm.cpp and Normalization.cpp.
+input.
+
+Source: aten/src/ATen/native/layer_norm.cpp, group_norm.cpp and Normalization.cpp.
 """
 
 from __future__ import annotations
@@ -17,138 +18,21 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
 from ..core.device import CPU
-from ..core.dtype import FLOATING, dtype
+from ..core.dtype import dtype
 from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
+from ..structured import arguments
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-Three = tuple[Tensor, Tensor, Tensor]
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
-
-
-def cast(x: Tensor, to: dtype) -> Tensor:
-    return x if x._geometry.dtype is to else calls.to_dtype(x, to, False, False, None)
-
-
-def wide(x: Tensor) -> Tensor:
-    """In f32, where sums of its own dtype would round at every step."""
-    return cast(x, dtypes.float32) if x._geometry.dtype in _HALVES else x
-
-
-def check_floating(op: str, **operands: Tensor | None) -> None:
-    (arg, first), *others = operands.items()
-    assert first is not None
-    if first._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, arg, "be floating", first)
-    for other, x in others:
-        if x is None:
-            continue
-        if x._device is not first._device:
-            raise errors.mixed_devices(op, first, arg, x, other)
-        of = first._geometry.dtype
-        if x._geometry.dtype is not of and not (of in _HALVES and x._geometry.dtype is FLOAT):
-            raise errors.wrong_dtype(op, other, f"have {arg}'s dtype {of.short}", x)
-
-
-FLOAT: dtype = dtypes.float32
-
-
-def _check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
-    for arg, x in operands.items():
-        if x is not None and x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
-
-
-def _statistics(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x less its mean, the mean, and one by the root of the variance; dimensions are kept."""
-    eps = real("norm", "eps", eps)
-    mean = calls.mean_dim(x, dims, True, None)
-    centered = calls.sub_Tensor(x, mean)
-    variance = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, True, None)
-    return centered, mean, 1 / calls.sqrt(variance + eps)
-
-
-def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    if weight is not None:
-        x = calls.mul_Tensor(x, wide(weight))
-    return x if bias is None else calls.add_Tensor(x, wide(bias))
-
-
-def _in_format(x: Tensor, to: dtype, form: Any = formats.contiguous_format) -> Tensor:
-    if not x._geometry.numel and form is formats.contiguous_format:
-        return calls.new_empty(x, x._geometry.sizes, to)
-    return calls.contiguous(cast(x, to), form)
-
-
-def _of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
-    """The dtype of mean and rstd."""
-    is_mixed = any(x is not None and x._geometry.dtype is FLOAT for x in others)
-    return FLOAT if is_mixed and input._geometry.dtype in _HALVES else input._geometry.dtype
-
-
-def _kept(x: Tensor, to: dtype) -> Tensor:
-    """A statistic as a result."""
-    return _in_format(x, to)
-
-
-def _through(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
-    """The gradient of what was normalised over dims."""
-    along = calls.mean_dim(grad * normal, dims, True, None)
-    return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
-
-
-def _total(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
-    """Sums over dims, as a parameter's gradient has them."""
-    summed = calls.sum_dim_IntList(x, dims, False) if dims else x
-    return cast(calls.reshape(summed, sizes), of)
-
-
-# --- kernels of the CPU ---------------------------------------------------------------------------
-# Of halves they take and give parameters and statistics in f32.
-
-
-def _is_for_kernels(x: Tensor) -> bool:
-    return x._device is CPU and x._geometry.numel > 0
-
-
-def _compute(x: Tensor) -> dtype:
-    return FLOAT if x._geometry.dtype in _HALVES else x._geometry.dtype
-
-
-def _numbers(x: Tensor | None, of: dtype) -> Any:
-    """A parameter or a statistic, as a dense array of one dimension."""
-    return None if x is None else np.ascontiguousarray(cast(x, of)._get_array().reshape(-1))
-
-
-def _tensor(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
-    """A parameter's gradient or a statistic."""
-    return cast(over_array(x.reshape(sizes)), of)
-
-
-def _gradients(
-    op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
-    of: dtype, mask: Any,
-) -> Gradients:  # fmt: skip
-    """What a kernel makes. into: the array of `of_x` as the kernel takes it; sizes, of: of the
-    parameters."""
-    count, compute = math.prod(sizes), FLOAT if of in _HALVES else of
-    found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
-    run(getattr(stub.cpu("norm"), op), *inputs, into, *found)
-    of_weight, of_bias = [None if x is None else _tensor(x, sizes, of) for x in found]
-    return of_x, of_weight, of_bias
-
-
-def _empty(like: Tensor, form: Any = formats.contiguous_format) -> Tensor:
-    if form is formats.contiguous_format:
-        return allocate(contiguous_geometry(like._geometry.sizes, like._geometry.dtype), CPU)
-    return calls.empty_like(like, None, None, None, None, form)
-
+from ..structured.normalizing import (
+    Gradients, Three, affine, beside_channels, center, check_mask, check_sizes, compute_dtype,
+    dense_numbers, empty_result, from_numbers, in_format, input_gradient, is_for_kernels,
+    kernel_gradients, of_statistics, parameter_gradient,
+)  # fmt: skip
+from ..structured.precision import check_floating, cast, wide
 
 # --- layer norm -----------------------------------------------------------------------------------
 
@@ -171,17 +55,17 @@ def native_layer_norm(
     op = "layer_norm"
     check_floating(op, input=input, weight=weight, bias=bias)
     wanted = _normalized(op, input, normalized_shape)
-    _check_sizes(op, wanted, weight=weight, bias=bias)
-    of, given = _of_statistics(input, weight, bias), input._geometry
+    check_sizes(op, wanted, weight=weight, bias=bias)
+    of, given = of_statistics(input, weight, bias), input._geometry
     outer = given.sizes[: given.ndim - len(wanted)]
-    if _is_for_kernels(input):
+    if is_for_kernels(input):
         rows, kept = (math.prod(outer), math.prod(wanted)), (*outer, *[1] * len(wanted))
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
         return _by_rows(input, rows, params, eps, kept, of)
     dims = tuple(range(-len(wanted), 0))
-    centered, mean, rstd = _statistics(wide(input), dims, eps)
-    made = _affine(calls.mul_Tensor(centered, rstd), weight, bias)
-    return _in_format(made, input._geometry.dtype), _kept(mean, of), _kept(rstd, of)
+    centered, mean, rstd = center(wide(input), dims, eps)
+    made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
+    return in_format(made, input._geometry.dtype), in_format(mean, of), in_format(rstd, of)
 
 
 def _by_rows(
@@ -211,11 +95,6 @@ def _integers(op: str, **given: Any) -> list[int]:
     return [arguments.integer(op, arg, value) for arg, value in given.items()]
 
 
-def _check_mask(op: str, output_mask: Any) -> None:
-    if len(output_mask) != 3:
-        raise errors.must(op, "output_mask", "hold three bools", output_mask)
-
-
 def native_layer_norm_backward(
     key_set: int, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor,
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
@@ -224,32 +103,32 @@ def native_layer_norm_backward(
     check_floating(
         op, input=input, weight=weight, bias=bias, grad_out=grad_out, mean=mean, rstd=rstd
     )  # fmt: skip
-    _check_mask(op, output_mask)
+    check_mask(op, output_mask)
     wanted = _normalized(op, input, normalized_shape)
     sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
-    _check_sizes(op, wanted, weight=weight, bias=bias)
-    _check_sizes(op, sizes, grad_out=grad_out)
-    _check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
+    check_sizes(op, wanted, weight=weight, bias=bias)
+    check_sizes(op, sizes, grad_out=grad_out)
+    check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
     dims, rows = tuple(range(-len(wanted), 0)), tuple(range(outer))
-    grad, of = wide(grad_out), _of_statistics(input, weight, bias)
-    if _is_for_kernels(input):
-        shape, compute = (-1, math.prod(wanted)), _compute(input)
+    grad, of = wide(grad_out), of_statistics(input, weight, bias)
+    if is_for_kernels(input):
+        shape, compute = (-1, math.prod(wanted)), compute_dtype(input)
         given = [x._get_array().reshape(shape) for x in (grad_out, input)]
-        numbers = [_numbers(x, compute) for x in (mean, rstd, weight)]
-        made = _empty(input) if output_mask[0] else None
+        numbers = [dense_numbers(x, compute) for x in (mean, rstd, weight)]
+        made = empty_result(input) if output_mask[0] else None
         into = None if made is None else made._get_array().reshape(shape)
         inputs = (*given, *numbers)
-        return _gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
+        return kernel_gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
     mean, rstd = wide(mean), wide(rstd)
     normal = (wide(input) - mean) * rstd
     of_input = of_weight = of_bias = None
     if output_mask[0]:
-        made = _through(_affine(grad, weight, None), normal, rstd, dims)
-        of_input = _in_format(made, input._geometry.dtype)
+        made = input_gradient(affine(grad, weight, None), normal, rstd, dims)
+        of_input = in_format(made, input._geometry.dtype)
     if output_mask[1]:
-        of_weight = _total(grad * normal, rows, wanted, of)
+        of_weight = parameter_gradient(grad * normal, rows, wanted, of)
     if output_mask[2]:
-        of_bias = _total(grad, rows, wanted, of)
+        of_bias = parameter_gradient(grad, rows, wanted, of)
     return of_input, of_weight, of_bias
 
 
@@ -261,13 +140,13 @@ def rms_norm(
     if not input._geometry.dtype.is_complex:
         check_floating(op, input=input)
     wanted = _normalized(op, input, normalized_shape)
-    _check_sizes(op, wanted, weight=weight)
+    check_sizes(op, wanted, weight=weight)
     if eps is None:
         eps = float(np.finfo(wide(input)._geometry.dtype.to_real.np).eps)
     eps, x = real(op, "eps", eps), wide(input)
     squares = calls.mean_dim(calls.mul_Tensor(x, x), tuple(range(-len(wanted), 0)), True, None)
     made = calls.mul_Tensor(x, 1 / calls.sqrt(squares + eps))
-    made = _affine(made, weight, None)
+    made = affine(made, weight, None)
     return cast(made, input._geometry.dtype)
 
 
@@ -285,22 +164,22 @@ def native_group_norm(
         raise errors.must(op, "num_groups", f"divide the {C} channels", group)
     if input._geometry.numel != N * C * HxW:
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    _check_sizes(op, (C,), weight=weight, bias=bias)
+    check_sizes(op, (C,), weight=weight, bias=bias)
     sizes = input._geometry.sizes
-    of = _of_statistics(input, weight, bias)
+    of = of_statistics(input, weight, bias)
     form = suggest_memory_format(input)
-    if _is_for_kernels(input):
+    if is_for_kernels(input):
         rows = (N * group, C // group, HxW)
         params = [_channels(x, N, rows) for x in (weight, bias)]
         made, mean, rstd = _by_rows(input, rows, params, eps, (N, group), of)
         return calls.contiguous(made, form), mean, rstd
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
-    centered, mean, rstd = _statistics(grouped, (2,), eps)
+    centered, mean, rstd = center(grouped, (2,), eps)
     along = (1, C, *[1] * (len(sizes) - 2))
     made = calls.reshape(calls.mul_Tensor(centered, rstd), sizes)
-    made = _affine(made, _along(weight, along), _along(bias, along))
+    made = affine(made, beside_channels(weight, along), beside_channels(bias, along))
     return (
-        _in_format(made, input._geometry.dtype, form),
+        in_format(made, input._geometry.dtype, form),
         cast(calls.reshape(mean, (N, group)), of), cast(calls.reshape(rstd, (N, group)), of),
     )  # fmt: skip
 
@@ -312,10 +191,6 @@ def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
     return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)
 
 
-def _along(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:
-    return None if x is None else calls.reshape(x, sizes)
-
-
 def native_group_norm_backward(
     key_set: int, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
     weight: Tensor | None, N: int, C: int, HxW: int, group: int, output_mask: Any,
@@ -323,24 +198,24 @@ def native_group_norm_backward(
     op, given = "native_group_norm_backward", input._geometry
     check_floating(op, input=input, weight=weight, grad_out=grad_out, mean=mean, rstd=rstd)
     N, C, HxW, group = _integers(op, N=N, C=C, HxW=HxW, group=group)
-    _check_mask(op, output_mask)
+    check_mask(op, output_mask)
     if group < 1 or C % group:
         raise errors.must(op, "group", f"divide the {C} channels", group)
     if given.numel != N * C * HxW:
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    _check_sizes(op, (C,), weight=weight)
-    _check_sizes(op, given.sizes, grad_out=grad_out)
-    _check_sizes(op, (N, group), mean=mean, rstd=rstd)
+    check_sizes(op, (C,), weight=weight)
+    check_sizes(op, given.sizes, grad_out=grad_out)
+    check_sizes(op, (N, group), mean=mean, rstd=rstd)
     rows, along = (N, group, C // group * HxW), (1, C, 1)
-    of, form = _of_statistics(input, weight), suggest_memory_format(input)
-    if _is_for_kernels(input):
-        shape, compute = (N, group, C // group, HxW), _compute(input)
+    of, form = of_statistics(input, weight), suggest_memory_format(input)
+    if is_for_kernels(input):
+        shape, compute = (N, group, C // group, HxW), compute_dtype(input)
         arrays = [x._get_array().reshape(shape) for x in (grad_out, input)]
-        numbers = [_numbers(x, compute) for x in (mean, rstd, weight)]
-        made = _empty(input) if output_mask[0] else None
+        numbers = [dense_numbers(x, compute) for x in (mean, rstd, weight)]
+        made = empty_result(input) if output_mask[0] else None
         into = None if made is None else made._get_array().reshape(shape)
         inputs = (*arrays, *numbers)
-        _, *others = _gradients("grouped_backward", inputs, made, into, (C,), of, output_mask)
+        _, *others = kernel_gradients("grouped_backward", inputs, made, into, (C,), of, output_mask)
         return None if made is None else calls.contiguous(made, form), others[0], others[1]
     grad = calls.reshape(wide(grad_out), (N, C, HxW))
     grouped = calls.reshape(wide(input), rows)
@@ -348,13 +223,13 @@ def native_group_norm_backward(
     normal = (grouped - calls.unsqueeze(wide(mean), 2)) * rstd
     of_input = of_weight = of_bias = None
     if output_mask[0]:
-        scaled = calls.reshape(_affine(grad, _along(weight, along), None), rows)
-        made = calls.reshape(_through(scaled, normal, rstd, (2,)), given.sizes)
-        of_input = _in_format(made, given.dtype, form)
+        scaled = calls.reshape(affine(grad, beside_channels(weight, along), None), rows)
+        made = calls.reshape(input_gradient(scaled, normal, rstd, (2,)), given.sizes)
+        of_input = in_format(made, given.dtype, form)
     if output_mask[1]:
-        of_weight = _total(grad * calls.reshape(normal, (N, C, HxW)), (0, 2), (C,), of)
+        of_weight = parameter_gradient(grad * calls.reshape(normal, (N, C, HxW)), (0, 2), (C,), of)
     if output_mask[2]:
-        of_bias = _total(grad, (0, 2), (C,), of)
+        of_bias = parameter_gradient(grad, (0, 2), (C,), of)
     return of_input, of_weight, of_bias
 
 
@@ -389,25 +264,25 @@ def native_batch_norm(
     if given.ndim < 2:
         raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
     channels = given.sizes[1]
-    _check_sizes(
+    check_sizes(
         op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip
     if not training and (running_mean is None or running_var is None):
         raise errors.must(op, "running_mean", "be given where it is not training", None)
-    of = _of_statistics(input, weight, bias, running_mean, running_var)
+    of = of_statistics(input, weight, bias, running_mean, running_var)
     if training:
         for arg, running in (("running_mean", running_mean), ("running_var", running_var)):
             if running is not None:
                 overlap.check_itself(op, running, arg)
     eps, form = real(op, "eps", eps), suggest_memory_format(input)
-    if _is_for_kernels(input):
+    if is_for_kernels(input):
         both = (running_mean, running_var)
         return _of_channels(input, weight, bias, both, training, momentum, eps, of, form)
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     x = wide(input)
     if training:
-        centered, mean, rstd = _statistics(x, dims, eps)
+        centered, mean, rstd = center(x, dims, eps)
         saved = calls.reshape(mean, (channels,)), calls.reshape(rstd, (channels,))
         squares = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, False, None)
         _update(running_mean, saved[0], momentum)
@@ -417,8 +292,8 @@ def native_batch_norm(
         assert running_mean is not None and running_var is not None
         normal = _by_running(x, running_mean, running_var, eps, along)[0]
         saved = calls.new_empty(input, (0,), of), calls.new_empty(input, (0,), of)
-    made = _affine(normal, _along(weight, along), _along(bias, along))
-    return _in_format(made, given.dtype, form), cast(saved[0], of), cast(saved[1], of)
+    made = affine(normal, beside_channels(weight, along), beside_channels(bias, along))
+    return in_format(made, given.dtype, form), cast(saved[0], of), cast(saved[1], of)
 
 
 def _by_running(
@@ -446,10 +321,10 @@ def _of_channels(
     momentum: float, eps: float, of: dtype, form: Any,
 ) -> Three:  # fmt: skip
     """native_batch_norm by the CPU's kernels."""
-    compute, channels = _compute(input), input._geometry.sizes[1]
-    made, kernels = _empty(input, form), stub.cpu("norm")
+    compute, channels = compute_dtype(input), input._geometry.sizes[1]
+    made, kernels = empty_result(input, form), stub.cpu("norm")
     x, out = _by_channels(input, form), _by_channels(made, form)
-    scale, shift, *given = [_numbers(y, compute) for y in (weight, bias, *running)]
+    scale, shift, *given = [dense_numbers(y, compute) for y in (weight, bias, *running)]
     if not training:
         run(kernels.channels_scaled, x, given[0], given[1], eps, scale, shift, out)
         none = contiguous_geometry((0,), of)
@@ -460,7 +335,7 @@ def _of_channels(
     for kept, old, now in zip(running, given, (mean, variance)):
         if kept is not None:
             calls.copy_(kept, over_array(run(_mixed, old, now, momentum)))
-    return made, _tensor(mean, (channels,), of), _tensor(rstd, (channels,), of)
+    return made, from_numbers(mean, (channels,), of), from_numbers(rstd, (channels,), of)
 
 
 def _mixed(old: Any, now: Any, momentum: float) -> Any:
@@ -485,7 +360,7 @@ def native_batch_norm_backward(
 ) -> Gradients:  # fmt: skip
     op, given = "native_batch_norm_backward", input._geometry
     check_floating(op, input=input, weight=weight, grad_out=grad_out)
-    _check_mask(op, output_mask)
+    check_mask(op, output_mask)
     if given.ndim < 2:
         raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
     statistics = {"running_mean": running_mean, "running_var": running_var}
@@ -496,22 +371,24 @@ def native_batch_norm_backward(
             raise errors.must(op, arg, f"be given where 'train' is {train}", x)
     check_floating(op, input=input, **statistics)
     channels = given.sizes[1]
-    _check_sizes(op, (channels,), weight=weight, **statistics)
-    _check_sizes(op, given.sizes, grad_out=grad_out)
-    of, form = _of_statistics(input, weight, *statistics.values()), suggest_memory_format(input)
+    check_sizes(op, (channels,), weight=weight, **statistics)
+    check_sizes(op, given.sizes, grad_out=grad_out)
+    of, form = of_statistics(input, weight, *statistics.values()), suggest_memory_format(input)
     eps = real(op, "eps", eps)
     mean, rstd = statistics.values()
     assert mean is not None and rstd is not None
-    if _is_for_kernels(input):
-        compute = _compute(input)
-        numbers = [_numbers(x, compute) for x in (mean, rstd)]
+    if is_for_kernels(input):
+        compute = compute_dtype(input)
+        numbers = [dense_numbers(x, compute) for x in (mean, rstd)]
         if not train:
             numbers[1] = run(np.divide, 1, run(np.sqrt, numbers[1] + eps))
-        made = _empty(input, form) if output_mask[0] else None
+        made = empty_result(input, form) if output_mask[0] else None
         arrays = [_by_channels(x, form) for x in (grad_out, input)]
-        inputs = (*arrays, *numbers, _numbers(weight, compute), bool(train))
+        inputs = (*arrays, *numbers, dense_numbers(weight, compute), bool(train))
         into = None if made is None else _by_channels(made, form)
-        return _gradients("channels_backward", inputs, made, into, (channels,), of, output_mask)
+        return kernel_gradients(
+            "channels_backward", inputs, made, into, (channels,), of, output_mask
+        )
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     if train:
         rstd = calls.reshape(wide(rstd), along)
@@ -520,13 +397,13 @@ def native_batch_norm_backward(
         normal, rstd = _by_running(wide(input), mean, rstd, eps, along)
     grad, of_input, of_weight, of_bias = wide(grad_out), None, None, None
     if output_mask[0]:
-        scaled = _affine(grad, _along(weight, along), None)
-        through = _through(scaled, normal, rstd, dims) if train else scaled * rstd
-        of_input = _in_format(through, given.dtype, form)
+        scaled = affine(grad, beside_channels(weight, along), None)
+        through = input_gradient(scaled, normal, rstd, dims) if train else scaled * rstd
+        of_input = in_format(through, given.dtype, form)
     if output_mask[1]:
-        of_weight = _total(grad * normal, dims, (channels,), of)
+        of_weight = parameter_gradient(grad * normal, dims, (channels,), of)
     if output_mask[2]:
-        of_bias = _total(grad, dims, (channels,), of)
+        of_bias = parameter_gradient(grad, dims, (channels,), of)
     return of_input, of_weight, of_bias
 
 
@@ -591,7 +468,7 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise errors.must(op, "running_mean", "be given without use_input_stats", None)
     samples, channels = sizes[:2]
-    _check_sizes(
+    check_sizes(
         op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from ..kernels import stub
 from ..structured import windows
 from ..structured.windows import Windows
 from ..tensor.tensor import Tensor
-from .norm import cast, wide
+from ..structured.precision import cast, wide
 
 BY_LIBRARY = True
 _avg_pool_loop = stub.cpu("pool_windows").avg_pool

@@ -19,7 +19,7 @@ from ..iterator import overlap
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, pointwise, pointwise_device
+from ..structured import arguments, pointwise, pointwise_cpu, pointwise_device
 from ..structured.pointwise import Kernel, Rule
 from ..structured.resizing import resize_output
 
@@ -32,7 +32,7 @@ def rule(loop: str) -> Rule:
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
-    return pointwise.unary_cpu(operator, rule(loop)), pointwise_device.unary(operator, rule(loop))
+    return pointwise_cpu.unary(operator, rule(loop)), pointwise_device.unary(operator, rule(loop))
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

@@ -17,7 +17,7 @@ from ..structured.windows import check_planes
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
 from .max_pool import check_indices, planes, scattered
-from .norm import cast, check_floating
+from ..structured.precision import cast, check_floating
 
 Sizes = tuple[int, ...]
 

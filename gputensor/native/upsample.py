@@ -22,7 +22,7 @@ from ..core.dtype import FLOATING
 from ..kernels import stub
 from ..structured import arguments, windows
 from ..tensor.tensor import Tensor
-from .norm import cast, wide
+from ..structured.precision import cast, wide
 
 BY_LIBRARY = True
 _line = stub.cpu("pool_windows").line

@@ -42,7 +42,7 @@ class Image(bytes):
 def binding() -> Any:
     """CuPy's binding of NVRTC. Raises: DeviceError, with the reason, where there is none."""
     try:
-        found = import_module(f"{__package__}.cuda").cupy.cuda.nvrtc
+        found = import_module(f"{__package__}.cuda.driver").cupy.cuda.nvrtc
         found.getVersion()
     except Exception as error:  # of many classes where parts of CUDA are absent
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -15,7 +15,7 @@ from collections import Counter
 
 from gputensor.core import errors
 from gputensor.runtime.allocator import Allocator
-from gputensor.runtime.segments import SMALL, SMALL_SEGMENT, STEP
+from gputensor.runtime.allocator.segments import SMALL, SMALL_SEGMENT, STEP
 import itertools
 
 STEPS = int(os.environ.get("GPUTENSOR_ALLOCATOR_STEPS", "4000"))

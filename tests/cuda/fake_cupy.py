@@ -1,6 +1,6 @@
 """A `cupy` module in a few lines: host memory, streams that run at once, and a record of calls.
 
-It has the signatures of CuPy 14.2 for the names that `runtime/cuda.py` uses, no more. Where CuPy is
+It has the signatures of CuPy 14.2 for the names that `runtime/cuda` uses, no more. Where CuPy is
 installed and there is no driver, every call also goes to the real one, which converts its arguments
 before it misses the driver: an argument that CuPy would not take fails here.
 """

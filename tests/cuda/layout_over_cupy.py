@@ -72,7 +72,7 @@ def events(monkeypatch):
     """("launch", device, stream) and ("wait", stream, for stream), in order; the host may not
     wait."""
     cuda, seen = runtime.cuda(), []
-    launch, wait = cuda._launch_kernel, cuda.Stream.wait_stream
+    launch, wait = cuda.kernels._launch_kernel, cuda.Stream.wait_stream
 
     def launched(function, *sizes_and_stream):
         seen.append(("launch", cuda.current_device(), sizes_and_stream[7]))
@@ -86,7 +86,7 @@ def events(monkeypatch):
         pytest.fail("the host waited")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cuda, "_launch_kernel", launched)
+        patch.setattr(cuda.kernels, "_launch_kernel", launched)
         patch.setattr(cuda.Stream, "wait_stream", waited)
         patch.setattr(cuda.Stream, "synchronize", never)
         patch.setattr(cuda.Event, "synchronize", never)

@@ -23,7 +23,6 @@ import pytest
 import gputensor as gt
 from gputensor.exchange import foreign
 from gputensor import runtime
-from gputensor.runtime import allocator
 from gputensor.runtime import cuda_emulator as emulator
 
 from .allocator_program import STEPS, Program
@@ -280,12 +279,12 @@ class World:
 
     def __init__(self) -> None:
         cuda = self.cuda = runtime.cuda()
-        self.allocator = cuda._allocators[0]
+        self.allocator = cuda.memory.allocators[0]
         own = [cuda.Stream(0), cuda.Stream(0, -1), cuda.default_stream(0)]
         self.streams = [
             *own,
             Theirs().stream,
-            cuda._of_cupy(0, cupy.cuda.Stream(non_blocking=True)),
+            cuda.streams._of_cupy(0, cupy.cuda.Stream(non_blocking=True)),
         ]
         self.reads: list[Any] = []
         self.last: dict[int, Any] = {}
@@ -327,7 +326,7 @@ class World:
 
 
 def test_a_random_program_against_the_model(monkeypatch):
-    monkeypatch.setattr(allocator.gc, "collect", lambda: None)  # there are no cycles
+    monkeypatch.setattr(gc, "collect", lambda: None)  # there are no cycles
     cuda = runtime.cuda()
     gt.cuda.reset_peak_memory_stats()
     live = gt.cuda.memory_stats()["allocation.all.current"]
@@ -338,9 +337,9 @@ def test_a_random_program_against_the_model(monkeypatch):
     finally:
         gt.cuda.set_memory_limit(None)
     assert counts["reused"] > STEPS // 400 and counts["out of memory"] > STEPS // 2000
-    cuda._staging.settle()
+    cuda.memory._staging.settle()
     assert (
-        not cuda._staging.in_flight
+        not cuda.memory._staging.in_flight
         and cuda.memory_stats(0)["reserved_bytes.all.peak"] <= World.capacity
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import struct
+import sys
 from types import ModuleType
 
 import numpy as np
@@ -40,6 +41,21 @@ class _Forgetting(dict):
 
 
 _fresh = _Forgetting()
+
+
+def fresh_module(name: str) -> ModuleType:
+    """A second copy of a module or package of the runtime, with a state of its own."""
+
+    def own() -> list[str]:
+        return [key for key in sys.modules if key == name or key.startswith(f"{name}.")]
+
+    kept = {key: sys.modules.pop(key) for key in own()}
+    try:
+        return importlib.import_module(name)
+    finally:
+        for key in own():
+            del sys.modules[key]
+        sys.modules.update(kept)
 
 
 def fresh_emulator(

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputensor.core import errors
-from gputensor.runtime import allocator as allocators
-from gputensor.runtime import segments
+from gputensor.runtime.allocator import allocator as allocators
+from gputensor.runtime.allocator import devices, segments
+from gputensor.runtime.allocator import memory as blocks_memory
 from gputensor.runtime.allocator import Allocator, allocating, taking
-from gputensor.runtime.segments import LARGE_SEGMENT, SMALL_SEGMENT, STEP
+from gputensor.runtime.allocator.segments import LARGE_SEGMENT, SMALL_SEGMENT, STEP
 from tests.harness import tier
 
 from .allocator_program import STEPS, Program
@@ -519,7 +520,7 @@ class Interruption:
     Python 3.11 may run finalisers too, which is where objects are made.
     """
 
-    FILES = (allocators.__file__, segments.__file__)
+    FILES = tuple(m.__file__ for m in (allocators, devices, blocks_memory, segments))
 
     PLACES = ("CALL", "RESUME", "JUMP_BACKWARD")
 

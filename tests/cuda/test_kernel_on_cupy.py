@@ -7,7 +7,6 @@ What a GPU makes of it, bench/gpu_check.sh tries where there is one.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import struct
 import sys
 import types
@@ -21,6 +20,7 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel
 from gputensor.runtime import kernel_cache, nvrtc_users
 
+from .support import fresh_module
 from .fake_cupy import FakeCupy
 
 TEXT = """
@@ -84,9 +84,7 @@ def launches(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", fake.module)
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "_known", {})
-    spec = importlib.util.find_spec("gputensor.runtime.cuda")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = fresh_module("gputensor.runtime.cuda")
 
     def compiled(text, variants, arch, *, entries, headers, options):
         image = nvrtc_users.Image(b"cubin")
@@ -104,7 +102,7 @@ def launches(monkeypatch, tmp_path):
 
     found = Found()
     monkeypatch.setattr(module, "compile", compiled)
-    monkeypatch.setattr(module, "_launch_kernel", launched)
+    monkeypatch.setattr(module.kernels, "_launch_kernel", launched)
     monkeypatch.setattr(runtime, "_chosen", module)
     found.fake, found.cuda = fake, module
     return found

@@ -6,6 +6,8 @@ import ast
 import contextlib
 import gc
 import importlib.util
+import itertools
+from pathlib import Path
 import sys
 import types
 import weakref
@@ -16,11 +18,12 @@ import pytest
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import allocator, capture, device_limits, kernel_cache
+from gputensor.runtime import capture, device_limits, kernel_cache
 from gputensor.runtime.current import stream_given
 from gputensor.runtime.libraries import Array
 
 from ..conftest import stop_where_a_device_is_lost
+from .support import fresh_module
 from .fake_cupy import ATTRIBUTES, NAMED, REAL, DriverFailure, FakeCupy, RuntimeFailure
 
 
@@ -35,9 +38,7 @@ def cuda(fake, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", fake.module)
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "_known", {})
-    spec = importlib.util.find_spec("gputensor.runtime.cuda")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = fresh_module("gputensor.runtime.cuda")
     return module
 
 
@@ -66,13 +67,13 @@ def test_devices(cuda, fake):
 
 
 def test_the_reason_is_the_drivers(cuda, fake, monkeypatch):
-    monkeypatch.setattr(cuda._runtime, "getDeviceCount", lambda: 0)
+    monkeypatch.setattr(cuda.driver._runtime, "getDeviceCount", lambda: 0)
     assert cuda.unavailable_reason() == "the driver sees no GPU"
 
     def fails():
         raise RuntimeFailure("cudaErrorInsufficientDriver: too old")
 
-    monkeypatch.setattr(cuda._runtime, "getDeviceCount", fails)
+    monkeypatch.setattr(cuda.driver._runtime, "getDeviceCount", fails)
     assert cuda.unavailable_reason() == "cudaErrorInsufficientDriver: too old"
 
 
@@ -197,7 +198,7 @@ def test_the_current_stream_is_cupys(cuda, fake):
 
 def test_out_of_memory_climbs_the_ladder(cuda, fake, monkeypatch):
     fake.capacity = 4096
-    monkeypatch.setattr(allocator.gc, "collect", lambda: fake.calls.append(("collect",)))
+    monkeypatch.setattr(gc, "collect", lambda: fake.calls.append(("collect",)))
     first = cuda.allocate(4096, 0)
     calls(fake)
     with pytest.raises(
@@ -293,7 +294,7 @@ def test_failures_of_the_device_are_ours_at_every_entry_and_name_the_first(cuda,
                 )
                 assert cuda.first_failure() == ILLEGAL
         fake.fail, fake.status = None, 0
-        cuda._first_failure = None
+        cuda.driver._first_failure = None
     assert fake.device == 0
     fake.fail = RuntimeFailure("cudaErrorInvalidValue: invalid argument")
     with pytest.raises(
@@ -341,7 +342,7 @@ def modes(cuda, monkeypatch):
         return 0
 
     library = types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=exchange)
-    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
+    monkeypatch.setattr(cuda.driver.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
     return asked
 
 
@@ -605,7 +606,7 @@ def test_a_capture_is_the_drivers_and_a_replay_one_call_of_it(cuda, fake, monkey
         return 0
 
     library = types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=exchange)
-    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
+    monkeypatch.setattr(cuda.driver.ctypes, "CDLL", lambda name: {"libcuda.so.1": library}[name])
     stream = cuda.Stream(1)
     cuda.device_count()
     fake.device = 1
@@ -641,7 +642,7 @@ def test_other_threads_know_of_a_capture_before_the_driver(cuda, fake, monkeypat
     fake.fail = RuntimeFailure(1)
     with pytest.raises(errors.KernelError):
         cuda.begin_capture(stream, (12, 0), "global")
-    assert not capture.capturing and not cuda._allocators[0]._aside
+    assert not capture.capturing and not cuda.memory.allocators[0]._aside
 
 
 def test_a_capture_that_the_driver_ends_leaves_nothing_behind(cuda, fake):
@@ -653,7 +654,7 @@ def test_a_capture_that_the_driver_ends_leaves_nothing_behind(cuda, fake):
         with pytest.raises(errors.GpuTensorError, match=words):
             begun.end()
         fake.fail = None
-        assert not capture.capturing and not cuda._allocators[0]._aside
+        assert not capture.capturing and not cuda.memory.allocators[0]._aside
 
 
 def test_a_run_of_tests_stops_where_a_device_is_lost(cuda, fake, monkeypatch):
@@ -720,24 +721,24 @@ def test_pinned_memory_lives_until_its_stream_has_passed_it(cuda, fake):
         pinned.nbytes == 10 and pinned.array.dtype == np.uint8 and pinned._owner[:10] == b"\7" * 10
     )
     cuda.copy_async(1, 0, pinned.ptr + 3, -1, 5, stream)
-    (((event, owner),),) = cuda._staging.in_flight.values()
+    (((event, owner),),) = cuda.memory._staging.in_flight.values()
     event.cupy.done = False
     assert owner is pinned._owner
     cuda.copy_async(1, 0, pinned.ptr + 64, -1, 5, stream)  # not ours
-    assert [len(queue) for queue in cuda._staging.in_flight.values()] == [1]
+    assert [len(queue) for queue in cuda.memory._staging.in_flight.values()] == [1]
     del pinned
-    assert cuda.pinned_allocate(0).array.size == 0 and len(cuda._staging.in_flight) == 1
+    assert cuda.pinned_allocate(0).array.size == 0 and len(cuda.memory._staging.in_flight) == 1
     event.cupy.done = True
     cuda.pinned_allocate(1)
-    cuda._staging.settle()
-    assert not cuda._staging.in_flight and len(cuda._staging) == 0
+    cuda.memory._staging.settle()
+    assert not cuda.memory._staging.in_flight and len(cuda.memory._staging) == 0
 
 
 def test_copies_from_one_pinned_buffer_keep_no_more_than_is_in_flight(cuda, fake):
     pinned, stream = cuda.pinned_allocate(8), cuda.Stream(0)
     for _ in range(100):
         cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
-    (queue,) = cuda._staging.in_flight.values()
+    (queue,) = cuda.memory._staging.in_flight.values()
     assert len(queue) == 1
     queue[0][0].cupy.done = False
     cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
@@ -749,11 +750,11 @@ def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
     first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
     for pinned in (first, second):
         cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
-        (queue,) = cuda._staging.in_flight.values()
+        (queue,) = cuda.memory._staging.in_flight.values()
         queue[-1][0].cupy.done = False
     first_event, second_event = [event for event, _ in queue]
     first_event.cupy.done = True
-    query, nested = cuda._runtime.eventQuery, []
+    query, nested = cuda.driver._runtime.eventQuery, []
 
     def asked(ptr):
         if not nested:  # what another thread does just now
@@ -763,7 +764,7 @@ def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
         return query(ptr)
 
     with ThreadPoolExecutor(1) as other:
-        cuda._runtime.eventQuery = asked
+        cuda.driver._runtime.eventQuery = asked
         cuda.pinned_allocate(8)
         nested[0].result()
     assert [event for event, _ in queue] == [second_event]
@@ -773,8 +774,8 @@ def test_a_finaliser_that_stages_a_copy_drops_no_other(cuda, fake):
     """The same in one thread: garbage collection runs one inside the call that asks an event."""
     first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
     cuda.copy_async(1, 0, first.ptr, -1, 8, stream)
-    (queue,) = cuda._staging.in_flight.values()
-    query, nested = cuda._runtime.eventQuery, []
+    (queue,) = cuda.memory._staging.in_flight.values()
+    query, nested = cuda.driver._runtime.eventQuery, []
 
     def asked(ptr):
         if not nested:
@@ -783,10 +784,10 @@ def test_a_finaliser_that_stages_a_copy_drops_no_other(cuda, fake):
             queue[-1][0].cupy.done = False
         return query(ptr)
 
-    cuda._runtime.eventQuery = asked
+    cuda.driver._runtime.eventQuery = asked
     cuda.pinned_allocate(8)
     assert [owner for _, owner in queue] == [second._owner]
-    assert list(cuda._staging.in_flight.values()) == [queue]
+    assert list(cuda.memory._staging.in_flight.values()) == [queue]
 
 
 TEXT = '#line 1 "family.cu"\nextern "C" __global__ void k(P p) {}'
@@ -982,11 +983,11 @@ LIBRARIES = ("cusolver", "nccl")
 def test_every_name_used_of_cupy_exists_there():
     cupy = pytest.importorskip("cupy")
     spec = importlib.util.find_spec("gputensor.runtime.cuda")
-    with open(spec.origin) as file:
-        tree = ast.parse(file.read())
+    files = Path(spec.origin).parent.glob("*.py")
+    trees = [ast.parse(file.read_text()) for file in files]
     aliases = {"_runtime": cupy.cuda.runtime, "_driver": cupy.cuda.driver}
     used = set()
-    for node in ast.walk(tree):
+    for node in itertools.chain(*map(ast.walk, trees)):
         if isinstance(node, ast.Attribute):
             text = ast.unparse(node).split(".")
             if text[0] in aliases and len(text) == 2:

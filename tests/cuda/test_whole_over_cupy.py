@@ -1,7 +1,7 @@
 """The CuPy runtime and all above it, without a GPU: a process whose `cupy` stands on the emulator.
 
 Everywhere else "CUDA" means our own emulator runtime, so what only a GPU's users run is run here:
-runtime/cuda.py, NVRTC's call path, the launch block, CuPy's current device and stream.
+runtime/cuda, NVRTC's call path, the launch block, CuPy's current device and stream.
 """
 
 from __future__ import annotations

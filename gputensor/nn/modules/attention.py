@@ -16,7 +16,8 @@ from ..parameter import Parameter
 from .container import ModuleList
 from .functional import Dropout
 from .linear import Linear
-from .module import Module, check_layers
+from .container import check_layers
+from .module import Module
 from .norm import LayerNorm
 
 

@@ -10,6 +10,14 @@ from ...core import errors
 from ..parameter import Parameter
 from .module import Module
 
+# More layers than any network has: a typing mistake must not fill the memory.
+_MOST_LAYERS = 1 << 16
+
+
+def check_layers(op: str, count: int) -> None:
+    if count > _MOST_LAYERS:
+        raise errors.must(op, "num_layers", f"be at most {_MOST_LAYERS}", count)
+
 
 class _Numbered(Module):
     """What is held in an order: the names are "0", "1", ..."""

@@ -6,10 +6,8 @@ Source: torch/nn/modules/module.py.
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
-from weakref import ref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
 
 from ... import autograd
 from ...core import errors
@@ -18,62 +16,12 @@ from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter, is_lazy
+from .hooks import Hook, Hooks, add_hook
+from .state import IncompatibleKeys, joined, load_state
 
-_ids = itertools.count()
 _OURS = "gputensor.nn.modules."
 # What a Module keeps apart from its other attributes -> what of a class goes there.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
-
-
-class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` did not find, and what it found no place for."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
-
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return f"IncompatibleKeys({self.missing_keys=}, {self.unexpected_keys=})".replace(
-            "self.", ""
-        )
-
-
-# More layers than a network has, so that a slip ends in a sentence and not in a full memory.
-_MOST_LAYERS = 1 << 16
-
-
-def check_layers(op: str, count: int) -> None:
-    if count > _MOST_LAYERS:
-        raise errors.must(op, "num_layers", f"be at most {_MOST_LAYERS}", count)
-
-
-class Hook:
-    """Takes a hook away again; also as a context manager."""
-
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self.id: int = next(_ids)
-        self._hooks = ref(_alive(hooks))
-
-    def remove(self) -> None:
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
-
-    def __enter__(self) -> Hook:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
-class _Hooks(OrderedDict[int, Any]):
-    """A dict that can be held weakly."""
-
-
-def _alive(hooks: Any) -> _Hooks:
-    assert isinstance(hooks, _Hooks)
-    return hooks
 
 
 class Module:
@@ -94,8 +42,8 @@ class Module:
         set_("_buffers", {})
         set_("_modules", {})
         set_("_non_persistent_buffers_set", set())
-        set_("_before", _Hooks())
-        set_("_after", _Hooks())
+        set_("_before", Hooks())
+        set_("_after", Hooks())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A constructor of ours says which argument it fails with."""
@@ -237,7 +185,7 @@ class Module:
         yield prefix, self
         for name, module in self._modules.items():
             if module is not None:
-                yield from module.named_modules(seen, _joined(prefix, name), remove_duplicate)
+                yield from module.named_modules(seen, joined(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
         return (module for _, module in self.named_modules())
@@ -261,7 +209,7 @@ class Module:
             for name, value in module.__dict__[kind].items():
                 if value is not None and not (remove_duplicate and id(value) in seen):
                     seen.add(id(value))
-                    yield _joined(path, name), value
+                    yield joined(path, name), value
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -425,13 +373,13 @@ class Module:
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> Hook:
         """Call `hook(module, args)` before `forward`; what it returns takes the place of args."""
-        return _added(self._before, hook, prepend, with_kwargs)
+        return add_hook(self._before, hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> Hook:
         """Call `hook(module, args, result)` after `forward`; what it returns is the result."""
-        return _added(self._after, hook, prepend, with_kwargs)
+        return add_hook(self._after, hook, prepend, with_kwargs)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -444,9 +392,7 @@ class Module:
         found: dict[str, Any] = {} if destination is None else destination
         for path, module in self.named_modules(None, prefix.removesuffix("."), False):
             for name, value in module._saved():
-                found[_joined(path, name)] = (
-                    value if keep_vars or is_lazy(value) else value.detach()
-                )
+                found[joined(path, name)] = value if keep_vars or is_lazy(value) else value.detach()
         return found
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
@@ -465,43 +411,7 @@ class Module:
         Raises: ArgumentValueError, before anything is changed, for shapes that differ, and with
             `strict` for names that are missing or unexpected.
         """
-        if not isinstance(state_dict, Mapping):
-            raise errors.wrong_type("load_state_dict", "state_dict", "be a dict", state_dict)
-        own = {
-            _joined(path, name): (module, name, value)
-            for path, module in self.named_modules(remove_duplicate=False)
-            for name, value in module._saved()
-        }
-        missing = [name for name in own if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in own]
-        given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
-        wrong = [
-            f"{name} {tuple(x.shape)}"
-            for name, x in given.items()
-            if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
-        ]
-        if strict:
-            wrong += [f"missing {name}" for name in missing]
-            wrong += [f"unexpected {name}" for name in unexpected]
-        if wrong:
-            rule = f"fit {type(self).__name__}'s names and shapes"
-            raise errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
-        with autograd.no_grad():
-            for name, x in given.items():
-                place: tuple[Module, str, Any] = own[name]
-                module, short, value = place
-                if is_lazy(x):
-                    continue
-                if is_lazy(value):
-                    value.materialize(x.shape)
-                if not assign:
-                    value.copy_(x)
-                elif isinstance(value, Parameter):
-                    kept = x if isinstance(x, Parameter) else Parameter(x, value.requires_grad)
-                    module._parameters[short] = kept
-                else:
-                    module._buffers[short] = x
-        return IncompatibleKeys(missing, unexpected)
+        return load_state(self, state_dict, strict, assign)
 
     # --- how it reads ---------------------------------------------------------------------------
 
@@ -522,37 +432,6 @@ class Module:
         return f"{self._get_name()}(\n{inner})" if inner else f"{self._get_name()}()"
 
 
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
 def _indented(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
-
-
-def _added(hooks: _Hooks, hook: Any, prepend: bool, with_kwargs: bool) -> Hook:
-    if not callable(hook):
-        raise errors.wrong_type("register_hook", "hook", "be callable", hook)
-    handle = Hook(hooks)
-    hooks[handle.id] = (hook, with_kwargs)
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
-
-
-def _tensor(name: str, value: Any) -> Tensor:
-    """A value of a state; what another library holds is looked at in place."""
-    if isinstance(value, Tensor):
-        return value
-    from ...exchange.construct import asarray
-
-    if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
-        raise errors.wrong_type("load_state_dict", name, "be a Tensor", value)
-    made: Tensor = asarray(value)
-    return made
-
-
-def tensors_of(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    """What functions over parameters are given: one tensor or several."""
-    return [parameters] if isinstance(parameters, Tensor) else list(parameters)

@@ -18,7 +18,8 @@ from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
-from .module import Module, check_layers
+from .container import check_layers
+from .module import Module
 
 # What goes from one step to the next: the hidden state, and the cell's of an LSTM.
 State = tuple[Tensor, ...]

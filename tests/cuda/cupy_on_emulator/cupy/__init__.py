@@ -1,8 +1,8 @@
-"""A `cupy` whose device is the emulator, so that runtime/cuda.py and all above it run without a
+"""A `cupy` whose device is the emulator, so that runtime/cuda and all above it run without a
 GPU.
 
 It stands in for the real one where this folder's parent is on the path before site-packages; see
-tests/cuda/test_whole_over_cupy.py. It has what runtime/cuda.py uses of CuPy 14.2, with CUDA's rules
+tests/cuda/test_whole_over_cupy.py. It has what runtime/cuda uses of CuPy 14.2, with CUDA's rules
 that our own emulator runtime does not go through: modules are loaded from bytes, a function is a
 number, more than 48 KiB of shared memory must be asked for, streams are handles, the current device
 and stream are CuPy's. Types of arguments are checked against the real CuPy by fake_cupy.py.
@@ -112,7 +112,7 @@ class Stream:
         event.of.wait(handle)
 
     def begin_capture(self, mode: int | None = None) -> None:
-        """The emulator records; what may be done meanwhile is runtime/cuda.py's to say."""
+        """The emulator records; what may be done meanwhile is runtime/cuda's to say."""
         handle = _handle(self.ptr)
         assert mode in (0, 1, 2) and handle.queue.recording is None
         handle.queue.recording = Recording()

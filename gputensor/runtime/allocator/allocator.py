@@ -1,47 +1,4 @@
-"""A caching allocator for one device: PyTorch's, with its names for what can be asked of it.
-
-A block that a tensor drops is free for its own stream at once and without a driver call: whoever
-takes it next there queues behind the work that used it. `record_stream` covers the other case, a
-block used on a second stream: when dropped it waits for an event on each such stream, polled by
-later allocations. segments.py splits and merges what the backend gives.
-
-Note [Finalisers and signals]
-A block that no other stream used goes from its memory into its bin, and from the bin into the next
-memory, without the lock; the others are dropped by one `deque.append`, and the next call that takes
-the lock does the bookkeeping. A finaliser, a signal's handler or another thread can run at any call
-inside the functions below and may allocate, drop, or raise KeyboardInterrupt. So
-- the lock is only taken by `with`, which cannot be interrupted between taking it and the block;
-- it is reentrant, and no collection and no wait for a device happens under it;
-- what moves a block from one owner to the next has no call but the last, since CPython looks for
-  signals and for other threads only after calls and at jumps back; a block is taken out of its bin
-  by one statement, since a debugger looks between lines as well, and without a new object, since
-  Python 3.11 collects wherever it makes one;
-- whoever holds the lock finds that bins lose and gain blocks at any call;
-- pools are changed under `_is_changing`: who finds it set has interrupted the change, and leaves
-  them alone (an allocation gets a segment to itself). A change that did not come to its end leaves
-  `_is_torn` behind, and the next one makes the pools anew.
-
-Note [Pools of graphs]
-A CUDA graph has the addresses of its capture, so what a capture allocates may go to nobody else as
-long as the graph can be replayed. While a stream is captured it has pools of the graph's instead of
-its own (`enter_pool`): no allocation asks whether there is a capture. Blocks go home to the pools
-they came from, so what is dropped serves later captures into the same pool, and nobody else; the
-segments go back to the backend, like others that are free, once the last graph has gone
-(`leave_pool`, `drop_pool`). Meanwhile no event is recorded or asked and nothing is given back: a
-driver refuses it. A backend whose blocks are not kept keeps those of graphs.
-
-Note [Allocator backend]
-A backend has
-  malloc(size, stream) -> (ptr, handle)   raises MemoryError where there is none
-  free(ptr, handle, stream)               work queued on `stream` before this call may still use it
-  mark(stream) -> entry                   the stream, or what stands for the work that it has now
-  record(entry) -> event | None           `event.query()`: the work of an entry is done; None where
-                                          its stream cannot be asked any more
-  synchronize()                           wait for all work of the device
-  release()                               let others in this process give back what they cache
-  mem_get_info() -> (free, total)
-where a stream has `.device_index`, `.key`, equal for equal streams of a device, and `.ptr`.
-"""
+"""The allocator of one device. See the notes in allocator/__init__.py."""
 
 from __future__ import annotations
 
@@ -53,59 +10,11 @@ from typing import Any
 
 from gputensor.core import errors
 
-from . import capture
+from .. import capture
+from .memory import Memory, Unasked
 from .segments import BINNED, LAST, PENDING, STEP, USED, Block, Counts, Pools, segment_size
 
 _NO_BLOCKS: list[Block] = []
-# USED … TORN
-_STATES = ("active_allocated", "active_pending_free", "inactive", "inactive", "inactive")
-
-
-class Memory:
-    """Device memory that goes back to its allocator when the last reference is dropped."""
-
-    __slots__ = ("__weakref__", "block", "device_index", "nbytes", "ptr")
-
-    ptr: int
-    nbytes: int
-    device_index: int
-    block: Block | None
-
-    # No __init__, as Python then makes one in half the time.
-    @classmethod
-    def at(cls, ptr: int, nbytes: int, device_index: int, block: Block | None) -> Memory:
-        made = cls()
-        made.ptr, made.nbytes, made.device_index, made.block = ptr, nbytes, device_index, block
-        return made
-
-    def __del__(self) -> None:
-        try:
-            block = self.block
-        except AttributeError:  # interrupted while it was made
-            return
-        if block is None:
-            return
-        counts = block.counts
-        if counts is None or block.used_on is not None:
-            block.give_back(block)
-            return
-        # No call but the last: Note [Finalisers and signals]
-        counts.in_use -= block.size
-        counts.returns += 1
-        block.state = BINNED
-        block.home.append(block)
-
-
-class _Unasked:
-    """Stands for an event of a stream that is gone: passed once the device has been waited for."""
-
-    __slots__ = ("passed",)
-
-    def __init__(self) -> None:
-        self.passed = False
-
-    def query(self) -> bool:
-        return self.passed
 
 
 class Allocator:
@@ -256,14 +165,10 @@ class Allocator:
             for pools in self._every():
                 firsts += pools.segments
             return [
-                {
-                    "device": self.device_index, "address": block.ptr, "size": block.size,
-                    "stream": block.stream.ptr, "segment": first.ptr,
-                    "state": _STATES[block.state],
-                }
+                block.described(self.device_index, first)
                 for first in sorted(firsts, key=lambda block: block.ptr)
                 for block in first.walk()
-            ]  # fmt: skip
+            ]
 
     # --- graphs: Note [Pools of graphs] ---------------------------------------------------------
 
@@ -291,22 +196,12 @@ class Allocator:
         """Give a stream back the pools that it had."""
         with self._lock:
             own, of_graph = self._aside.pop(stream.key), self._pools[stream.key]
-            self._adopt(of_graph)
+            of_graph.adopt(self._alone)
             if own is None:
                 del self._pools[stream.key]
             else:
                 self._pools[stream.key] = own
             self._last = (None, {})
-
-    def _adopt(self, pools: Pools) -> None:
-        """What a finaliser took in the midst of a change is as captured as the rest."""
-        for block in [*self._alone]:
-            if block.pool is pools:
-                block.pool, block.home = pools.pool(block.size), pools.odd
-                del self._alone[block]
-                pools.segments[block] = None
-                if block.state == BINNED:
-                    pools.odd.append(block)
 
     def _every(self) -> list[Pools]:
         """All pools: of streams, of those under capture, of graphs."""
@@ -375,7 +270,7 @@ class Allocator:
             events = []
             for key, entry in block.used_on.items():
                 event = self.backend.record(entry)
-                events.append((key, event) if event is not None else (None, _Unasked()))
+                events.append((key, event) if event is not None else (None, Unasked()))
             queue, left = self._waiting.setdefault(events[0][0], deque()), tuple(events)
             del self._returned[0]
             self._counts.in_use -= block.size
@@ -596,118 +491,3 @@ class Allocator:
         if self.limit is not None:
             figures["limit"] = self.limit
         return figures
-
-
-def allocating(
-    allocators: Allocators, current: Callable[[int], Any], stream_of: Callable[[int, Any], Any]
-) -> Callable[[int, int], Memory]:
-    """A runtime's `allocate(nbytes, device_index)`: memory for work on the current stream.
-
-    current(index): an object that is the same as long as a stream is current; stream_of(index, it):
-    that stream.
-    """
-
-    def allocate(nbytes: int, device_index: int) -> Memory:
-        allocator, of = _of_device(allocators, device_index), current(device_index)
-        stream = stream_of(device_index, of)
-        memory = allocator.allocate(nbytes, stream)
-        pools = allocator._pools.get(stream.key)
-        if pools is not None and stream.key == stream.ptr:  # else it stands for one of each thread
-            allocator._last = (of, pools.bins)
-        return memory
-
-    return allocate
-
-
-def taking(
-    allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
-) -> Callable[[int, int], Callable[[], Memory]]:
-    """A runtime's `taker(nbytes, device_index)`, for who allocates the same again and again.
-
-    It is allocate(nbytes, device_index), in one frame where a block is there and the stream is the
-    one of the last call: every result of a short cut comes by here (bench/host_cuda.py).
-    """
-
-    def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:
-        allocator, size = _of_device(allocators, device_index), nbytes + STEP - 1 & -STEP
-        counts = allocator._counts
-
-        def take() -> Memory:
-            seen, bins = allocator._last
-            if seen is current(device_index) and not allocator._returned and not allocator._waiting:
-                memory = Memory()
-                try:
-                    blocks = bins[size]
-                    # No call until the counters are right: Note [Finalisers and signals]
-                    block, blocks[LAST] = blocks[-1], ()
-                except (KeyError, IndexError):
-                    memory.block = None
-                else:
-                    block.state = USED
-                    memory.block = block
-                    memory.ptr = block.ptr
-                    memory.nbytes = nbytes
-                    memory.device_index = device_index
-                    counts.allocations += 1
-                    in_use = counts.in_use = counts.in_use + block.size
-                    if in_use > counts.peak:
-                        counts.peak = in_use
-                    return memory
-            return allocate(nbytes, device_index)
-
-        return take
-
-    return taker
-
-
-def _of_device(allocators: Allocators, device_index: int) -> Allocator:
-    try:
-        return allocators[device_index]
-    except IndexError:  # no such device, or the first call of the process
-        pass
-    return allocators[allocators.checked("allocate", device_index)]
-
-
-class Allocators(list[Allocator]):
-    """The allocators of a runtime's devices, and what its interface asks of them.
-
-    checked: (op, device index) -> index; raises where there is no such device.
-    """
-
-    def __init__(self, checked: Callable[[str, int], int]) -> None:
-        super().__init__()
-        self.checked = checked
-
-    def memory_allocated(self, index: int) -> int:
-        return self[self.checked("memory_allocated", index)].allocated
-
-    def memory_reserved(self, index: int) -> int:
-        return self[self.checked("memory_reserved", index)].reserved
-
-    def memory_stats(self, index: int) -> dict[str, int]:
-        return self[self.checked("memory_stats", index)].stats()
-
-    def reset_peak_memory_stats(self, index: int) -> None:
-        self[self.checked("reset_peak_memory_stats", index)].reset_peaks()
-
-    def memory_snapshot(self) -> list[dict[str, Any]]:
-        return [block for allocator in self for block in allocator.snapshot()]
-
-    def empty_cache(self) -> None:
-        if capture.capturing:
-            capture.refuse_unsafe("empty_cache", "it gives memory back to the driver")
-        for allocator in self:
-            allocator.empty_cache()
-
-    def set_memory_limit(self, index: int, nbytes: int | None) -> None:
-        self[self.checked("set_memory_limit", index)].set_limit(nbytes)
-
-    def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Say that work on `stream` uses memory that was allocated for another one."""
-        self[memory.device_index].record_stream(memory, stream)
-
-    def close(self) -> None:
-        """In a forked child: give nothing back, and hand nothing out at once."""
-        for allocator in self:
-            allocator.is_closed = True
-            allocator._last = (None, {})

@@ -3,7 +3,7 @@
 The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp):
 small requests share segments of 2 MiB, medium ones of 20 MiB, large ones have their own; a request
 takes the smallest free block of its stream that holds it, and what is left over becomes a free
-block. Here nothing is counted, locked or asked of a device; allocator.py does that.
+block. Nothing is counted or locked here, and no device is asked: allocator.py does that.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ OWN_STEP = 2 << 20
 _MOST_BINS = 256
 
 USED, PENDING, BINNED, POOLED, TORN = range(5)
+_NAMES = ("active_allocated", "active_pending_free", "inactive", "inactive", "inactive")
 # `blocks[-1:]` makes a slice, and in Python 3.11 that may run finalisers, which drop blocks.
 LAST = slice(-1, None)
 
@@ -77,6 +78,13 @@ class Block:
         while block is not None:
             yield block
             block = block.after
+
+    def described(self, device_index: int, first: Block) -> dict[str, Any]:
+        """Its entry of a snapshot; `first` is the first block of its segment."""
+        return {
+            "device": device_index, "address": self.ptr, "size": self.size,
+            "stream": self.stream.ptr, "segment": first.ptr, "state": _NAMES[self.state],
+        }  # fmt: skip
 
 
 def segment_size(size: int) -> int:
@@ -161,6 +169,16 @@ class Pools:
             rest.after.before = rest
         block.after, block.size = rest, size
         _put(rest)
+
+    def adopt(self, alone: dict[Block, None]) -> None:
+        """Take over from `alone` what a finaliser allocated for these pools during a change."""
+        for block in [*alone]:
+            if block.pool is self:
+                block.pool, block.home = self.pool(block.size), self.odd
+                del alone[block]
+                self.segments[block] = None
+                if block.state == BINNED:
+                    self.odd.append(block)
 
     def whole(self) -> list[Block]:
         """Takes the segments of which no byte is in use out of the pools, each as one block."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import capture
+from .. import capture
 
 # By device, and by capture or None: the stream of the last transform, and the event after it.
 Last = dict[tuple[int, Any], tuple[Any, Any]]

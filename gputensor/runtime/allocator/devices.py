@@ -1,0 +1,126 @@
+"""The allocators of all devices of a runtime, and the short way of a request to its device's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import capture
+from .allocator import Allocator
+from .memory import Memory
+from .segments import LAST, STEP, USED
+
+
+def allocating(
+    allocators: Allocators, current: Callable[[int], Any], stream_of: Callable[[int, Any], Any]
+) -> Callable[[int, int], Memory]:
+    """A runtime's `allocate(nbytes, device_index)`: memory for work on the current stream.
+
+    current(index): an object that is the same as long as a stream is current; stream_of(index, it):
+    that stream.
+    """
+
+    def allocate(nbytes: int, device_index: int) -> Memory:
+        allocator, of = _of_device(allocators, device_index), current(device_index)
+        stream = stream_of(device_index, of)
+        memory = allocator.allocate(nbytes, stream)
+        pools = allocator._pools.get(stream.key)
+        if pools is not None and stream.key == stream.ptr:  # else it stands for one of each thread
+            allocator._last = (of, pools.bins)
+        return memory
+
+    return allocate
+
+
+def taking(
+    allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
+) -> Callable[[int, int], Callable[[], Memory]]:
+    """A runtime's `taker(nbytes, device_index)`, for who allocates the same again and again.
+
+    It is allocate(nbytes, device_index), in one frame where a block is there and the stream is the
+    one of the last call: every result of a short cut comes by here (bench/host_cuda.py).
+    """
+
+    def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:
+        allocator, size = _of_device(allocators, device_index), nbytes + STEP - 1 & -STEP
+        counts = allocator._counts
+
+        def take() -> Memory:
+            seen, bins = allocator._last
+            if seen is current(device_index) and not allocator._returned and not allocator._waiting:
+                memory = Memory()
+                try:
+                    blocks = bins[size]
+                    # No call until the counters are right: Note [Finalisers and signals]
+                    block, blocks[LAST] = blocks[-1], ()
+                except (KeyError, IndexError):
+                    memory.block = None
+                else:
+                    block.state = USED
+                    memory.block = block
+                    memory.ptr = block.ptr
+                    memory.nbytes = nbytes
+                    memory.device_index = device_index
+                    counts.allocations += 1
+                    in_use = counts.in_use = counts.in_use + block.size
+                    if in_use > counts.peak:
+                        counts.peak = in_use
+                    return memory
+            return allocate(nbytes, device_index)
+
+        return take
+
+    return taker
+
+
+def _of_device(allocators: Allocators, device_index: int) -> Allocator:
+    try:
+        return allocators[device_index]
+    except IndexError:  # no such device, or the first call of the process
+        pass
+    return allocators[allocators.checked("allocate", device_index)]
+
+
+class Allocators(list[Allocator]):
+    """The allocators of a runtime's devices, and what its interface asks of them.
+
+    checked: (op, device index) -> index; raises where there is no such device.
+    """
+
+    def __init__(self, checked: Callable[[str, int], int]) -> None:
+        super().__init__()
+        self.checked = checked
+
+    def memory_allocated(self, index: int) -> int:
+        return self[self.checked("memory_allocated", index)].allocated
+
+    def memory_reserved(self, index: int) -> int:
+        return self[self.checked("memory_reserved", index)].reserved
+
+    def memory_stats(self, index: int) -> dict[str, int]:
+        return self[self.checked("memory_stats", index)].stats()
+
+    def reset_peak_memory_stats(self, index: int) -> None:
+        self[self.checked("reset_peak_memory_stats", index)].reset_peaks()
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        return [block for allocator in self for block in allocator.snapshot()]
+
+    def empty_cache(self) -> None:
+        if capture.capturing:
+            capture.refuse_unsafe("empty_cache", "it gives memory back to the driver")
+        for allocator in self:
+            allocator.empty_cache()
+
+    def set_memory_limit(self, index: int, nbytes: int | None) -> None:
+        self[self.checked("set_memory_limit", index)].set_limit(nbytes)
+
+    def record_stream(self, memory: Memory, stream: Any) -> None:
+        """Say that work on `stream` uses memory that was allocated for another one."""
+        self[memory.device_index].record_stream(memory, stream)
+
+    def close(self) -> None:
+        """In a forked child: give nothing back, and hand nothing out at once."""
+        for allocator in self:
+            allocator.is_closed = True
+            allocator._last = (None, {})

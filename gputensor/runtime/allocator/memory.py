@@ -1,0 +1,52 @@
+"""Memory: what a tensor holds of a block, which goes back to its bin when it is dropped."""
+
+from __future__ import annotations
+
+from .segments import BINNED, Block
+
+
+class Memory:
+    """Device memory that goes back to its allocator when the last reference is dropped."""
+
+    __slots__ = ("__weakref__", "block", "device_index", "nbytes", "ptr")
+
+    ptr: int
+    nbytes: int
+    device_index: int
+    block: Block | None
+
+    # No __init__, as Python then makes one in half the time.
+    @classmethod
+    def at(cls, ptr: int, nbytes: int, device_index: int, block: Block | None) -> Memory:
+        made = cls()
+        made.ptr, made.nbytes, made.device_index, made.block = ptr, nbytes, device_index, block
+        return made
+
+    def __del__(self) -> None:
+        try:
+            block = self.block
+        except AttributeError:  # interrupted while it was made
+            return
+        if block is None:
+            return
+        counts = block.counts
+        if counts is None or block.used_on is not None:
+            block.give_back(block)
+            return
+        # No call but the last: Note [Finalisers and signals]
+        counts.in_use -= block.size
+        counts.returns += 1
+        block.state = BINNED
+        block.home.append(block)
+
+
+class Unasked:
+    """Stands for an event of a stream that is gone: passed once the device has been waited for."""
+
+    __slots__ = ("passed",)
+
+    def __init__(self) -> None:
+        self.passed = False
+
+    def query(self) -> bool:
+        return self.passed

@@ -1,0 +1,46 @@
+"""CUDA devices through CuPy 14: the only package that imports it.
+
+CuPy is the only truth for the current device and the current stream, so that `with stream:` of
+CuPy and of gputensor mean the same. Every entry takes a device index, switches where that is not
+the current device, and switches back. Memory is cached by runtime/allocator, which asks the driver
+for segments; kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`,
+and launched with one by-value struct through `cupy.cuda.driver.launchKernel` (102 ns where
+`RawKernel.__call__` costs microseconds). A launch asks the driver nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import no_cuda
+from . import driver, graphs, kernels, library, memory, streams
+from .driver import (
+    can_access_peer, capability, current_device, device_count, device_name, device_of,
+    exchange_device, first_failure, is_available, limits, mem_get_info, set_device,
+    unavailable_reason,
+)  # fmt: skip
+from .graphs import Graph, begin_capture, check_stream, replay
+from .kernels import Function, arch, compile, launch, launcher, load, prefer_shared
+from .library import call_library, nccl
+from .memory import (
+    PinnedMemory, allocate, borrow, copy_async, empty_cache, memory_allocated, memory_reserved,
+    memory_snapshot, memory_stats, memset_async, pinned_allocate, record_stream,
+    reset_peak_memory_stats, set_memory_limit, taker,
+)  # fmt: skip
+from .streams import (
+    Event, Stream, current_stream, default_stream, external_stream, set_stream, synchronize,
+)  # fmt: skip
+
+name = "cuda"
+is_emulated = False
+
+
+def reset_after_fork() -> None:
+    """In a forked child nothing of the parent's CUDA state can be used or given back."""
+    global allocate
+    memory.allocators.close()
+    # Short cuts hold these modules, and every launch asks for the device first.
+    holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
+    for module in holders:
+        module.get_device = no_cuda._absent
+    allocate = memory.allocate = no_cuda._absent

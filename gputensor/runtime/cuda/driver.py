@@ -1,0 +1,222 @@
+"""The driver: devices, the current one, and what a failed call means.
+
+Note [Failures of a device]
+What a kernel did wrong is reported by whichever call comes next, as an error of CuPy. Each entry
+makes it a KernelError; after an error that ends the context, every later one names the first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+from gputensor.core import errors
+
+from ..capture import capturing
+from ..device_limits import Limits
+
+_runtime: Any = cupy.cuda.runtime
+_driver: Any = cupy.cuda.driver
+get_device: Callable[[], int] = _runtime.getDevice
+use_device: Callable[[int], None] = _runtime.setDevice
+
+_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
+_LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; modes are numbered as capture.MODES lists them
+_NOT_READY = 600
+# Errors after which a context is of no use, by their numbers in cudaError and CUresult.
+_ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
+# The attributes of `Limits`, in its order: MultiProcessorCount, MaxThreadsPerMultiProcessor,
+# MaxBlocksPerMultiprocessor, MaxRegistersPerMultiprocessor, MaxSharedMemoryPerMultiprocessor,
+# MaxSharedMemoryPerBlockOptin, ReservedSharedMemoryPerBlock, L2CacheSize, ClockRate,
+# MemoryClockRate, GlobalMemoryBusWidth. Source: driver_types.h, cudaDeviceAttr.
+_LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
+_limits: dict[int, Limits] = {}
+_lock = threading.Lock()
+_count = 0
+at_start: list[Callable[[int], object]] = []  # called with the number of devices, once
+
+
+def is_available() -> bool:
+    return bool(cupy.cuda.is_available())
+
+
+def unavailable_reason() -> str | None:
+    """The driver's own words where there are any."""
+    try:
+        count = _runtime.getDeviceCount()
+    except Exception as error:  # CUDARuntimeError, or a RuntimeError where libcuda is missing
+        return str(error)
+    return None if count else "the driver sees no GPU"
+
+
+class On:
+    """`with On(index)`: the device is current inside. The hot path does it inline."""
+
+    __slots__ = ("_index", "_previous")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        self._previous = get_device()
+        if self._previous != self._index:
+            use_device(self._index)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._previous != self._index:
+            use_device(self._previous)
+
+
+CudaError = (_runtime.CUDARuntimeError, _driver.CUDADriverError)
+_first_failure: str | None = None
+
+
+def first_failure() -> str | None:
+    """The error that ended a device's context; None while all are of use."""
+    return _first_failure
+
+
+def failed(device_index: int, what: str, error: Any) -> Exception:
+    """Our error for one of CuPy's, or for a status: Note [Failures of a device]."""
+    if isinstance(error, int):
+        error = _runtime.CUDARuntimeError(error)
+    return errors.kernel_failed(f"cuda:{device_index}", told(what, error))
+
+
+def told(what: str, error: Exception) -> str:
+    global _first_failure
+    if getattr(error, "status", 0) not in _ENDS_CONTEXT:
+        return f"{what} failed: {error}"
+    if _first_failure is None:
+        _first_failure = str(error)
+        return f"a kernel or copy before this point failed: {error} (seen by {what})"
+    return f"{what} failed, as all does after the first failure of this process: {_first_failure}"
+
+
+def reporting(device_index: int, what: str, call: Any, *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except CudaError as error:
+        raise failed(device_index, what, error) from error
+
+
+def is_done(device_index: int, what: str, status: int) -> bool:
+    """What a query returned; CuPy's own `done` takes a failure for work that goes on."""
+    if status in (0, _NOT_READY):
+        return status == 0
+    raise failed(device_index, what, status)
+
+
+class Relaxed:
+    """While a graph is captured, let this thread call what the driver else refuses in all threads:
+    take memory, load modules, wait for what is not captured. A capture records none of that. CuPy
+    does not offer the driver's function for it."""
+
+    __slots__ = ("_mode",)
+
+    def __enter__(self) -> None:
+        self._mode = ctypes.c_int(_RELAXED) if capturing else None
+        self._exchange()
+
+    def __exit__(self, *exception: object) -> None:
+        self._exchange()
+
+    def _exchange(self) -> None:
+        if self._mode is None:
+            return
+        # By the name that the loader knows libcuda by: the library that CuPy has loaded.
+        exchange = ctypes.CDLL(_LIBCUDA).cuThreadExchangeStreamCaptureMode
+        status = exchange(ctypes.byref(self._mode))
+        if status:
+            raise failed(get_device(), "an allocation within a capture", status)
+
+
+def device_count() -> int:
+    return _count or _start()
+
+
+def _start() -> int:
+    """Count the devices, once: their number cannot change in a process."""
+    global _count
+    with _lock:
+        if not _count:
+            count = _runtime.getDeviceCount()
+            for begin in at_start:
+                begin(count)
+            _count = count
+    return _count
+
+
+def current_device() -> int:
+    return get_device()
+
+
+def set_device(index: int) -> None:
+    exchange_device(index)
+
+
+def exchange_device(index: int) -> int:
+    """Make a device current; returns the one that was."""
+    previous = get_device()
+    if index != previous:
+        use_device(checked("set_device", index))
+    return previous
+
+
+def device_of(ptr: int) -> int:
+    """The device of an address; the current one for null, which an empty array may have."""
+    index = get_device()
+    if not ptr:
+        return index
+    return int(reporting(index, "asking an address", _runtime.pointerGetAttributes, ptr).device)
+
+
+def checked(op: str, index: int) -> int:
+    if not 0 <= index < device_count():
+        raise errors.device_index_out_of_range(op, index, device_count())
+    return index
+
+
+def device_name(index: int) -> str:
+    checked("device_name", index)
+    properties = reporting(index, "device_name", _runtime.getDeviceProperties, index)
+    given = properties["name"]
+    return given.decode() if isinstance(given, bytes) else given
+
+
+def capability(index: int) -> tuple[int, int]:
+    checked("capability", index)
+    attributes = (_COMPUTE_MAJOR, _COMPUTE_MINOR)
+    ask = _runtime.deviceGetAttribute
+    major, minor = [reporting(index, "capability", ask, a, index) for a in attributes]
+    return major, minor
+
+
+def limits(index: int) -> Limits:
+    """What the device has of what plans count with; asked once."""
+    found = _limits.get(index)
+    if found is None:
+        checked("limits", index)
+        ask = _runtime.deviceGetAttribute
+        found = Limits(*[reporting(index, "limits", ask, a, index) for a in _LIMITS])
+        _limits[index] = found
+    return found
+
+
+def mem_get_info(index: int) -> tuple[int, int]:
+    with On(checked("mem_get_info", index)):
+        free, total = reporting(index, "mem_get_info", _runtime.memGetInfo)
+    return free, total
+
+
+def can_access_peer(device_index: int, peer_index: int) -> bool:
+    if device_index == peer_index:
+        return True
+    ask = _runtime.deviceCanAccessPeer
+    return bool(reporting(device_index, "can_access_peer", ask, device_index, peer_index))

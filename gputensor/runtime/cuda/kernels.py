@@ -1,0 +1,266 @@
+"""Kernels: compiling and loading them, and the launch in one call of the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import cupy
+
+from gputensor.core import errors
+
+from .. import capture, nvrtc
+from ..capture import capturing
+from .driver import (
+    CudaError,
+    On,
+    capability,
+    checked,
+    get_device,
+    limits,
+    reporting,
+    told,
+    use_device,
+)
+from .streams import Stream, cupy_stream, current_stream
+
+_runtime: Any = cupy.cuda.runtime
+_driver: Any = cupy.cuda.driver
+_launch_kernel = _driver.launchKernel
+
+_MAX_PARAMS = 4096
+_ONE = (0,)  # where the one parameter of our own kernels lies
+_DEFAULT_SHARED = 48 * 1024
+_MOST_LAUNCHERS = 1024  # of a kernel that are kept
+
+_local = threading.local()
+_modules: dict[tuple[bytes, int], Any] = {}
+_archs: dict[int, str] = {}
+
+
+class Function:
+    """One kernel, for one device; `shared_bytes` is what it may be launched with as it stands."""
+
+    __slots__ = (
+        "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
+        "shared_bytes",
+    )  # fmt: skip
+    launchers: dict[tuple[Any, ...], Callable[[bytes], None]]  # by grid, block and shared memory
+    image: bytes
+    module: Any
+
+    def __init__(
+        self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
+    ) -> None:
+        self.module, self.image, self.launchers = module, image, {}
+        self.function: Any = function  # keeps the module loaded
+        self.ptr: int = function.ptr
+        self.name: str = name
+        self.device_index: int = device_index
+        # per cent of a multiprocessor's shared memory; 0 leaves it to the driver
+        self.carveout: int = 0
+        # What the kernel declares itself counts into the 48 KiB that need no leave.
+        own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
+        self.shared_bytes: Any = max(_DEFAULT_SHARED - own, 0)
+
+    def symbol(self, name: str) -> tuple[int, int | None]:
+        """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""
+        mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
+        with On(self.device_index):
+            try:
+                _give_context()
+                return self.module.get_global_var(mangled), None
+            except CudaError as error:
+                raise errors.kernel_failed(self.name, told(f"finding {name}", error)) from error
+
+
+def arch(device_index: int) -> str:
+    """The architecture to compile for: the device's, or the newest that NVRTC knows below it."""
+    found = _archs.get(device_index)
+    if found is None:
+        major, minor = capability(device_index)
+        found = _archs[device_index] = nvrtc.nearest_arch(cupy.cuda.nvrtc, major * 10 + minor)
+    return found
+
+
+def compile(
+    text: str, variants: Sequence[Mapping[str, object]], arch: str, *,
+    entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> bytes:  # fmt: skip
+    """A cubin of one variant; needs NVRTC and no GPU.
+
+    entries, headers, options: for a text of a user, the C++ names wanted, what it may include, and
+    what NVRTC is told beside our own options.
+    """
+    (defines,) = variants
+    if entries is not None:
+        from ..nvrtc_users import compile_text
+
+        own = headers or {}
+        return compile_text(cupy.cuda.nvrtc, text, defines, arch, entries, own, options)
+    return nvrtc.compile_cubin(cupy.cuda.nvrtc, text, defines, arch)
+
+
+def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
+    """A kernel of a cubin, on one device; the module is loaded once per device."""
+    mangled = getattr(image, "names", {}).get(entry, entry)
+    if capturing:
+        capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
+    with On(checked("load", device_index)):
+        key = (image, device_index)
+        module = _modules.get(key)
+        try:
+            _give_context()
+            if module is None:
+                module = cupy.cuda.Module()
+                module.load(bytes(image))  # CuPy takes no subclass of bytes
+                _modules[key] = module
+            return Function(module.get_function(mangled), entry, device_index, module, image)
+        except CudaError as error:
+            what = told(f"loading it on cuda:{device_index}", error)
+            raise errors.kernel_failed(entry, what) from error
+
+
+def prefer_shared(function: Function, nbytes: int) -> None:
+    """Ask for so much of each multiprocessor's memory to be shared memory rather than L1."""
+    index = function.device_index
+    percent = min(100, -(-100 * nbytes // limits(index).shared_bytes))
+    if percent > function.carveout:
+        with On(index):
+            reporting(index, "prefer_shared", _prefer_shared, function.ptr, percent)
+        function.carveout = percent
+
+
+def _prefer_shared(ptr: int, percent: int) -> None:
+    _give_context()
+    attribute = _driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    _driver.funcSetAttribute(ptr, attribute, percent)
+
+
+def _give_context() -> None:
+    """The current device's context for this thread: the driver's own calls make none."""
+    _runtime.memGetInfo()
+
+
+class _Launcher:
+    """What a thread launches with: a parameter block at a fixed address; where it has contexts."""
+
+    __slots__ = ("address", "array", "begin", "block", "lists", "ready", "view")
+
+    def __init__(self) -> None:
+        self.block = ctypes.create_string_buffer(_MAX_PARAMS + 64)
+        begin = ctypes.addressof(self.block)
+        skip = -begin % 64
+        self.begin = begin + skip
+        self.array = (ctypes.c_void_p * 1)(self.begin)
+        self.address = ctypes.addressof(self.array)
+        self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
+        self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
+        # By device where it has a context: `view` and `address`.
+        self.ready: dict[int, tuple[memoryview, int]] = {}
+
+    def list_of(self, offsets: tuple[int, ...]) -> int:
+        """Address of an array with the address of each parameter in the block."""
+        found = self.lists.get(offsets)
+        if found is None:
+            array = (ctypes.c_void_p * max(len(offsets), 1))(*(self.begin + at for at in offsets))
+            found = self.lists[offsets] = array, ctypes.addressof(array)
+        return found[1]
+
+
+def launch(
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int,
+    stream: Stream, params: bytes, offsets: tuple[int, ...] = _ONE,
+) -> None:  # fmt: skip
+    """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
+    try:
+        launcher = _local.launcher
+    except AttributeError:
+        launcher = _local.launcher = _Launcher()
+        _local.ready = launcher.ready
+    device = function.device_index
+    previous = get_device()
+    if previous != device:
+        use_device(device)
+    try:
+        if device not in launcher.ready or shared_bytes > function.shared_bytes:
+            _prepare(launcher, function, shared_bytes)
+        address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
+        (gx, gy, gz), (bx, by, bz) = grid, block
+        launcher.view[: len(params)] = params  # no call between this and the launch
+        _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
+    except Exception as error:
+        raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
+    finally:
+        if previous != device:
+            use_device(previous)
+
+
+def launcher(
+    function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
+    shared_bytes: int = 0,
+) -> Callable[[bytes], None]:  # fmt: skip
+    """What launches one kernel again and again: `run(params)`, on the current stream.
+
+    It does what `launch` does in one frame, where nothing has to be prepared or switched. Layouts
+    that launch alike share one.
+    """
+    key = grid, block, shared_bytes
+    known = function.launchers.get(key)
+    if known is not None:
+        return known
+    ptr, device = function.ptr, function.device_index
+    (gx, gy, gz), (bx, by, bz) = grid, block
+
+    def run(params: bytes) -> None:
+        try:
+            view, address = _local.ready[device]
+            is_ready = get_device() == device
+        except (AttributeError, KeyError):
+            is_ready = False
+        if not is_ready or shared_bytes and shared_bytes > function.shared_bytes:
+            launch(function, grid, block, shared_bytes, current_stream(device), params)
+            return
+        try:
+            stream, n = cupy_stream(device).ptr, len(params)
+            view[:n] = params  # no call between this and the launch
+            _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, address, 0)
+        except Exception as error:
+            given = function, grid, block, shared_bytes, current_stream(device), params
+            raise _launch_error(error, *given) from error
+
+    if len(function.launchers) >= _MOST_LAUNCHERS:
+        function.launchers.clear()
+    function.launchers[key] = run
+    return run
+
+
+def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
+    """Once per thread and device: a context. Beyond 48 KiB of shared memory: the driver's leave."""
+    _give_context()
+    launcher.ready[function.device_index] = launcher.view, launcher.address
+    if shared_bytes > function.shared_bytes:
+        attribute = _driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _driver.funcSetAttribute(function.ptr, attribute, shared_bytes)
+        function.shared_bytes = shared_bytes
+
+
+def _launch_error(
+    error: Exception, function: Function, grid: Any, block: Any, shared: int, stream: Stream,
+    params: bytes,
+) -> Exception:  # fmt: skip
+    if len(params) > _MAX_PARAMS:
+        rule, got = f"have at most {_MAX_PARAMS} bytes", f"{len(params)} bytes"
+        return errors.cannot_launch(function.name, "params", rule, got)
+    if stream.device_index != function.device_index:
+        rule = f"be of cuda:{function.device_index}"
+        return errors.cannot_launch(function.name, "stream", rule, stream)
+    if shared > _DEFAULT_SHARED:
+        most = limits(function.device_index).block_shared_bytes
+        if shared > most:
+            return errors.cannot_launch(function.name, "shared_bytes", f"be in [0, {most}]", shared)
+    given = f"grid {grid}, block {block}, {shared} bytes of shared memory"
+    return errors.kernel_failed(function.name, told(f"launch with {given}", error))

@@ -1,0 +1,160 @@
+"""Libraries: functions of CuPy over our memory and streams, cuSOLVER and NCCL."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gputensor.core import errors
+
+from .. import capture
+from ..allocator import Memory
+from ..capture import capturing
+from ..libraries import Array, Compute, Library, as_results, has_layout
+from .driver import CudaError, On, Relaxed, checked, get_device, told
+from . import memory
+from .memory import record_stream
+from .plans import Plans
+from .streams import Event, current_stream
+
+_lock = threading.Lock()
+# Bytes of constants that a device keeps; what is beyond them is copied in each call.
+_MOST_CONSTANTS = 16 << 20
+
+
+class _OnGpu(Library):
+    """CuPy. Its transforms are ordered: Note [Work area of a plan]."""
+
+    def __init__(self) -> None:
+        super().__init__(cupy, "cupyx.scipy", is_gpu=True)
+        self._constants: dict[tuple[Any, ...], Any] = {}
+        self._constant_bytes: dict[int, int] = {}
+
+    def constant(self, array: np.ndarray) -> Any:
+        """Raises: DeviceError within a capture, unless a call before it has copied the array."""
+        index = get_device()
+        key = index, array.dtype.str, array.shape, array.tobytes()
+        found = self._constants.get(key)
+        if found is not None:
+            return found
+        if capturing and capture.of(current_stream(index)) is not None:
+            why = "it copies a table to the device, which a call before the capture does"
+            raise errors.capture_refused(capture.operator() or "a library", why)
+        if self._constant_bytes.get(index, 0) + array.nbytes > _MOST_CONSTANTS:
+            return cupy.asarray(array)
+        # Not our allocator's memory, which belongs to a stream: graphs and other streams use it.
+        with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
+            found = cupy.asarray(array)
+        cupy.cuda.get_current_stream().synchronize()  # once, so that no stream has to wait for it
+        with _lock:
+            self._constant_bytes[index] = self._constant_bytes.get(index, 0) + array.nbytes
+            self._constants[key] = found
+        return found
+
+    def scipy(self, part: str) -> Any:
+        if part == "fft":
+            transforms.begin(current_stream(get_device()))
+        return super().scipy(part)
+
+    def cusolver(self) -> tuple[Any, int]:
+        """CuPy's functions for cuSOLVER, and the handle of this thread and the current device."""
+        from cupy_backends.cuda.libs import cusolver
+
+        return cusolver, cupy.cuda.device.get_cusolver_handle()
+
+
+_library = _OnGpu()
+
+
+def nccl() -> Any:
+    """CuPy's module of NCCL. Raises: ImportError where the library is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is missing is said below
+        from cupy.cuda import nccl as found
+    if not found.available:
+        return import_module("cupy_backends.cuda.libs.nccl")
+    return found
+
+
+class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
+    """Memory of our allocator, as CuPy takes it."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory.ptr, memory.nbytes, memory, memory.device_index)
+        self.memory = memory
+
+
+def _for_cupy(nbytes: int) -> Any:
+    """CuPy's allocator inside a call of a library: ours, on the current device and stream."""
+    return cupy.cuda.MemoryPointer(_Temporary(memory.allocate(nbytes, get_device())), 0)
+
+
+def _memory_of_area(area: Any) -> Memory | None:
+    held = getattr(area, "mem", None)
+    return held.memory if type(held) is _Temporary else None
+
+
+transforms = Plans(lambda: cupy.fft.config.get_plan_cache(), Event, _memory_of_area, record_stream)
+
+
+def call_library(
+    op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
+    device_index: int,
+) -> Any:  # fmt: skip
+    """Queue `function(CuPy, *operands)` on the current stream of the device; returns the memory of
+    each of its results, which is the function's own where it lies as wanted.
+
+    results: None returns what the function returned. It is the function that waits, where it looks
+    at values.
+    """
+    # CuPy loads a kernel, and makes a plan, when it first needs one: also within a capture.
+    with On(checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy), Relaxed():
+        own = capture.of(current_stream(device_index)) if capturing else None
+        if own is not None:
+            if results is None:
+                raise errors.capture_refused(op, "it waits for the device")
+        try:
+            arrays = [_array_over(x, x.ptr, device_index) for x in operands]
+            try:
+                returned = function(_library, *arrays)
+            finally:
+                transforms.end(own)
+            if results is None:
+                return returned
+            taken: set[int] = set()
+            made = zip(results, as_results(returned, len(results)) if results else ())
+            return [_memory_of(array, wanted, device_index, taken) for wanted, array in made]
+        except errors.GpuTensorError:
+            raise
+        except CudaError as error:
+            raise errors.kernel_failed(op, told("a library", error)) from error
+        except Exception as error:
+            raise errors.library_failed(op, error) from error
+
+
+def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> Any:
+    memory = cupy.cuda.UnownedMemory(ptr, of.extent_bytes, owner, device_index)
+    place = cupy.cuda.MemoryPointer(memory, 0)
+    return cupy.ndarray(of.sizes, of.dtype, place, strides=of.stride_bytes)
+
+
+def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) -> Memory:
+    """The memory of a result: the array's own, unless another has it or it lies otherwise."""
+    array = cupy.asarray(array)
+    held = array.data.mem
+    if (
+        type(held) is _Temporary and array.data.ptr == held.ptr and held.ptr not in taken
+        and has_layout(array, wanted)
+    ):  # fmt: skip
+        taken.add(held.ptr)
+        own: Memory = held.memory
+        return own
+    made = memory.allocate(wanted.extent_bytes, device_index)
+    _array_over(wanted, made.ptr, device_index, made)[...] = array
+    return made

@@ -1,0 +1,260 @@
+"""Streams and events: CuPy's, each together with its device."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from typing import Any
+
+import cupy
+
+from gputensor.core import errors
+
+from .. import capture, settling
+from ..capture import capturing
+from .driver import CudaError, On, Relaxed, checked, failed, get_device, is_done, reporting
+
+_runtime: Any = cupy.cuda.runtime
+cupy_stream = cupy.cuda.get_current_stream
+
+PER_THREAD = 2  # the handle that stands for another stream in each thread
+_STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
+
+_lock = threading.Lock()
+_local = threading.local()
+# By device: the CuPy stream seen last, and ours for it.
+_streams: dict[int, tuple[Any, Stream]] = {}
+_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # by device and priority, CuPy's
+_thread_keys = itertools.count(-1, -1)
+
+
+class Stream:
+    """A CuPy stream together with its device; does not synchronise with the default stream.
+
+    One that is made here is one of 32 that a device has for each priority, in turn, as in PyTorch:
+    what is cached for them is found again. key: what tells it from others of its device.
+    is_borrowed: it is known by its handle, and nothing here keeps it from being destroyed.
+    """
+
+    __slots__ = ("__weakref__", "cupy", "device_index", "is_borrowed", "key", "priority", "ptr")
+
+    def __init__(
+        self, device_index: int, priority: int = 0, *, of: Any = None, is_borrowed: bool = False
+    ) -> None:
+        if of is None:
+            of = _pooled(checked("Stream", device_index), priority)
+        self.cupy: Any = of
+        self.key: int = of.ptr
+        self.ptr: int = of.ptr
+        self.device_index: int = device_index
+        self.priority: int = priority
+        self.is_borrowed: bool = is_borrowed
+
+    def synchronize(self) -> None:
+        if capturing:
+            capture.refuse_wait("synchronize", self)
+        with On(self.device_index), Relaxed():
+            reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
+
+    def query(self) -> bool:
+        """Whether all its work is done; raises what the device did wrong."""
+        if capturing:
+            capture.refuse_wait("query", self)
+        with On(self.device_index), Relaxed():
+            return is_done(self.device_index, "asking a stream", _runtime.streamQuery(self.ptr))
+
+    def wait_event(self, event: Event) -> None:
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Work added from now on runs after what the other stream has."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self) -> Event:
+        event = Event()
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.ptr:#x} of cuda:{self.device_index}>"
+
+
+def _pooled(device_index: int, priority: int) -> Any:
+    priority = max(-5, min(priority, 0))  # the driver's range is within this one
+    with _lock:
+        streams = _stream_pools.setdefault((device_index, priority), deque())
+        if len(streams) == _STREAMS_IN_POOL:
+            streams.rotate(-1)
+        else:
+            with On(device_index):
+                try:
+                    made = cupy.cuda.Stream(non_blocking=True, priority=priority or None)
+                except CudaError as error:
+                    raise failed(device_index, "making a stream", error) from error
+                streams.append(made)
+        return streams[-1]
+
+
+class Event:
+    """A point in a stream's work; CuPy's event is made when first recorded, on that device."""
+
+    __slots__ = ("_by", "_capture", "_device_index", "cupy", "enable_timing")
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.enable_timing: bool = enable_timing
+        self.cupy: Any = None
+        self._device_index = -1
+        self._by: Stream | None = None
+        self._capture: capture.Capture | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        settling.settle("an event is recorded")
+        stream = stream or current_stream(get_device())
+        try:
+            self.record_or_fail(stream)
+        except CudaError as error:
+            raise failed(stream.device_index, "recording an event", error) from error
+
+    def record_or_fail(self, stream: Stream) -> None:
+        """The same, with CuPy's errors."""
+        with On(stream.device_index):
+            if self._device_index != stream.device_index:
+                self.cupy = cupy.cuda.Event(disable_timing=not self.enable_timing)
+                self._device_index = stream.device_index
+            self.cupy.record(stream.cupy)
+        self._capture, self._by = capture.of(stream) if capturing else None, stream
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Work added to the stream from now on runs after this point."""
+        if self.cupy is not None:
+            settling.settle("a stream waits for an event")
+            stream = stream or current_stream(get_device())
+            if capturing or self._capture is not None:
+                capture.before_waiting(self._capture, stream)
+            with On(stream.device_index):
+                wait, index = stream.cupy.wait_event, stream.device_index
+                reporting(index, "waiting for an event", wait, self.cupy)
+
+    def query(self) -> bool:
+        """Whether the work before it is done; raises what the device did wrong."""
+        if self.cupy is None:
+            return True
+        if capturing or self._capture is not None:
+            capture.refuse_wait("query", self._by, self._capture)
+            return self.has_passed()
+        return is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
+
+    def has_passed(self) -> bool:
+        """As `query`, for a thread that only watches: no capture minds it."""
+        if self.cupy is None:
+            return True
+        index = self._device_index
+        with On(index), Relaxed():
+            return is_done(index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
+
+    def synchronize(self) -> None:
+        if capturing or self._capture is not None:
+            capture.refuse_wait("synchronize", self._by, self._capture)
+        if self.cupy is not None:
+            with Relaxed():
+                reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds between two points."""
+        for event in (self, end):
+            if not event.enable_timing or not event.cupy or not event.query():
+                got = "no timing" if not event.enable_timing else "not passed yet"
+                rule = "be events with enable_timing=True that have been passed"
+                raise errors.must("elapsed_time", "events", rule, errors.Got(got))
+        ask = cupy.cuda.get_elapsed_time
+        return float(reporting(self._device_index, "elapsed_time", ask, self.cupy, end.cupy))
+
+
+def default_stream(index: int) -> Stream:
+    checked("default_stream", index)
+    return _of_cupy(index, cupy.cuda.Stream.null)
+
+
+def current_stream(index: int) -> Stream:
+    """CuPy's current stream of a device in this thread."""
+    return stream_of(index, cupy_stream(index))
+
+
+def _of_cupy(index: int, of: Any) -> Stream:
+    if of.ptr == PER_THREAD:
+        return per_thread_stream(index)
+    stream = Stream(index, of=of)
+    _streams[index] = (of, stream)
+    return stream
+
+
+def per_thread_stream(index: int) -> Stream:
+    """This thread's default stream. All threads have one handle for it, so the key is our own."""
+    try:
+        streams: dict[int, Stream] = _local.streams
+    except AttributeError:
+        streams = _local.streams = {}
+    if index not in streams:
+        stream = streams[index] = Stream(index, of=cupy.cuda.Stream.ptds)
+        stream.key = next(_thread_keys)
+    return streams[index]
+
+
+def stream_of(index: int, of: Any) -> Stream:
+    """Ours for a CuPy stream that is current."""
+    seen = _streams.get(index)
+    return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
+
+
+def set_stream(stream: Stream) -> Stream:
+    """Make a stream current for its device in this thread; returns the one that was."""
+    previous = current_stream(stream.device_index)
+    try:
+        if previous.key != stream.key:
+            settling.settle("another stream becomes current")
+    finally:
+        with On(stream.device_index):
+            stream.cupy.use()
+    return previous
+
+
+class _External:
+    """Another library's stream, as CuPy takes one (`ExternalStream` is deprecated in CuPy 14)."""
+
+    __slots__ = ("owner", "ptr")
+
+    def __init__(self, ptr: int, owner: Any) -> None:
+        self.ptr, self.owner = ptr, owner
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+
+def external_stream(index: int, ptr: int, owner: Any = None) -> Stream:
+    """The stream of another library; 0 and 1 are the legacy default stream, 2 is this thread's.
+
+    owner: what keeps the handle alive, and is kept as long as memory is used there.
+    """
+    if ptr in (0, 1):
+        return default_stream(index)
+    if ptr == PER_THREAD:
+        return per_thread_stream(index)
+    if owner is not None:
+        return Stream(index, of=cupy.cuda.Stream.from_external(_External(ptr, owner)))
+    found = _external.get((index, ptr))
+    if found is None:
+        of = cupy.cuda.Stream.from_external(_External(ptr, None))
+        found = _external[index, ptr] = Stream(index, of=of, is_borrowed=True)
+    return found
+
+
+_external: dict[tuple[int, int], Stream] = {}
+
+
+def synchronize(index: int) -> None:
+    """Wait for all work of a device; raises what that work did wrong."""
+    if capturing:
+        capture.refuse_device_wait("synchronize", index)
+    with On(checked("synchronize", index)):
+        reporting(index, "synchronize", _runtime.deviceSynchronize)
