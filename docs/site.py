@@ -47,7 +47,10 @@ MODULES = {
     "layout": ("gt.layout: copies of any library's arrays", ["layout"]),
     "autograd": ("gt.autograd: gradients", ["autograd"]),
     "amp": ("gt.amp: mixed precision", ["amp"]),
-    "nn": ("gt.nn and gt.optim: training", ["nn.functional", "optim"]),
+    "nn": (
+        "gt.nn and gt.optim: training",
+        ["nn.functional", "optim", "optim.lr_scheduler", "optim.swa_utils"],
+    ),
     "distributions": (
         "gt.distributions: probability distributions",
         ["distributions", "distributions.constraints", "distributions.utils"],

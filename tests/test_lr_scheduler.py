@@ -56,6 +56,23 @@ def test_functions_are_not_in_a_state() -> None:
         (lambda: schedules.ReduceLROnPlateau(sgd(), factor=2), "'factor' must be below 1"),
         (lambda: schedules.ReduceLROnPlateau(sgd(), mode="x"), "'mode' must be 'min' or 'max'"),
         (lambda: schedules.CosineAnnealingWarmRestarts(sgd(), 0), "'T_0' must be positive"),
+        (lambda: schedules.CyclicLR(sgd(), 0.1, 1.0, mode="x"), "CyclicLR: 'mode' must be 'triang"),
+        (lambda: schedules.CyclicLR(sgd(), 0.1, 1.0, scale_mode="x"), "'scale_mode' must be 'cyc"),
+        (lambda: schedules.CyclicLR(sgd(), 0.1, 1.0, 0), "'step_size_up' must be positive"),
+        (lambda: schedules.CyclicLR(sgd(), [0.1, 0.2], 1.0), "'base_lr' must be 1 numbers"),
+        (
+            lambda: schedules.CyclicLR(gt.optim.Rprop([gt.zeros(2)]), 0.1, 1.0),
+            "'cycle_momentum' must be False for an optimizer without",
+        ),
+        (lambda: schedules.ChainedScheduler([]), "ChainedScheduler: 'schedulers' must hold sched"),
+        (
+            lambda: schedules.ChainedScheduler([schedules.ReduceLROnPlateau(sgd())]),
+            "'schedulers' must hold no ReduceLROnPlateau",
+        ),
+        (
+            lambda: schedules.ChainedScheduler([schedules.StepLR(sgd(), n) for n in (1, 2)]),
+            "'schedulers' must be of one optimizer",
+        ),
     ],
 )
 def test_what_is_refused(make, said) -> None:
@@ -69,3 +86,20 @@ def test_more_steps_than_a_cycle_has_are_refused() -> None:
     schedule.step()
     with pytest.raises(errors.GpuTensorError, match="at most 2 times"):
         schedule.step()
+
+
+def test_a_chain_resumes_from_its_state() -> None:
+    def made() -> gt.optim.lr_scheduler.ChainedScheduler:
+        of = sgd()
+        return schedules.ChainedScheduler(
+            [schedules.StepLR(of, 2), schedules.ExponentialLR(of, 0.5)]
+        )
+
+    first, second = made(), made()
+    first.step()
+    second.load_state_dict(first.state_dict())
+    second.optimizer.load_state_dict(first.optimizer.state_dict())
+    for _ in range(3):
+        first.step()
+        second.step()
+        assert second.get_last_lr() == first.get_last_lr()

@@ -632,6 +632,9 @@ LATER: dict[str, dict[str, str]] = {
     remove_spectral_norm remove_weight_norm spectral_norm weight_norm nn.utils.making:
     convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
     """),
+    "optim": _read("""
+    optim.swa_utils.: swa_utils
+    """),
     "utils": _read("""
     utils.checkpoint.: checkpoint utils.data.: data
     """),

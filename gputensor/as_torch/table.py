@@ -55,7 +55,10 @@ _MODULES = (
     "upsampling transformer linear container flatten fold distance pixelshuffle adaptive "
     "channelshuffle module lazy utils"
 )
-_OPTIMIZERS = "adam adamw sgd rmsprop adagrad adadelta adamax nadam radam lbfgs rprop asgd"
+_OPTIMIZERS = (
+    "adam adamw sgd rmsprop adagrad adadelta adamax nadam radam lbfgs rprop asgd sparse_adam "
+    "_adafactor _muon"
+)
 _OF_DATA = "torch.utils.data.dataset torch.utils.data.dataloader torch.utils.data.sampler"
 # Name of PyTorch's module -> ours, asked one after the other.
 SOURCES: dict[str, tuple[str, ...]] = {

@@ -24,6 +24,9 @@ __all__ = [
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
 ]  # fmt: skip
 
+if TYPE_CHECKING:
+    from . import swa_utils as swa_utils
+
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy.attributes(globals())

@@ -21,6 +21,10 @@ from torch.nn.modules.utils import _pair
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.checkpoint import checkpoint
 from torch.autograd import Variable
+from torch.optim.lr_scheduler import CyclicLR
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.swa_utils import AveragedModel
+from torch.optim._muon import Muon
 from torch.fx import Graph
 
 torch.backends.cudnn.benchmark = True
@@ -48,12 +52,18 @@ net = Net()
 assert isinstance(Variable(torch.ones(1)), Variable) and not torch.ones(1).is_sparse
 assert isinstance(net.norm, _BatchNorm) and isinstance(torch.zeros(1), torch.FloatTensor)
 data = DataLoader(TensorDataset(torch.rand(16, 1, 6, 6), torch.arange(16) % 2), 4, shuffle=True)
-optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+optimizer = torch.optim.NAdam(net.named_parameters(), lr=1e-2)
+schedule, average = CyclicLR(optimizer, 1e-3, 1e-2, step_size_up=2), AveragedModel(net)
+stepped = []
+register_optimizer_step_post_hook(lambda *of: stepped.append(of))
 for images, labels in data:
     optimizer.zero_grad()
     loss = F.cross_entropy(net(images), labels)
     loss.backward()
     optimizer.step()
+    schedule.step()
+    average.update_parameters(net)
+assert len(stepped) == average.n_averaged == 4 and Muon is torch.optim.Muon
 added = torch.compile(lambda x: x + 1)(torch.ones(2))
 print(torch.isfinite(loss).item(), added.tolist(), sys.argv[1:])
 print(torch.func.grad(lambda x: (x * x).sum())(torch.ones(2)).tolist(), torch.__name__)

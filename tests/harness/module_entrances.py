@@ -207,7 +207,7 @@ _SCHEDULES: dict[str, tuple[Any, ...]] = {
     "MultiStepLR": ((1, 3), 0.5), "ConstantLR": (0.5, 3), "LinearLR": (0.5, 1.0, 3),
     "ExponentialLR": (0.5,), "PolynomialLR": (3, 2.0), "CosineAnnealingLR": (3, 0.01),
     "CosineAnnealingWarmRestarts": (3, 2, 0.01), "OneCycleLR": (1.0, 10),
-    "ReduceLROnPlateau": ("min", 0.5, 1),
+    "ReduceLROnPlateau": ("min", 0.5, 1), "CyclicLR": (0.1, 1.0, 3, 4, "triangular", 1.0),
 }  # fmt: skip
 
 
@@ -218,6 +218,35 @@ def _sequential() -> Any:
         schedules.SequentialLR(of, schedulers, milestones).step()
 
     return make_and_step, ([schedules.ExponentialLR(of, g) for g in (0.5, 0.9)], [2]), {}
+
+
+def _chained() -> Any:
+    of, schedules = _optimizer(), gt.optim.lr_scheduler
+
+    def make_and_step(schedulers: Any, optimizer: Any) -> None:
+        schedules.ChainedScheduler(schedulers, optimizer).step()
+
+    return make_and_step, ([schedules.ExponentialLR(of, g) for g in (0.5, 0.9)], of), {}
+
+
+def _averaged_model() -> Any:
+    model = gt.nn.Linear(2, 3)
+
+    def make_and_update(averaged: Any, device: Any, avg_fn: Any, use_buffers: Any) -> None:
+        made = gt.optim.swa_utils.AveragedModel(averaged, device, avg_fn, use_buffers=use_buffers)
+        made.update_parameters(model)
+        made.update_parameters(model)
+
+    return make_and_update, (model, "cpu", gt.optim.swa_utils.get_swa_avg_fn(), False), {}
+
+
+_AVERAGES: dict[str, tuple[Any, ...]] = {
+    "get_ema_avg_fn": (0.9,),
+    "get_ema_multi_avg_fn": (0.9,),
+    "get_swa_avg_fn": (),
+    "get_swa_multi_avg_fn": (),
+    "update_bn": (lambda: [gt.ones(2, 3)], lambda: gt.nn.BatchNorm1d(3), "cpu"),
+}
 
 
 _INITS: dict[str, tuple[Any, ...]] = {
@@ -269,6 +298,12 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
         for name, args in _SCHEDULES.items()
     },
     "lr_scheduler.SequentialLR": _sequential,
+    "lr_scheduler.ChainedScheduler": _chained,
+    "swa_utils.SWALR": _stepped(gt.optim.swa_utils.SWALR, 0.1, 3, "linear", of=_optimizer),
+    "swa_utils.AveragedModel": _averaged_model,
+    **{
+        f"swa_utils.{name}": _of(gt.optim.swa_utils, name, args) for name, args in _AVERAGES.items()
+    },
     "nn.Parameter": _of(gt.nn, "Parameter", (_X, True)),
     "nn.Buffer": _of(gt.nn, "Buffer", (_X,)),
     **{f"nn.init.{name}": _of(gt.nn.init, name, args) for name, args in _INITS.items()},

@@ -20,7 +20,7 @@ MODULES = {
     "torch": [
         "", ".Tensor", ".amp", ".autograd", ".autograd.graph", ".cuda", ".fft", ".library",
         ".linalg", ".nn", ".nn.functional", ".nn.init", ".nn.utils", ".optim",
-        ".optim.lr_scheduler", ".profiler", ".random", ".special", ".testing",
+        ".optim.lr_scheduler", ".optim.swa_utils", ".profiler", ".random", ".special", ".testing",
     ],
     "numpy": ["", ".ndarray", ".fft", ".linalg", ".random", ".testing"],
 }  # fmt: skip

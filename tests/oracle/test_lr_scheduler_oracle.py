@@ -33,7 +33,28 @@ CASES: dict[str, Make] = {
     "SequentialLR": lambda s, o: s.SequentialLR(
         o, [s.LinearLR(o, 0.1, total_iters=4), s.ExponentialLR(o, 0.9)], milestones=[4]
     ),
+    "ChainedScheduler": lambda s, o: s.ChainedScheduler(
+        [s.ConstantLR(o, 0.1, total_iters=5), s.ExponentialLR(o, 0.9)]
+    ),
+    "CyclicLR": lambda s, o: s.CyclicLR(o, 0.01, 0.1, step_size_up=4),
+    "CyclicLR triangular2": lambda s, o: s.CyclicLR(
+        o, [0.01, 0.02], [0.1, 0.3], 3, 5, mode="triangular2", base_momentum=[0.7, 0.6]
+    ),
+    "CyclicLR exp_range": lambda s, o: s.CyclicLR(
+        o, 0.01, 0.1, 3, mode="exp_range", gamma=0.9, cycle_momentum=False
+    ),
+    "CyclicLR scale_fn": lambda s, o: s.CyclicLR(
+        o, 0.01, 0.1, 3, scale_fn=lambda n: 1 / (n + 1), scale_mode="iterations"
+    ),
+    "SWALR": lambda s, o: swa(s).SWALR(o, 0.02, anneal_epochs=6),
+    "SWALR linear": lambda s, o: swa(s).SWALR(o, [0.02, 0.5], 4, "linear"),
+    "SWALR at once": lambda s, o: swa(s).SWALR(o, 0.02, anneal_epochs=0),
 }
+
+
+def swa(of: Any) -> Any:
+    """The module of averages of either library. of: its module of schedules."""
+    return (gt if of is gt.optim.lr_scheduler else torch).optim.swa_utils
 
 
 def optimizer(lib: Any) -> Any:
@@ -77,3 +98,16 @@ def test_rates_on_a_plateau(options: dict[str, Any]) -> None:
         a.step(figure)
         b.step(gt.tensor(float(figure)))
         assert rates(ours) == rates(theirs) == b.get_last_lr()
+
+
+def test_the_first_of_betas_is_cycled() -> None:
+    made = {}
+    for lib in (torch, gt):
+        o = lib.optim.Adam([lib.zeros(2, requires_grad=True)])
+        schedule = lib.optim.lr_scheduler.CyclicLR(o, 0.01, 0.1, step_size_up=3)
+        made[lib] = []
+        for _ in range(8):
+            o.step()
+            schedule.step()
+            made[lib].append((o.param_groups[0]["betas"], o.param_groups[0]["lr"]))
+    assert made[gt] == made[torch]

@@ -46,10 +46,10 @@ FLOORS = [
     (13, "watch"),
     (13, "nn"),
     (13, "functional"),
-    (13, "optim"),
     (12, "fusion"),
     (13, "random"),
     (14, "layout"),
+    (14, "optim"),  # above `nn`: optim/swa_utils.py averages modules
     (14, "distributions"),
     (14, "serialization"),
     (14, "library"),

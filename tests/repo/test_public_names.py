@@ -23,7 +23,7 @@ MODULES = """
     gt.func gt.layout gt.library gt.linalg
     gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.nn.utils.fusion
     gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.rnn gt.nn.utils.stateless
-    gt.optim gt.optim.lr_scheduler gt.profiler
+    gt.optim gt.optim.lr_scheduler gt.optim.swa_utils gt.profiler
     gt.random gt.special gt.testing gt.utils gt.utils.checkpoint gt.utils.data
     gt.utils.data.distributed
 """.split()

@@ -1,0 +1,34 @@
+"""Schedules of learning rates: `gt.optim.lr_scheduler`, one step an epoch or a batch.
+
+A schedule says a rate from the one before and from how many steps there were, as PyTorch's do, so
+that several may be stepped side by side. Source: torch/optim/lr_scheduler.py.
+"""
+
+from typing import TYPE_CHECKING
+
+from ...core import lazy
+from .base import LRScheduler
+from .chains import ChainedScheduler, SequentialLR
+from .cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
+from .factors import (
+    ConstantLR,
+    CosineAnnealingLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiplicativeLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
+)
+from .plateau import ReduceLROnPlateau
+
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
+    "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
+]  # fmt: skip
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

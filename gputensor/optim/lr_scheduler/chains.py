@@ -1,0 +1,101 @@
+"""Schedules made of schedules: one after the other, or all at each step."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Any
+
+from ...core import errors
+from ..optimizer import Optimizer
+from .base import LRScheduler, set_rate
+from .plateau import ReduceLROnPlateau
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other; milestones: the steps at which the next one begins."""
+
+    optimizer: Optimizer
+    last_epoch: int
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        listed = list(schedulers) if isinstance(schedulers, Sequence) else [schedulers]
+        if not all(isinstance(one, LRScheduler) for one in listed):
+            raise errors.wrong_type("SequentialLR", "schedulers", "hold schedules", schedulers)
+        if len(milestones) != len(listed) - 1:
+            rule = "be fewer by one than the schedules"
+            raise errors.must("SequentialLR", "milestones", rule, milestones)
+        self._schedulers, self._milestones = listed, list(milestones)
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        for group in optimizer.param_groups:
+            set_rate(group, group["initial_lr"])
+        for scheduler in self._schedulers:
+            scheduler.last_epoch -= 1
+        self._schedulers[0].step()
+        self._last_lr = self._schedulers[0].get_last_lr()
+
+    def step(self) -> None:
+        self.last_epoch += 1
+        at = bisect.bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[at]
+        if at > 0 and self._milestones[at - 1] == self.last_epoch:
+            for group in self.optimizer.param_groups:
+                set_rate(group, group["initial_lr"])
+            scheduler.last_epoch = -1
+        scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        return _state_of(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        _load(self, state_dict)
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedules of one optimizer, all stepped at each step, in their order."""
+
+    optimizer: Optimizer
+
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
+        name = type(self).__name__
+        listed = list(schedulers) if isinstance(schedulers, Sequence) else []
+        if not listed or not all(isinstance(one, LRScheduler) for one in listed):
+            raise errors.wrong_type(name, "schedulers", "hold schedules", schedulers)
+        if any(isinstance(one, ReduceLROnPlateau) for one in listed):
+            rule = "hold no ReduceLROnPlateau, which is stepped with a figure"
+            raise errors.must(name, "schedulers", rule, schedulers)
+        if optimizer is None:
+            optimizer = listed[0].optimizer
+        if any(one.optimizer is not optimizer for one in listed):
+            raise errors.must(name, "schedulers", "be of one optimizer", schedulers)
+        self._schedulers, self.optimizer = listed, optimizer
+        self._last_lr = self._rates
+
+    def step(self) -> None:
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self._rates
+
+    def state_dict(self) -> dict[str, Any]:
+        return _state_of(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        _load(self, state_dict)
+
+
+def _state_of(chain: Any) -> dict[str, Any]:
+    kept = {n: v for n, v in vars(chain).items() if n not in ("optimizer", "_schedulers")}
+    return {**kept, "_schedulers": [one.state_dict() for one in chain._schedulers]}
+
+
+def _load(chain: Any, state_dict: dict[str, Any]) -> None:
+    given = dict(state_dict)
+    for scheduler, state in zip(chain._schedulers, given.pop("_schedulers")):
+        scheduler.load_state_dict(state)
+    vars(chain).update(given)

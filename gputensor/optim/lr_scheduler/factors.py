@@ -1,0 +1,192 @@
+"""Schedules that go one way: rates by functions, steps, factors, powers and a cosine."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from ...core import errors
+from ...core.arguments import number
+from ...tensor.tensor import Tensor
+from ..optimizer import Optimizer
+from .base import LRScheduler
+
+Factor = Callable[[int], float]
+
+
+class _Lambdas(LRScheduler):
+    """A function of the number of steps, or one for each group."""
+
+    _calls_functions = True
+
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Factor | list[Factor], last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        count = len(optimizer.param_groups)
+        self.lr_lambdas: list[Factor] = (
+            list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
+        )
+        if len(self.lr_lambdas) != count or not all(map(callable, self.lr_lambdas)):
+            rule = f"be {count} functions"
+            raise errors.must(type(self).__name__, "lr_lambda", rule, lr_lambda)
+        super().__init__(optimizer, last_epoch)
+
+    def _factors(self) -> list[float]:
+        found = [f(self.last_epoch) for f in self.lr_lambdas]
+        for factor in found:
+            if not isinstance(factor, Tensor) and number(factor) is None:
+                raise errors.wrong_type(type(self).__name__, "lr_lambda", "give numbers", factor)
+        return found
+
+
+class LambdaLR(_Lambdas):
+    """The first rate times a function of the number of steps."""
+
+    def get_lr(self) -> list[float]:
+        return [r * f for f, r in zip(self._factors(), self.base_lrs)]
+
+
+class MultiplicativeLR(_Lambdas):
+    """The rate before times a function of the number of steps."""
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return self._rates
+        return [r * f for f, r in zip(self._factors(), self._rates)]
+
+
+class StepLR(LRScheduler):
+    """The rate times gamma at every step_size-th step."""
+
+    step_size: float
+    gamma: float
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: float, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        turns = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
+        return self._scaled(self.gamma) if turns else self._rates
+
+
+class MultiStepLR(LRScheduler):
+    """The rate times gamma at each of the milestones."""
+
+    milestones: dict[int, int]
+    gamma: float
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1,
+        last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        listed = list(milestones)
+        if not all(isinstance(step, (int, float)) for step in listed):
+            raise errors.wrong_type("MultiStepLR", "milestones", "hold numbers", milestones)
+        self.milestones, self.gamma = dict(Counter(listed)), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return self._scaled(self.gamma ** self.milestones.get(self.last_epoch, 0))
+
+
+class ConstantLR(LRScheduler):
+    """The rate times a factor for so many steps."""
+
+    factor: float
+    total_iters: float
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: float = 5,
+        last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return self._scaled(self.factor)
+        return (
+            self._scaled(1.0 / self.factor) if self.last_epoch == self.total_iters else self._rates
+        )
+
+
+class LinearLR(LRScheduler):
+    """A factor that goes from one to another over so many steps."""
+
+    start_factor: float
+    end_factor: float
+
+    def __init__(
+        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
+        total_iters: float = 5, last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        self.start_factor, self.end_factor = start_factor, end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return self._scaled(self.start_factor)
+        if self.last_epoch > self.total_iters:
+            return self._rates
+        span = self.end_factor - self.start_factor
+        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * span
+        return self._scaled(1.0 + span / before)
+
+
+class ExponentialLR(LRScheduler):
+    """The rate times gamma at every step."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return self._scaled(self.gamma) if self.last_epoch > 0 else self._rates
+
+
+class PolynomialLR(LRScheduler):
+    """To zero over so many steps, by a power of what is left."""
+
+    total_iters: float
+    power: float
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: float = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+            return self._rates
+        now = 1.0 - self.last_epoch / self.total_iters
+        return self._scaled((now / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power)
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a wave of a cosine from the first rate to eta_min over T_max steps, and back."""
+
+    T_max: float
+    eta_min: float
+
+    def __init__(
+        self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return self._rates
+        low, period = self.eta_min, self.T_max
+        if (self.last_epoch - 1 - period) % (2 * period) == 0:
+            turn = (1 - math.cos(math.pi / period)) / 2
+            return [r + (base - low) * turn for base, r in zip(self.base_lrs, self._rates)]
+        now = 1 + math.cos(math.pi * self.last_epoch / period)
+        before = 1 + math.cos(math.pi * (self.last_epoch - 1) / period)
+        return [now / before * (rate - low) + low for rate in self._rates]

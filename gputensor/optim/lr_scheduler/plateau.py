@@ -1,0 +1,74 @@
+"""The schedule that goes by a figure, as the loss of a validation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...core import errors
+from ..optimizer import Optimizer
+from .base import LRScheduler
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """The rate times a factor when a figure has not become better for `patience` steps.
+
+    mode: "min" or "max", what is better. threshold: by how much, threshold_mode "rel" of the best
+    or "abs". cooldown: steps to wait after a change. min_lr: where it stops.
+    """
+
+    optimizer: Optimizer
+    factor: float
+    patience: float
+    threshold: float
+    cooldown: float
+    min_lrs: list[float]
+    eps: float
+    best: float
+    num_bad_epochs: int
+    last_epoch: int
+
+    def __init__(
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: float = 10,
+        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: float = 0,
+        min_lr: float | list[float] = 0.0, eps: float = 1e-8,
+    ) -> None:  # fmt: skip
+        name = type(self).__name__
+        if factor >= 1.0:
+            raise errors.must(name, "factor", "be below 1", factor)
+        if mode not in ("min", "max"):
+            raise errors.must(name, "mode", "be 'min' or 'max'", mode)
+        if threshold_mode not in ("rel", "abs"):
+            raise errors.must(name, "threshold_mode", "be 'rel' or 'abs'", threshold_mode)
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown = threshold, threshold_mode, cooldown
+        count = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        self.eps, self.best = eps, math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.last_epoch = 0
+        self.cooldown_counter: float = 0
+        self._last_lr = self._rates
+
+    def step(self, metrics: Any) -> None:  # type: ignore[override]
+        """metrics: the figure, a number or a tensor of one element."""
+        current = float(metrics)
+        self.last_epoch += 1
+        if self._is_better(current):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            pairs = zip(self._rates, self.min_lrs)
+            lower = [(rate, max(rate * self.factor, least)) for rate, least in pairs]
+            self._set(new if old - new > self.eps else old for old, new in lower)
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = self._rates
+
+    def _is_better(self, current: float) -> bool:
+        sign = 1 if self.mode == "max" else -1
+        if self.threshold_mode == "rel":
+            return sign * current > sign * self.best * (1 + sign * self.threshold)
+        return sign * current > sign * self.best + self.threshold
