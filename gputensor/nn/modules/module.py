@@ -96,6 +96,7 @@ class Module:
         set_("_non_persistent_buffers_set", set())
         set_("_before", _Hooks())
         set_("_after", _Hooks())
+        set_("_before_load", _Hooks())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A constructor of ours says which argument it fails with."""
@@ -433,6 +434,19 @@ class Module:
         """Call `hook(module, args, result)` after `forward`; what it returns is the result."""
         return _added(self._after, hook, prepend, with_kwargs)
 
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Hook:
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before `load_state_dict` looks at names, for programs that
+        rename entries of old files. state_dict: a copy, which the hook changes. prefix: of this
+        module's names in it. What it adds to the three lists counts as what is found there."""
+        return _added(self._before_load, hook, False, True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> Hook:
+        """`register_load_state_dict_pre_hook`, whose hook is not given the module by default."""
+        return _added(self._before_load, hook, False, with_module)
+
     # --- state ----------------------------------------------------------------------------------
 
     def state_dict(
@@ -472,10 +486,11 @@ class Module:
             for path, module in self.named_modules(remove_duplicate=False)
             for name, value in module._saved()
         }
-        missing = [name for name in own if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in own]
+        state_dict, missing, unexpected, wrong = self._hooked_state(state_dict, strict)
+        missing += [name for name in own if name not in state_dict]
+        unexpected += [name for name in state_dict if name not in own]
         given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
-        wrong = [
+        wrong += [
             f"{name} {tuple(x.shape)}"
             for name, x in given.items()
             if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
@@ -502,6 +517,23 @@ class Module:
                 else:
                     module._buffers[short] = x
         return IncompatibleKeys(missing, unexpected)
+
+    def _hooked_state(
+        self, state_dict: Mapping[str, Any], strict: bool
+    ) -> tuple[Mapping[str, Any], list[str], list[str], list[str]]:
+        """A state as the hooks before loading leave it, and their names that are missing and
+        unexpected and their errors."""
+        found: tuple[list[str], list[str], list[str]] = [], [], []
+        modules = [x for x in self.named_modules(remove_duplicate=False) if x[1]._before_load]
+        if modules:
+            metadata = getattr(state_dict, "_metadata", {})
+            state_dict = OrderedDict(state_dict)
+            for path, module in modules:
+                for hook, takes_module in list(module._before_load.values()):
+                    given = (module,) if takes_module else ()
+                    hook(*given, state_dict, f"{path}." if path else "", metadata.get(path, {}),
+                         strict, *found)  # fmt: skip
+        return state_dict, *found
 
     # --- how it reads ---------------------------------------------------------------------------
 
