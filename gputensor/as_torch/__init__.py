@@ -9,13 +9,22 @@ Python's import asks. docs/programs.md tells what runs.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from ..core import errors
+from ..tensor import tensor
 from .finder import Finder
 
 __all__ = ["install", "is_installed", "uninstall"]
 
 _finder = Finder()
+
+
+def _tensor(*args: Any, **kwargs: Any) -> Any:
+    """`torch.Tensor(...)`."""
+    from .legacy_types import tensor
+
+    return tensor(*args, **kwargs)
 
 
 def is_installed() -> bool:
@@ -36,6 +45,7 @@ def install() -> None:
             "as_torch", "install", rule, errors.Got("'torch' among the loaded modules")
         )
     sys.meta_path.insert(0, _finder)
+    tensor.called.append(_tensor)
 
 
 def uninstall() -> None:
@@ -43,5 +53,6 @@ def uninstall() -> None:
     if not is_installed():
         return
     sys.meta_path.remove(_finder)
+    tensor.called.clear()
     for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
         del sys.modules[name]

@@ -99,7 +99,11 @@ class Finder(MetaPathFinder, Loader):
         sources = SOURCES.get(spec.name)
         if sources is None:
             sources = (_own(spec.name),) if _has_own(spec.name) else ()
-        return Facade(spec.name, sources, EXTRAS.get(spec.name, {}))
+        made = Facade(spec.name, sources, EXTRAS.get(spec.name, {}))
+        if spec.name == "torch":
+            # PyTorch imports itself, so `torch.torch` is there, and annotations have it.
+            made.__dict__["torch"] = made
+        return made
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: it is whole."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import ml_dtypes
@@ -37,6 +38,26 @@ TYPES: dict[str, Any] = {
     f"{name}Tensor": LegacyType(f"{name}Tensor", (), {"dtype": dtype, "__module__": "torch"})
     for name, dtype in _DTYPES.items()
 }
+
+
+def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
+    """What `torch.Tensor(...)` makes: a tensor's memory under a new tensor, the elements of a
+    sequence, or a tensor of these sizes that is not initialised; of the default dtype.
+
+    Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
+    """
+    if len(args) == 1 and isinstance(args[0], gt.Tensor) and not kwargs:
+        return args[0].detach()
+    if "data" in kwargs:
+        args = (*args, kwargs.pop("data"))
+    place, dtype = kwargs.pop("device", None), gt.get_default_dtype()
+    if kwargs:
+        raise TypeError(f"Tensor() got an unexpected keyword argument {[*kwargs][0]!r}")
+    if len(args) == 1 and not isinstance(args[0], (int, gt.Size)):
+        return gt.tensor(args[0], dtype=dtype, device=place)
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], gt.Size) else args or (0,)
+    made: gt.Tensor = gt.empty(sizes, dtype=dtype, device=place)
+    return made
 
 
 def set_default_tensor_type(kind: Any) -> None:
@@ -127,6 +148,24 @@ class UntypedStorage(metaclass=_StorageType):
     def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
         """The first bytes of a file, mapped into memory; written to in the file where shared."""
         return _FileBytes(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+
+
+class ProfilerActivity(enum.Enum):
+    """What PyTorch's profiler looks at."""
+
+    CPU, XPU, CUDA, HPU, MTIA, PrivateUse1 = range(6)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The CUDA devices of the tensors among `args`, and the random state of each."""
+    devices = sorted({x.device.index or 0 for x in args if isinstance(x, gt.Tensor) and x.is_cuda})
+    return devices, [gt.cuda.get_rng_state(index) for index in devices]
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: Any = None) -> None:
+    """Give each device its random state of `get_device_states` again."""
+    for index, state in zip(devices, states):
+        gt.cuda.set_rng_state(state, index)
 
 
 def current_accelerator(check_available: bool = False) -> Any:

@@ -52,6 +52,16 @@ class Placement:
         self.args: Any = args
 
 
+class _Required:
+    """The default of an optimizer's setting that a program must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
 def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     """The function itself; also a decorator with arguments."""
     return function if callable(function) else (lambda given: given)
@@ -100,7 +110,7 @@ def check(condition: Any, message: Callable[[], str] | None = None) -> None:
         raise RuntimeError("a check failed" if message is None else message())
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: Any, message: str = "") -> None:
     """`assert` as a function."""
     assert condition, message
 
@@ -167,6 +177,7 @@ overrides: dict[str, Any] = {
     "handle_torch_function": refuse("overrides.handle_torch_function", "no class overrides here"),
 }  # fmt: skip
 core: dict[str, Any] = {
+    "DisableTorchFunctionSubclass": block, "DisableTorchFunction": block,
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": never,
     "_cuda_isCurrentStreamCapturing": never,

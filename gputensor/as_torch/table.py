@@ -10,7 +10,9 @@ import typing
 from typing import Any
 
 import gputensor as gt
+from gputensor.autograd import function
 from gputensor.dispatch import keys, tls
+from gputensor.func import levels
 from gputensor.nn.modules import conv, functional, loss, norm, pooling
 
 from . import legacy_types, stand_ins
@@ -84,6 +86,10 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.nn.attention": ("gputensor.nn",),
     "torch.nn.parallel": ("gputensor.nn",),
     "torch.autograd.variable": ("gputensor.autograd",),
+    "torch.distributions.transforms": (
+        "gputensor.distributions.transforms",
+        "gputensor.distributions.transform",
+    ),
     "torch.autograd.functional": ("gputensor.func.functional",),
     "torch.autograd.forward_ad": ("gputensor.func.forward_ad",),
     "torch.autograd.profiler": ("gputensor.watch.profiler",),
@@ -129,6 +135,7 @@ ABSENT = {
     **dict.fromkeys(_SPREAD.split(), "parameters are not spread over devices"),
     "torch.sparse": "there are no sparse tensors",
     "torch.nested": "there are no nested tensors",
+    "torch._subclasses": "tensors without elements are on the device meta",
     "torch.masked": "there are no masked tensors",
     "torch.onnx": "models are not written as ONNX",
     "torch.nn.attention.flex_attention": "attention has no scores of a program's own",
@@ -141,6 +148,7 @@ _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
 EXTRAS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": stand_ins._assert,
+        "_assert_async": stand_ins._assert,
         "_check": stand_ins.check, "_check_value": stand_ins.check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
         "typename": lambda x: f"torch.{type(x).__name__}",
@@ -172,11 +180,20 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "torch.backends.opt_einsum": stand_ins.absent, "torch.backends.xnnpack": stand_ins.absent,
     "torch.mps": stand_ins.absent, "torch.xpu": stand_ins.absent, "torch.mtia": stand_ins.absent,
     "torch.overrides": stand_ins.overrides, "torch._C": stand_ins.core | {
-        "DispatchKey": _Keys(),
+        "DispatchKey": _Keys(), "_are_functorch_transforms_active": lambda: bool(levels.levels()),
         "DispatchKeySet": lambda key: keys.KeySet(keys.bits_of(key)),
         "_ExcludeDispatchKeyGuard": tls.ExcludeDispatchKeys,
         "_AutoDispatchBelowAutograd": tls.AutoDispatchBelowAutograd,
     },
+    "torch.utils.checkpoint": {
+        "get_device_states": legacy_types.get_device_states,
+        "set_device_states": legacy_types.set_device_states,
+    },
+    "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
+    "torch.profiler": {"ProfilerActivity": legacy_types.ProfilerActivity},
+
+    "torch.autograd.function": {"FunctionCtx": function.Context},
+    "torch.optim.optimizer": {"required": stand_ins.required},
     "torch._C._nn": {}, "torch.nn.modules.utils": stand_ins.nn_utils_of_modules,
     "torch.nn.common_types": _sizes | _ratios,
     "torch.nn.attention": {"SDPBackend": stand_ins.Flags(

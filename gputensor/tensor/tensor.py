@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from . import differentiable, indexing, printing
+from . import differentiable, indexing, legacy_names, printing
 from .._generated import calls, index
 from .._generated.methods import GeneratedMethods
 from ..core import dtype as dtypes, errors, memory_format as formats
@@ -44,15 +44,6 @@ def _convert_to(name: str, target: dtypes.dtype) -> Any:
     convert.__name__ = name
     convert.__doc__ = f"`self.to({target!r})`."
     return convert
-
-
-_TYPE_NAMES = {
-    dtypes.bool_: "Bool", dtypes.uint8: "Byte", dtypes.int8: "Char", dtypes.int16: "Short",
-    dtypes.int32: "Int", dtypes.int64: "Long", dtypes.uint16: "UInt16", dtypes.uint32: "UInt32",
-    dtypes.uint64: "UInt64", dtypes.float16: "Half", dtypes.bfloat16: "BFloat16",
-    dtypes.float32: "Float", dtypes.float64: "Double", dtypes.complex64: "ComplexFloat",
-    dtypes.complex128: "ComplexDouble", dtypes.complex32: "ComplexHalf",
-}  # fmt: skip
 
 
 class Conversions:
@@ -106,6 +97,8 @@ class TensorType(type):
             made = super().__call__(*args, **kwargs)
             if not isinstance(made, Tensor) or hasattr(made, "_geometry"):
                 return made
+        elif called and cls is Tensor:
+            return called[0](*args, **kwargs)
         rule = "be given to gputensor.tensor(...)"
         raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
 
@@ -134,6 +127,8 @@ class TensorType(type):
             dispatcher.generation[0] += 1
 
 
+# What a call of Tensor gives while PyTorch's programs run (as_torch): PyTorch's constructor of old.
+called: list[Callable[..., Any]] = []
 # Attributes of Tensor that were ever set, and what stood in the class itself before; None where it
 # had none of its own.
 patched: dict[str, Any] = {}
@@ -413,17 +408,30 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
         return self._geometry.sizes == other._geometry.sizes
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """`self.to(dtype)`; without one a name, as `gputensor.FloatTensor`."""
+        """`self.to(dtype)`; without one a name, as `gputensor.FloatTensor`, which is taken too."""
+        if isinstance(dtype, str):
+            return calls.to_device(self, *legacy_names.meaning(dtype), non_blocking)
         if dtype is not None:
             return calls.to_dtype(self, dtype, non_blocking, False, None)
         place = "" if self._device is CPU else f"{self._device.type}."
-        return f"gputensor.{place}{_TYPE_NAMES[self._geometry.dtype]}Tensor"
+        return f"gputensor.{place}{legacy_names.NAMES[self._geometry.dtype]}Tensor"
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
         """`self.to(dtype)` by NumPy's name and with NumPy's dtypes, names ("f4") among them: a
         copy, unless there is nothing to cast and copy is False."""
         element = element_type("astype", dtype, by_name=True)
         return calls.to_dtype(self, element, False, flag("astype", "copy", copy), None)
+
+    def new_tensor(
+        self, data: Any, *, dtype: dtypes.dtype | None = None, device: Any = None,
+        requires_grad: Any = False, pin_memory: Any = False,
+    ) -> Tensor:  # fmt: skip
+        """`gt.tensor(data)` of this tensor's dtype, on its device; always a copy, and a leaf."""
+        made: Tensor = import_module("gputensor.exchange.construct").tensor(
+            data, dtype=self._geometry.dtype if dtype is None else dtype, pin_memory=pin_memory,
+            device=self._device if device is None else device, requires_grad=requires_grad,
+        )  # fmt: skip
+        return made
 
     def copy(self) -> Tensor:
         """`self.clone()` by NumPy's name."""

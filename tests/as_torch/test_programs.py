@@ -151,6 +151,60 @@ print(torch.finfo(torch.float8_e4m3fn).max, is_storage)
     assert done.stdout == "[1284, 1798]\n448 True\n"
 
 
+def test_a_call_of_tensor_makes_one() -> None:
+    code = """
+from gputensor import as_torch; as_torch.install()
+import torch
+sized, empty = torch.Tensor(2, 3), torch.Tensor()
+print([*sized.shape], [*empty.shape], [*torch.Tensor(torch.Size([4])).shape], sized.dtype)
+print(torch.Tensor([1, 2]).tolist(), torch.Tensor(sized).data_ptr() == sized.data_ptr())
+assert torch.torch is torch and torch.ones(1).type("torch.LongTensor").dtype is torch.int64
+as_torch.uninstall()
+try:
+    torch.Tensor(2)
+except TypeError as error:
+    print(error)
+"""
+    done = run(code=code)
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "[2, 3] [0] [4] gputensor.float32" and second == "[1.0, 2.0] True"
+    assert "must be given to gputensor.tensor" in third
+
+
+def test_names_that_packages_import_are_there() -> None:
+    code = """
+from gputensor import as_torch; as_torch.install()
+import torch
+from torch.autograd.function import FunctionCtx
+from torch.distributions.transforms import _InverseTransform
+from torch.optim.optimizer import required
+from torch.utils.checkpoint import get_device_states, set_device_states
+from torch.utils.dlpack import from_dlpack, to_dlpack
+assert from_dlpack(to_dlpack(torch.ones(2))).tolist() == [1, 1]
+devices, states = get_device_states(torch.ones(2), 3)
+set_device_states(devices, states)
+assert devices == states == [] and repr(required) == "<required parameter>"
+assert torch.profiler.ProfilerActivity.CPU is not torch.profiler.ProfilerActivity.CUDA
+active = torch._C._are_functorch_transforms_active
+inside = []
+torch.func.vmap(lambda x: (inside.append(active()), x)[1])(torch.ones(2))
+assert inside == [True] and not active()
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        assert isinstance(ctx, FunctionCtx)
+        return x * 2
+Twice.apply(torch.ones(1))
+try:
+    torch._assert_async(torch.zeros(1))
+except AssertionError:
+    print("ok")
+"""
+    done = run(code=code)
+    assert done.returncode == 0 and done.stdout == "ok\n", done.stderr
+
+
 def test_absent_names_can_be_derived_from() -> None:
     found = Absent("fx.Tracer", "programs are not traced into graphs")
 

@@ -259,3 +259,31 @@ def test_all_modules_are_exported() -> None:
             and kind.__module__ == room.__name__ and name != "Fixed"
         }  # fmt: skip
         assert made == set(room.__all__) and made <= set(dir(nn))
+
+
+def test_hooks_before_loading_rename_entries_of_old_files() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    seen = []
+
+    def rename(state: dict, prefix: str, *rest: object) -> None:
+        seen.append((prefix, len(rest)))
+        state[f"{prefix}weight"] = state.pop(f"{prefix}old")
+
+    handle = net[1]._register_load_state_dict_pre_hook(rename)
+    state = dict(net.state_dict())
+    state["1.old"] = gt.ones(2, 2)
+    del state["1.weight"]
+    assert not any(net.load_state_dict(state))
+    assert seen == [("1.", 5)] and net[1].weight.tolist() == [[1, 1], [1, 1]]
+    assert "1.old" in state  # the hook has a copy
+    handle.remove()
+    with pytest.raises(errors.ArgumentError, match="missing 1.weight"):
+        net.load_state_dict(state)
+
+    def complain(module: object, *rest: object) -> None:
+        assert module is net
+        rest[-1].append("no such thing")
+
+    net.register_load_state_dict_pre_hook(complain)
+    with pytest.raises(errors.ArgumentError, match="no such thing"):
+        net.load_state_dict(net.state_dict())

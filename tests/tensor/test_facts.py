@@ -100,3 +100,22 @@ def test_a_tensor_stands_for_its_storage() -> None:
     for wrong in (source.double(), source[::2]):
         with pytest.raises(gt.GpuTensorError, match="'source' must"):
             x.set_(wrong, 0, [1])
+
+
+def test_type_takes_the_names_that_it_gives() -> None:
+    x = gt.ones(2)
+    for name in ("gputensor.LongTensor", "torch.LongTensor", "gputensor.DoubleTensor"):
+        assert x.type(name).type().partition(".")[2] == name.partition(".")[2]
+    for name in ("LongTensor", "gputensor.LongerTensor", "numpy.LongTensor", "", "a.b.LongTensor"):
+        with pytest.raises(errors.ArgumentError, match="type: 'dtype' must be a dtype, or a name"):
+            x.type(name)
+
+
+def test_new_tensor_takes_dtype_and_device_of_its_tensor_and_copies() -> None:
+    x = gt.ones(2, dtype=gt.float64, requires_grad=True)
+    made = x.new_tensor([1, 2])
+    assert made.dtype is gt.float64 and made.tolist() == [1.0, 2.0] and not made.requires_grad
+    assert x.new_tensor([1, 2], dtype=gt.int32).dtype is gt.int32
+    copied = x.new_tensor(x, requires_grad=True)
+    assert copied.data_ptr() != x.data_ptr() and copied.is_leaf and copied.requires_grad
+    assert x.to("meta").new_tensor([1.0]).device.type == "meta"

@@ -44,6 +44,7 @@ class Module:
         set_("_non_persistent_buffers_set", set())
         set_("_before", Hooks())
         set_("_after", Hooks())
+        set_("_before_load", Hooks())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A constructor of ours says which argument it fails with."""
@@ -380,6 +381,19 @@ class Module:
     ) -> Hook:
         """Call `hook(module, args, result)` after `forward`; what it returns is the result."""
         return add_hook(self._after, hook, prepend, with_kwargs)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Hook:
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before `load_state_dict` looks at names, for programs that
+        rename entries of old files. state_dict: a copy, which the hook changes. prefix: of this
+        module's names in it. What it adds to the three lists counts as what is found there."""
+        return add_hook(self._before_load, hook, False, True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> Hook:
+        """`register_load_state_dict_pre_hook`, whose hook is not given the module by default."""
+        return add_hook(self._before_load, hook, False, with_module)
 
     # --- state ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,10 +40,11 @@ def load_state(
         for path, module in root.named_modules(remove_duplicate=False)
         for name, value in module._saved()
     }
-    missing = [name for name in own if name not in state_dict]
-    unexpected = [name for name in state_dict if name not in own]
+    state_dict, missing, unexpected, wrong = _hooked(root, state_dict, strict)
+    missing += [name for name in own if name not in state_dict]
+    unexpected += [name for name in state_dict if name not in own]
     given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
-    wrong = [
+    wrong += [
         f"{name} {tuple(x.shape)}"
         for name, x in given.items()
         if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
@@ -69,6 +71,24 @@ def load_state(
             else:
                 module._buffers[short] = x
     return IncompatibleKeys(missing, unexpected)
+
+
+def _hooked(
+    root: Module, state_dict: Mapping[str, Any], strict: bool
+) -> tuple[Mapping[str, Any], list[str], list[str], list[str]]:
+    """A state as the hooks before loading leave it, and their names that are missing and
+    unexpected and their errors."""
+    found: tuple[list[str], list[str], list[str]] = [], [], []
+    modules = [x for x in root.named_modules(remove_duplicate=False) if x[1]._before_load]
+    if modules:
+        metadata = getattr(state_dict, "_metadata", {})
+        state_dict = OrderedDict(state_dict)
+        for path, module in modules:
+            for hook, takes_module in list(module._before_load.values()):
+                given = (module,) if takes_module else ()
+                hook(*given, state_dict, f"{path}." if path else "", metadata.get(path, {}),
+                     strict, *found)  # fmt: skip
+    return state_dict, *found
 
 
 def joined(path: str, name: str) -> str:

@@ -1,0 +1,185 @@
+"""Runs rows of the table with PyTorch, or with gputensor under its name, and writes what came out.
+
+    python -m tests.programs.child SIDE FOLDER NAME ...
+
+SIDE is `torch`, `gputensor`, or `back`: PyTorch again, reading the files that gputensor's side
+saved. Of each row FOLDER gets `NAME.SIDE.npz`, or `NAME.SIDE.txt` with the sentence of an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .program import Inputs, Program, Row
+
+# What torchvision's library would define: it is compiled against one build of PyTorch, and without
+# it torchvision cannot be imported. None of them is called by a row.
+_VISION = (
+    "nms qnms roi_align _roi_align_backward ps_roi_align _ps_roi_align_backward roi_pool "
+    "_roi_pool_backward ps_roi_pool _ps_roi_pool_backward qroi_align deform_conv2d "
+    "_deform_conv2d_backward"
+)
+
+
+def tensors_of(x: Any, name: str = "out") -> Iterator[tuple[str, Any]]:
+    """The tensors of nested outputs with the way to each."""
+    import torch
+
+    if isinstance(x, torch.Tensor):
+        yield name, x
+    elif isinstance(x, Mapping):
+        for key, value in x.items():
+            yield from tensors_of(value, f"{name}.{key}")
+    elif isinstance(x, (list, tuple)):
+        for place, value in enumerate(x):
+            yield from tensors_of(value, f"{name}.{place}")
+    elif dataclasses.is_dataclass(x):
+        yield from tensors_of({f.name: getattr(x, f.name) for f in dataclasses.fields(x)}, name)
+    elif isinstance(x, (bool, int, float)):
+        yield name, torch.tensor(x)
+
+
+def array(x: Any) -> np.ndarray:
+    import torch
+
+    x = x.detach()
+    if x.dtype in (torch.bfloat16, torch.float16):
+        x = x.float()
+    return np.array(x.numpy())
+
+
+def loss_of(outputs: list[tuple[str, Any]]) -> Any:
+    """One number that depends on each element of each output."""
+    import torch
+
+    total: Any = 0.0
+    for _, x in outputs:
+        if x.requires_grad and x.is_floating_point():
+            weights = np.random.default_rng(0).standard_normal(tuple(x.shape))
+            weights = weights.astype(np.float32) / max(weights.size, 1) ** 0.5
+            total = total + (x * torch.from_numpy(np.array(weights)).to(x.dtype)).sum()
+    return total
+
+
+def without_dropout(model: Any) -> None:
+    for module in model.modules():
+        for name in ("p", "drop_prob", "dropout", "dropout_p", "drop_rate", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+
+
+def run(row: Row, side: str, folder: Path) -> dict[str, np.ndarray]:
+    import torch
+
+    torch.manual_seed(0)
+    dtype = getattr(torch, row.dtype)
+    program = row.make(Inputs(row.name))
+    model = program.model
+    if model is not None:
+        take_weights(program, row, side, folder)
+        model.to(dtype)
+        without_dropout(model)
+        model.train(program.train)
+    inputs = list(program.inputs)
+    for place, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor) and x.is_floating_point():
+            inputs[place] = x.to(dtype).requires_grad_(program.grad)
+    call = program.call or model
+    with torch.set_grad_enabled(program.grad):
+        outputs = list(tensors_of(call(*inputs, **(program.keywords or {}))))
+    assert outputs, "no output is a tensor"
+    found = {name: array(x) for name, x in outputs}
+    if program.grad:
+        found |= step(program, inputs, loss_of(outputs))
+    if program.saves and side != "back":
+        model.save_pretrained(folder / f"{row.name}.{side}")
+    return found
+
+
+def take_weights(program: Program, row: Row, side: str, folder: Path) -> None:
+    """PyTorch writes the weights, and gputensor takes them by their names."""
+    import torch
+
+    model, path = program.model, folder / f"{row.name}.weights.npz"
+    if side == "torch":
+        np.savez(path, **{k: array(v) for k, v in model.state_dict().items()})
+        if program.saves:
+            model.save_pretrained(folder / f"{row.name}.start")
+    elif side == "gputensor" and program.saves:
+        loaded = type(model).from_pretrained(folder / f"{row.name}.start")
+        model.load_state_dict(loaded.state_dict())
+    elif side == "gputensor":
+        with np.load(path) as kept:
+            state = {k: torch.from_numpy(np.array(kept[k])) for k in kept}
+        own = model.state_dict()
+        model.load_state_dict({k: v.to(own[k].dtype) if k in own else v for k, v in state.items()})
+
+
+def step(program: Program, inputs: list[Any], loss: Any) -> dict[str, np.ndarray]:
+    """Gradients, and the parameters after a step of the optimizer."""
+    import torch
+
+    loss.backward()
+    found = {}
+    for place, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor) and x.grad is not None:
+            found[f"grad of input {place}"] = array(x.grad)
+    if program.model is None:
+        return found
+    names = dict(program.model.named_parameters())
+    found |= {f"grad of {n}": array(p.grad) for n, p in names.items() if p.grad is not None}
+    make = program.optimizer or (lambda params: torch.optim.SGD(params, lr=0.1))
+    parameters = [p for p in names.values() if p.requires_grad]
+    if parameters:
+        make(parameters).step()
+    found |= {f"state {n}": array(x) for n, x in program.model.state_dict().items()}
+    return found
+
+
+def read_back(row: Row, folder: Path) -> dict[str, np.ndarray]:
+    """What PyTorch reads from the files that gputensor's side saved."""
+    model = row.make(Inputs(row.name)).model
+    read = type(model).from_pretrained(folder / f"{row.name}.gputensor")
+    return {f"state {n}": array(x) for n, x in read.state_dict().items()}
+
+
+def main(side: str, folder: str, *names: str) -> None:
+    warnings.simplefilter("ignore")
+    if side == "gputensor":
+        from gputensor import as_torch
+
+        as_torch.install()
+    import torch
+
+    torch.set_num_threads(1)
+    kept = []
+    if side != "gputensor":
+        kept.append(torch.library.Library("torchvision", "FRAGMENT"))
+        for name in _VISION.split():
+            kept[0].define(f"{name}(Tensor x) -> Tensor")
+    from .table import ROWS
+
+    for row in (row for row in ROWS if row.name in names):
+        path = Path(folder) / f"{row.name}.{side}"
+        try:
+            if side == "back":
+                found = read_back(row, Path(folder))
+            else:
+                found = run(row, side, Path(folder))
+            np.savez(f"{path}.npz", **found)
+        except Exception as error:
+            where = traceback.format_exc()
+            Path(f"{path}.txt").write_text(f"{type(error).__name__}: {error}")
+            Path(f"{path}.trace").write_text(where)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

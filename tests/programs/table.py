@@ -1,0 +1,20 @@
+"""The one table of public programs, and which packages each group of them needs."""
+
+from __future__ import annotations
+
+from . import function_rows, layer_rows, transformers_rows, vision_rows
+
+# Rows of a group run in one process for each side.
+GROUPS = {
+    "transformers": transformers_rows,
+    "vision": vision_rows,
+    "layers": layer_rows,
+    "functions": function_rows,
+}
+ROWS = [row for group in GROUPS.values() for row in group.ROWS]
+
+
+def requirements(group: str) -> list[str]:
+    """`name==version` of each package that a group needs."""
+    rows = GROUPS[group]
+    return sorted({*(row.package for row in rows.ROWS), *rows.NEEDS})
