@@ -12,7 +12,6 @@ from typing import Any
 import gputensor as gt
 from gputensor.autograd import function
 from gputensor.dispatch import keys, tls
-from gputensor.func import levels
 from gputensor.nn.modules import conv, functional, loss, norm, pooling
 
 from . import legacy_types, stand_ins
@@ -43,6 +42,11 @@ class SyncBatchNorm(norm._BatchNorm):
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
         """The module itself."""
         return module
+
+
+def _has_levels() -> bool:
+    """Whether a function runs within `vmap` or a derivative of gt.func."""
+    return bool(gt.func.levels.levels())
 
 
 class _Keys:
@@ -180,7 +184,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "torch.backends.opt_einsum": stand_ins.absent, "torch.backends.xnnpack": stand_ins.absent,
     "torch.mps": stand_ins.absent, "torch.xpu": stand_ins.absent, "torch.mtia": stand_ins.absent,
     "torch.overrides": stand_ins.overrides, "torch._C": stand_ins.core | {
-        "DispatchKey": _Keys(), "_are_functorch_transforms_active": lambda: bool(levels.levels()),
+        "DispatchKey": _Keys(), "_are_functorch_transforms_active": _has_levels,
         "DispatchKeySet": lambda key: keys.KeySet(keys.bits_of(key)),
         "_ExcludeDispatchKeyGuard": tls.ExcludeDispatchKeys,
         "_AutoDispatchBelowAutograd": tls.AutoDispatchBelowAutograd,
