@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
-from gputensor.runtime import carried, files
+from gputensor.runtime import files
+from gputensor.runtime.compilation import carried
 
 from . import compare as comparison
 from . import peers, readme, timing

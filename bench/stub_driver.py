@@ -18,7 +18,7 @@ from itertools import repeat
 from typing import Any
 
 from gputensor import runtime
-from gputensor.runtime import kernel_cache
+from gputensor.runtime.compilation import kernel_cache
 from gputensor.runtime.emulator import toolchain
 
 _TEXT = """

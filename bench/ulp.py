@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import build_library
-from gputensor.runtime import files, kernel_cache
+from gputensor.runtime import files
+from gputensor.runtime.compilation import kernel_cache
 
 from . import timing
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import kernel_cache, nvrtc, nvrtc_users
+from gputensor.runtime.compilation import kernel_cache, nvrtc, nvrtc_users
 
 from .output import DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table
 

@@ -238,7 +238,8 @@ def _nccl() -> Finding:
 
 
 def _cache() -> Finding:
-    from gputensor.runtime import kernel_cache, trust
+    from gputensor.runtime import trust
+    from gputensor.runtime.compilation import kernel_cache
 
     folder = Path(kernel_cache.directory())
     reason = trust.wrong_folder(str(folder))
@@ -260,8 +261,9 @@ def _cache() -> Finding:
 
 
 def _carried() -> list[Finding]:
-    """A folder of cubins that was asked for (runtime/carried.py)."""
-    from gputensor.runtime import carried, trust
+    """A folder of cubins that was asked for (runtime/compilation/carried.py)."""
+    from gputensor.runtime import trust
+    from gputensor.runtime.compilation import carried
 
     given = os.environ.get(carried.VARIABLE)
     if not given:

@@ -113,7 +113,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
 
 
 def _compile(kernel: Any, arguments: Any) -> dict[str, Any]:
-    from gputensor.runtime import nvrtc_users
+    from gputensor.runtime.compilation import nvrtc_users
 
     try:
         binding = nvrtc_users.binding()

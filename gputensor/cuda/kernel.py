@@ -301,7 +301,7 @@ class Kernel:
 
     def compile(self, arch: str) -> bytes:
         """The cubin for an architecture such as `sm_90`; needs NVRTC and no GPU."""
-        from ..runtime import nvrtc_users
+        from ..runtime.compilation import nvrtc_users
 
         return nvrtc_users.compile_text(
             nvrtc_users.binding(), self.source.text, self.defines, arch, self._entries(False),

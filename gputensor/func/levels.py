@@ -201,7 +201,8 @@ def unfolded(level: Any, result: Any, outer: int) -> Any:
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     """The tensor of a forward level; the primal itself where the tangent is None, which is zero."""
     if tangent is None:
-        return primal  # type: ignore[no-any-return]
+        alone: Tensor = primal
+        return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
     if level_number(holder) > level.number:  # which has to stay outermost
         outer = holder.level

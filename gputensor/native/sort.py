@@ -129,7 +129,8 @@ def _check(op: str, self: Tensor, dim: int) -> tuple[Geometry, int]:
 def _found(op: str, self: Tensor, wanted: tuple[Geometry, Geometry], *rest: Any) -> Pair:
     """bfloat16, which CuPy does not sort, is sorted as float32, exactly."""
     if self._geometry.dtype is not dtypes.bfloat16:
-        return library.call(op, _sorted, wanted, self, *rest)  # type: ignore[return-value]
+        first, second = library.call(op, _sorted, wanted, self, *rest)
+        return first, second
     values, places = wanted
     wide = geometry(values.sizes, values.strides, dtypes.float32)
     as_float = calls.to_dtype(self, dtypes.float32, False, False, None)

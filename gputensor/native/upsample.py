@@ -322,7 +322,7 @@ def _lines(
 ) -> tuple[Line, ...]:
     align = False
     if leaf.has_align:
-        align, *options = options  # type: ignore[assignment]
+        align, options = options[0], options[1:]
         align = arguments.boolean(op, "align_corners", align)
     scales = [*options, *[None] * (leaf.dims - len(options))]
     pairs = zip(given[2:], output_size, scales)

@@ -188,7 +188,8 @@ def before_waiting(after: Capture | None, stream: Any) -> None:
 
 def operator() -> str | None:
     """The operator that this thread is in, as its caller named it: for a message, from frames."""
-    frame, found = sys._getframe(1), None
+    frame: Any = sys._getframe(1)
+    found: str | None = None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if not module.startswith("gputensor.") or module.startswith("gputensor.autograd.engine"):
@@ -196,7 +197,7 @@ def operator() -> str | None:
                 break
         elif module.startswith("gputensor._generated.families"):
             found = frame.f_code.co_name.removeprefix("Tensor_").removeprefix("call_")
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return found
 
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from gputensor.core import errors
 
-from . import capture, kernel_cache, no_cuda, nvrtc, settling
+from . import capture, no_cuda, settling
+from .compilation import kernel_cache, nvrtc
 from .allocator import Allocator, Allocators, allocating, taking
 from .capture import capturing
 from .emulator import findings, nvrtc_options, settings, toolchain

@@ -8,7 +8,7 @@ of _generated/short_forms.py; here is what of them depends on the layout.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,11 +72,12 @@ def empty_like(geometry: Geometry) -> ShortCut:
 
 def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
     """self -> a copy of a geometry; None where NumPy lays out copies of `self` in another way."""
-    shape, order = self._geometry, "C" if geometry.is_contiguous else "K"
+    shape = self._geometry
+    order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
     # Not its own array: who looks at that runs what waits.
     memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
-    if source.copy(order).strides != geometry.stride_bytes:  # type: ignore[arg-type]
+    if source.copy(order).strides != geometry.stride_bytes:
         return None
     return forms.copied(geometry, order, _turns(self))
 

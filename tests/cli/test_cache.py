@@ -12,7 +12,7 @@ from gputensor import runtime
 from gputensor.__main__ import main
 from gputensor.cli import cache
 from gputensor.kernels.cuda import prebuilt
-from gputensor.runtime import kernel_cache
+from gputensor.runtime.compilation import kernel_cache
 
 from ..cuda.support import requires_emulator
 from ..cuda.test_compile import requires_nvrtc

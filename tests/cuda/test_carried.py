@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputensor.runtime import carried, kernel_cache, nvrtc
+from gputensor.runtime.compilation import carried, kernel_cache, nvrtc
 
 TEXT = '#line 1 "unary.cu"\nextern "C" __global__ void f() {}\n'
 

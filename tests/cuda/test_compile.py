@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from gputensor.kernels.cuda import module, variants
-from gputensor.runtime import kernel_cache
-from gputensor.runtime import nvrtc as runtime_nvrtc
+from gputensor.runtime.compilation import kernel_cache
+from gputensor.runtime.compilation import nvrtc as runtime_nvrtc
 
 try:
     from cupy.cuda import nvrtc

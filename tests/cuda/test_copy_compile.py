@@ -19,7 +19,7 @@ import pytest
 
 from gputensor.kernels.cuda import copy_score as score
 from gputensor.kernels.cuda import module, prebuilt, variants
-from gputensor.runtime import nvrtc as runtime_nvrtc
+from gputensor.runtime.compilation import nvrtc as runtime_nvrtc
 from gputensor.runtime.device_limits import H200
 
 from . import sass

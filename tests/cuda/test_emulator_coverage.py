@@ -17,7 +17,7 @@ import pytest
 
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
-from gputensor.runtime import nvrtc_users
+from gputensor.runtime.compilation import nvrtc_users
 from gputensor.runtime.emulator import coverage
 
 from .support import requires_emulator

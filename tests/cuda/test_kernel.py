@@ -17,7 +17,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.cuda import Kernel, declaration, grid_for
-from gputensor.runtime import nvrtc_users
+from gputensor.runtime.compilation import nvrtc_users
 
 from .support import requires_emulator
 

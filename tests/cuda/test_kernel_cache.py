@@ -16,7 +16,8 @@ import time
 import numpy as np
 import pytest
 
-from gputensor.runtime import kernel_cache, trust
+from gputensor.runtime import trust
+from gputensor.runtime.compilation import kernel_cache
 
 from .support import fresh_emulator, requires_emulator
 
@@ -305,7 +306,7 @@ def test_an_image_of_root_serves_another_user_and_is_not_changed_by_him(monkeypa
     text = (
         "import os, shutil, tempfile, warnings; warnings.simplefilter('ignore')\n"
         "from gputensor.core import errors; errors.no_kernel_cache\n"
-        "from gputensor.runtime import kernel_cache as c\n"
+        "from gputensor.runtime.compilation import kernel_cache as c\n"
         "os.setgid(4321); os.setuid(4321)\n"  # from here on he may be unable to read this checkout
         "print(c.fetch('k', '.so', lambda: b'his'), c.fetch('l', '.so', lambda: b'his'))"
     )
@@ -421,7 +422,7 @@ def test_clear_removes_entries_and_leftovers_and_nothing_else(cache):
 
 MANY = """
 import os, random, sys
-from gputensor.runtime import kernel_cache
+from gputensor.runtime.compilation import kernel_cache
 rng = random.Random(int(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
     name = f"k{rng.randrange(6)}"
@@ -474,7 +475,8 @@ def test_where_the_cache_lies(monkeypatch, settings, expected):
 
 def test_processes_write_at_once(cache):
     text = (
-        "from gputensor.runtime import kernel_cache as c; c.fetch('k', '.so', lambda: b'x' * 10**5)"
+        "from gputensor.runtime.compilation import kernel_cache as c; "
+        "c.fetch('k', '.so', lambda: b'x' * 10**5)"
     )
     processes = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]

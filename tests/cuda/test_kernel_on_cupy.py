@@ -18,7 +18,7 @@ from gputensor.exchange import foreign
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.cuda import Kernel
-from gputensor.runtime import kernel_cache, nvrtc_users
+from gputensor.runtime.compilation import kernel_cache, nvrtc_users
 
 from .support import fresh_module
 from .fake_cupy import FakeCupy

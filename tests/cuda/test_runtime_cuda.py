@@ -18,7 +18,8 @@ import pytest
 
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.runtime import capture, device_limits, kernel_cache
+from gputensor.runtime import capture, device_limits
+from gputensor.runtime.compilation import kernel_cache
 from gputensor.runtime.current import stream_given
 from gputensor.runtime.libraries import Array
 
@@ -816,7 +817,7 @@ def test_compile_goes_through_nvrtc_with_our_options_and_the_cache(cuda, fake, m
     [(90, "sm_90"), (89, "sm_86"), (88, "sm_86"), (100, "compute_90"), (75, "sm_75")],
 )
 def test_the_nearest_architecture(fake, number, arch):
-    from gputensor.runtime import nvrtc
+    from gputensor.runtime.compilation import nvrtc
 
     assert nvrtc.nearest_arch(fake.module.cuda.nvrtc, number) == arch
 
@@ -825,7 +826,7 @@ def test_the_nearest_architecture(fake, number, arch):
     ("supported", "number", "least"), [(None, 70, 75), ((50, 60, 61, 70, 80), 61, 70)]
 )
 def test_an_architecture_that_is_too_old(fake, monkeypatch, supported, number, least):
-    from gputensor.runtime import nvrtc
+    from gputensor.runtime.compilation import nvrtc
 
     binding = fake.module.cuda.nvrtc
     if supported:

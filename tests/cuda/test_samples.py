@@ -10,7 +10,7 @@ import pytest
 
 from gputensor.core import errors
 from gputensor.cuda import Kernel, check, emulator_settings
-from gputensor.runtime import nvrtc_users
+from gputensor.runtime.compilation import nvrtc_users
 
 from . import samples
 from .support import requires_emulator

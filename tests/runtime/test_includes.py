@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.runtime import includes, kernel_cache, nvrtc_users
+from gputensor.runtime.compilation import includes, kernel_cache, nvrtc_users
 
 from ..cuda.support import requires_emulator
 from ..cuda.test_compile import requires_nvrtc

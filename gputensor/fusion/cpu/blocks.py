@@ -47,11 +47,11 @@ class Pool(list[Array]):
 
     def __init__(self, count: int, nbytes: int) -> None:
         size = 1 << max(nbytes - 1, 1).bit_length()
-        free = _free.get(size, ())
+        free = _free.get(size, [])
         for _ in range(count):
             try:
-                self.append(free.pop())  # type: ignore[union-attr]
-            except (IndexError, AttributeError):
+                self.append(free.pop())
+            except IndexError:
                 self.append(cpu.allocate(size))
 
     def __del__(self) -> None:

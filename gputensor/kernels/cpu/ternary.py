@@ -19,7 +19,8 @@ from .select import where
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """The loop `(a, b, c, *scalars, out)` of `op` for these dtypes."""
     if op in ("clamp_max", "clamp_min") and out is common is float16 and [*inputs] == [float16] * 2:
-        return extreme_of_float16(LOOPS[op])  # type: ignore[arg-type]
+        extreme: Any = LOOPS[op]
+        return extreme_of_float16(extreme)
     return computed(LOOPS[op], inputs, common, out)
 
 

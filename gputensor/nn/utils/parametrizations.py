@@ -208,7 +208,8 @@ class _Orthogonal(Module):
         self.base = base
         made: Any = zeros_like(like)
         made.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
-        return made  # type: ignore[no-any-return]
+        found: Tensor = made
+        return found
 
 
 def orthogonal(

@@ -11,7 +11,8 @@ import cupy
 
 from gputensor.core import errors
 
-from .. import capture, nvrtc
+from .. import capture
+from ..compilation import nvrtc
 from ..capture import capturing
 from .driver import (
     CudaError,
@@ -97,7 +98,7 @@ def compile(
     """
     (defines,) = variants
     if entries is not None:
-        from ..nvrtc_users import compile_text
+        from ..compilation.nvrtc_users import compile_text
 
         own = headers or {}
         return compile_text(cupy.cuda.nvrtc, text, defines, arch, entries, own, options)

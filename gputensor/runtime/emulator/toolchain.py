@@ -13,7 +13,8 @@ from importlib import resources
 
 from gputensor.core import errors
 
-from .. import files, includes, kernel_cache
+from .. import files
+from ..compilation import includes, kernel_cache
 from . import coverage, sanitizer, settings, shared_object, source
 
 # -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.

@@ -18,7 +18,8 @@ from functools import cache
 
 from gputensor.core import errors
 
-from . import kernel_cache, trust
+from .. import trust
+from . import kernel_cache
 
 VARIABLE = "GPUTENSOR_CARRIED_CUBINS"
 _MARK = " by NVRTC "

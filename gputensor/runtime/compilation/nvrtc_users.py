@@ -18,7 +18,7 @@ from typing import Any
 from gputensor.core import errors
 
 from . import includes, kernel_cache, nvrtc
-from .emulator import source
+from ..emulator import source
 
 # Headers of the C library and of CUDA's host side that a text may name.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
@@ -42,7 +42,7 @@ class Image(bytes):
 def binding() -> Any:
     """CuPy's binding of NVRTC. Raises: DeviceError, with the reason, where there is none."""
     try:
-        found = import_module(f"{__package__}.cuda.driver").cupy.cuda.nvrtc
+        found = import_module("gputensor.runtime.cuda.driver").cupy.cuda.nvrtc
         found.getVersion()
     except Exception as error:  # of many classes where parts of CUDA are absent
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -85,13 +85,13 @@ def compile_text(
 @cache
 def _standard_header() -> str:
     header = "emulator/include/gputensor/standard.h"
-    return resources.files(__package__).joinpath(header).read_text()
+    return resources.files("gputensor.runtime").joinpath(header).read_text()
 
 
 @cache
 def _own_half_types() -> dict[str, str]:
     """Ours, where CUDA's headers are not installed: the emulator's text is also a GPU's."""
-    folder = resources.files(__package__) / "emulator" / "include"
+    folder = resources.files("gputensor.runtime.emulator") / "include"
     names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     return {name: folder.joinpath(name).read_text() for name in names}
 

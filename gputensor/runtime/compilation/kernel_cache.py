@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 
 from gputensor.core import errors
 
-from . import files, trust
+from .. import files, trust
 
 _MAGIC = b"gputnsr1"
 _SUFFIXES = (".cubin", ".so")

@@ -1,0 +1,1 @@
+"""Compiling `.cu` texts: NVRTC, what a text includes, and the cache of compiled kernels."""
