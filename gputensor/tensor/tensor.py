@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from . import differentiable, indexing, legacy_names, printing
+from . import differentiable, indexing, printing
 from .._generated import calls, index
 from .._generated.methods import GeneratedMethods
 from ..core import dtype as dtypes, errors, memory_format as formats
@@ -409,6 +409,8 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """`self.to(dtype)`; without one a name, as `gputensor.FloatTensor`, which is taken too."""
+        from . import legacy_names
+
         if isinstance(dtype, str):
             return calls.to_device(self, *legacy_names.meaning(dtype), non_blocking)
         if dtype is not None:
