@@ -161,16 +161,22 @@ def hooks_of(node: Node) -> Hooks:
 
 
 class RemovableHandle:
-    """Takes a hook away again; also as a context manager."""
+    """Adds a hook, and takes it away again: by `remove`, or at the end of `with`."""
 
     __slots__ = ("_hooks", "id", "__weakref__")
 
-    def __init__(self, hooks: HookDict, hook: Any) -> None:
+    def __init__(
+        self, hooks: HookDict, hook: Any, op: str = "register_hook", first: bool = False
+    ) -> None:
         if not callable(hook):
-            raise errors.wrong_type("register_hook", "hook", "be callable", hook)
+            raise errors.wrong_type(op, "hook", "be callable", hook)
         self.id: int = next(_numbers)
         self._hooks = ref(hooks)
+        others = dict(hooks) if first else {}
+        if first:
+            hooks.clear()
         hooks[self.id] = hook
+        hooks.update(others)
 
     def remove(self) -> None:
         hooks = self._hooks()

@@ -23,22 +23,12 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
 
     See `Optimizer.register_step_pre_hook` for what the hook gets and may return.
     """
-    return _register("register_optimizer_step_pre_hook", _before_all, hook)
+    return RemovableHandle(_before_all, hook, "register_optimizer_step_pre_hook")
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
-    return _register("register_optimizer_step_post_hook", _after_all, hook)
-
-
-def _register(op: str, hooks: HookDict, hook: Any, first: bool = False) -> RemovableHandle:
-    if not callable(hook):
-        raise errors.wrong_type(op, "hook", "be callable", hook)
-    handle = RemovableHandle(hooks, hook)
-    if first:
-        others = {number: hooks.pop(number) for number in list(hooks) if number != handle.id}
-        hooks.update(others)
-    return handle
+    return RemovableHandle(_after_all, hook, "register_optimizer_step_post_hook")
 
 
 def hooked(step: F) -> F:
@@ -91,18 +81,18 @@ class Hooked:
                 pair (args, kwargs) for `step` to be called with instead.
         Returns: a handle; `handle.remove()` takes the hook away.
         """
-        return _register("register_step_pre_hook", self._step_hooks[0], hook)
+        return RemovableHandle(self._step_hooks[0], hook, "register_step_pre_hook")
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step. Returns: a handle."""
-        return _register("register_step_post_hook", self._step_hooks[1], hook)
+        return RemovableHandle(self._step_hooks[1], hook, "register_step_post_hook")
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer)` at the beginning of `state_dict`. prepend: before other hooks."""
         hooks = self._state_dict_hooks[0]
-        return _register("register_state_dict_pre_hook", hooks, hook, prepend)
+        return RemovableHandle(hooks, hook, "register_state_dict_pre_hook", prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -110,7 +100,7 @@ class Hooked:
         """Call `hook(optimizer, state_dict)` at the end of `state_dict`; a result that is not None
         replaces the dict. prepend: before other hooks."""
         hooks = self._state_dict_hooks[1]
-        return _register("register_state_dict_post_hook", hooks, hook, prepend)
+        return RemovableHandle(hooks, hook, "register_state_dict_post_hook", prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -118,11 +108,11 @@ class Hooked:
         """Call `hook(optimizer, state_dict)` at the beginning of `load_state_dict`, with a shallow
         copy; a result that is not None is loaded instead. prepend: before other hooks."""
         hooks = self._load_state_dict_hooks[0]
-        return _register("register_load_state_dict_pre_hook", hooks, hook, prepend)
+        return RemovableHandle(hooks, hook, "register_load_state_dict_pre_hook", prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer)` at the end of `load_state_dict`. prepend: before other hooks."""
         hooks = self._load_state_dict_hooks[1]
-        return _register("register_load_state_dict_post_hook", hooks, hook, prepend)
+        return RemovableHandle(hooks, hook, "register_load_state_dict_post_hook", prepend)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from ... import autograd
+from ...autograd.node import HookDict, RemovableHandle
 from ...core import errors
 from ...core.device import device as _device
 from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter, is_lazy
-from .hooks import Hook, Hooks, add_hook
 from .state import IncompatibleKeys, joined, load_state
 
 _OURS = "gputensor.nn.modules."
@@ -42,9 +42,9 @@ class Module:
         set_("_buffers", {})
         set_("_modules", {})
         set_("_non_persistent_buffers_set", set())
-        set_("_before", Hooks())
-        set_("_after", Hooks())
-        set_("_before_load", Hooks())
+        set_("_before", HookDict())
+        set_("_after", HookDict())
+        set_("_before_load", HookDict())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A constructor of ours says which argument it fails with."""
@@ -372,28 +372,28 @@ class Module:
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> Hook:
+    ) -> RemovableHandle:
         """Call `hook(module, args)` before `forward`; what it returns takes the place of args."""
-        return add_hook(self._before, hook, prepend, with_kwargs)
+        return _add_hook(self._before, hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> Hook:
+    ) -> RemovableHandle:
         """Call `hook(module, args, result)` after `forward`; what it returns is the result."""
-        return add_hook(self._after, hook, prepend, with_kwargs)
+        return _add_hook(self._after, hook, prepend, with_kwargs)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Hook:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before `load_state_dict` looks at names, for programs that
         rename entries of old files. state_dict: a copy, which the hook changes. prefix: of this
         module's names in it. What it adds to the three lists counts as what is found there."""
-        return add_hook(self._before_load, hook, False, True)
+        return _add_hook(self._before_load, hook, False, True)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
-    ) -> Hook:
+    ) -> RemovableHandle:
         """`register_load_state_dict_pre_hook`, whose hook is not given the module by default."""
-        return add_hook(self._before_load, hook, False, with_module)
+        return _add_hook(self._before_load, hook, False, with_module)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -449,3 +449,9 @@ class Module:
 def _indented(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
+
+
+def _add_hook(hooks: HookDict, hook: Any, prepend: bool, with_kwargs: bool) -> RemovableHandle:
+    handle = RemovableHandle(hooks, hook, first=prepend)
+    hooks[handle.id] = (hook, with_kwargs)
+    return handle
