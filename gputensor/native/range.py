@@ -156,7 +156,7 @@ def _learn(table: Table, kernel: Any, ends: tuple[Any, ...], made: Tensor) -> Te
 
 
 def _again(shape: Geometry, ends: tuple[int, ...], made: Tensor) -> Callable[[], np.ndarray]:
-    """What gives the array of a small range another time."""
+    """A function that makes the array of a small range again."""
     if shape.nbytes <= _KEPT_BYTES or shape.dtype is dtypes.complex32:
         kept: Callable[[], np.ndarray] = made._get_array().copy().copy
         return kept

@@ -19,7 +19,7 @@ def arange(dst: np.ndarray, start: complex, step: complex) -> None:
     elif dst.dtype.kind not in "iu":
         loop(dst, float(start.real), float(step.real))
     elif isinstance(start, int) and isinstance(step, int):
-        loop(dst, _in_64_bits(start), _in_64_bits(step))
+        loop(dst, cast.wrap(start, _INT64), cast.wrap(step, _INT64))
     else:
         numpys.arange(dst, start, step)
 
@@ -29,13 +29,8 @@ def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
     loop = function("range", f"linspace {of_ours(dst.dtype).short}")
     if loop is None or not _is_dense(dst) or steps < 2 or dst.dtype.kind in "iu":
         numpys.linspace(dst, start, end, steps)
-        return
-    first, last = np.float64(start.real), np.float64(end.real)
-    loop(dst, float(first), float(last), float((last - first) / (steps - 1)))
-
-
-def _in_64_bits(number: int) -> int:
-    return number if -(1 << 63) <= number < 1 << 63 else int(cast.wrap(number, _INT64))
+    else:
+        loop(dst, float(start.real), float(end.real))
 
 
 def _is_dense(dst: np.ndarray) -> bool:

@@ -2,15 +2,13 @@
 //
 // Shapes   dst dense.
 // Types    integers exactly, modulo their width; floating types in f64, cast as everywhere.
-// Order    blocks by themselves; the numbers are those of kernels/cpu/range.py.
+// Order    each block by itself; the numbers are those of kernels/cpu/range.py.
 #include "capability.h"
 
 namespace CAPABILITY {
 
 constexpr i64 BLOCK = 1 << 13;  // elements that one thread makes at a time
 constexpr int ROW = 256;        // of them, how many pass through f64 together
-
-#define INLINED __attribute__((always_inline))  // what rows() calls, or no row is vectorised
 
 struct Range {
   char* dst;
@@ -42,18 +40,14 @@ template <class T> static void floats_of_arange(void* context, i64 first, i64 la
   const Range& r = *(const Range*)context;
   const f64 start = r.start, step = r.step;
   rows((T*)r.dst, first * BLOCK, end_of(r, last - 1),
-       [=](f64 index) INLINED { return index * step + start; });
+       [=](f64 index) { return index * step + start; });
 }
-
-// The unsigned type that integers are computed in: it wraps.
-template <bool IS_WIDE> struct Wrapping { typedef u32 type; };
-template <> struct Wrapping<true> { typedef u64 type; };
 
 template <class T> static void integers_of_arange(void* context, i64 first, i64 last) {
   const Range& r = *(const Range*)context;
   T* dst = (T*)r.dst;
   const i64 begin = first * BLOCK, n = end_of(r, last - 1) - begin;
-  typedef typename Wrapping<(sizeof(T) > 4)>::type U;
+  typedef typename unsigned_of<decltype(T() + T())>::type U;  // wraps; of at least 32 bits
   const U start = (U)r.first + (U)r.width * (U)begin, width = (U)r.width;
   for (i64 k = 0; k < n; ++k) dst[begin + k] = (T)(start + width * (U)k);
 }
@@ -64,9 +58,9 @@ template <class T> static void part_of_linspace(void* context, i64 first, i64 la
   const i64 middle = r.middle < begin ? begin : r.middle < stop ? r.middle : stop;
   const f64 start = r.start, end = r.end, step = r.step, before_last = (f64)(r.n - 1);
   rows((T*)r.dst, begin, middle,
-       [=](f64 index) INLINED { return start + step * index; });
+       [=](f64 index) { return start + step * index; });
   rows((T*)r.dst, middle, stop,
-       [=](f64 index) INLINED { return end - step * (before_last - index); });
+       [=](f64 index) { return end - step * (before_last - index); });
 }
 
 static i64 shared(const Call& call, Range& r, abi::Body body) {
@@ -87,10 +81,11 @@ template <class T> static i64 arange_of_integers(const Call& call) {
   return shared(call, r, integers_of_arange<T>);
 }
 
-// (dst, start, end, step) -> 0; step: the difference of neighbours
+// (dst, start, end) -> 0; dst has two elements at least
 template <class T> static i64 linspace(const Call& call) {
   Range r = {call.array[0].data, call.array[0].size};
-  r.start = call.real[0], r.end = call.real[1], r.step = call.real[2], r.middle = r.n / 2;
+  r.start = call.real[0], r.end = call.real[1], r.middle = r.n / 2;
+  r.step = (r.end - r.start) / (f64)(r.n - 1);
   return shared(call, r, part_of_linspace<T>);
 }
 
