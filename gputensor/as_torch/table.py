@@ -195,7 +195,6 @@ EXTRAS: dict[str, dict[str, Any]] = {
     },
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
     "torch.profiler": {"ProfilerActivity": legacy_types.ProfilerActivity},
-
     "torch.autograd.function": {"FunctionCtx": function.Context},
     "torch.optim.optimizer": {"required": stand_ins.required},
     "torch._C._nn": {}, "torch.nn.modules.utils": stand_ins.nn_utils_of_modules,

@@ -83,10 +83,12 @@ class Adafactor(Optimizer):
     def _mean_square(grad: Tensor, state: State, part: float, root: float) -> Tensor:
         """The average square, as a new tensor; `part` of it is that of this step."""
         if grad.ndim < 2:
-            return state["variance"].lerp_(grad * grad, part).clone()  # type: ignore[no-any-return]
-        row, column = state["row_var"], state["col_var"]
+            variance: Tensor = state["variance"]
+            return variance.lerp_(grad * grad, part).clone()
+        row: Tensor = state["row_var"]
+        column: Tensor = state["col_var"]
         for mean, dim in ((row, -1), (column, -2)):
             norm = grad.norm(2, dim=dim, keepdim=True)
             mean.lerp_(norm.square_().div_(grad.shape[dim]), part)
         least = row.mean(dim=-2, keepdim=True).clamp_(min=root)
-        return (row @ column).div_(least)  # type: ignore[no-any-return]
+        return (row @ column).div_(least)

@@ -76,9 +76,9 @@ class AdamW(Adam):
 
 
 class Adamax(Optimizer):
-    """Adam over the largest gradient of late instead of the root of the average square.
+    """Adam that divides by the largest recent gradient, not by the root of the average square.
 
-    The largest is max(beta2 * largest, |grad| + eps).
+    The largest becomes max(beta2 * largest, |grad| + eps) at each step.
 
     Args:
         betas: how much the average of gradients and the largest gradient keep at each step.

@@ -238,7 +238,7 @@ class Optimizer(Hooked):
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy and a pickle have: no hooks, which may hold anything."""
+        """The attributes that are copied and pickled: all but hooks, which may hold anything."""
         hooks = vars(Hooked())
         return {name: value for name, value in vars(self).items() if name not in hooks}
 

@@ -96,13 +96,8 @@ class ASGD(Optimizer):
         return state
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        lambd, eta, mu, following = (
-            group["lambd"],
-            state["eta"],
-            state["mu"],
-            self._rate(group, step),
-        )
-        p.mul_(1 - lambd * eta)
+        eta, mu, following = state["eta"], state["mu"], self._rate(group, step)
+        p.mul_(1 - group["lambd"] * eta)
         descend(p, grad, eta)
         average = state["ax"]
         average.add_((p - average).mul_(mu))

@@ -196,11 +196,11 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the rate that a group has to swa_lr over so many steps; there it stays.
+    """Moves the rate of each group to swa_lr over anneal_epochs steps, and keeps it there.
 
     Args:
         swa_lr: one for all groups, or one for each.
-        anneal_epochs: steps on the way.
+        anneal_epochs: the number of steps.
         anneal_strategy: "cos" or "linear".
     """
 
@@ -227,7 +227,7 @@ class SWALR(LRScheduler):
         super().step()
 
     def get_lr(self) -> list[float]:
-        # The way starts where the steps of this schedule do, whatever last_epoch is.
+        # The change begins with the first step of this schedule, whatever last_epoch is.
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
@@ -240,7 +240,7 @@ class SWALR(LRScheduler):
         return found
 
     def _part(self, step: int) -> float:
-        """How much of the way is behind."""
+        """The part of the change that is done after a step, from 0 to 1."""
         part = max(0, min(1, step / max(1, self.anneal_epochs)))
         return part if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
 

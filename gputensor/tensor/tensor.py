@@ -127,7 +127,7 @@ class TensorType(type):
             dispatcher.generation[0] += 1
 
 
-# What a call of Tensor gives while PyTorch's programs run (as_torch): PyTorch's constructor of old.
+# PyTorch's old constructor, which a call of Tensor runs while as_torch is installed.
 called: list[Callable[..., Any]] = []
 # Attributes of Tensor that were ever set, and what stood in the class itself before; None where it
 # had none of its own.
@@ -408,13 +408,14 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
         return self._geometry.sizes == other._geometry.sizes
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """`self.to(dtype)`; without one a name, as `gputensor.FloatTensor`, which is taken too."""
+        """`self.to(dtype)`. dtype: also a name such as "gputensor.FloatTensor"; without one the
+        name of this tensor's type is returned."""
+        if dtype is not None and not isinstance(dtype, str):
+            return calls.to_dtype(self, dtype, non_blocking, False, None)
         from . import legacy_names
 
-        if isinstance(dtype, str):
-            return calls.to_device(self, *legacy_names.meaning(dtype), non_blocking)
         if dtype is not None:
-            return calls.to_dtype(self, dtype, non_blocking, False, None)
+            return calls.to_device(self, *legacy_names.meaning(dtype), non_blocking)
         place = "" if self._device is CPU else f"{self._device.type}."
         return f"gputensor.{place}{legacy_names.NAMES[self._geometry.dtype]}Tensor"
 

@@ -21,10 +21,7 @@ from .. import _pytree
 from .collate import default_collate, default_convert
 from .datasets import IterableDataset, items
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
-from .workers import Ended, Raised, Requests, WorkerInfo, work
-
-# How long to wait for a result before looking whether the workers live, in seconds.
-_LOOK_AFTER = 2.0
+from .workers import LOOK_AFTER, Ended, Raised, Requests, WorkerInfo, work
 
 
 class _Fetch:
@@ -289,7 +286,7 @@ class _Workers:
         """The result of a request; other ones that come first are kept in `answers`."""
         waited = 0.0
         while number not in answers:
-            step = min(_LOOK_AFTER, timeout - waited) if timeout else _LOOK_AFTER
+            step = min(LOOK_AFTER, timeout - waited) if timeout else LOOK_AFTER
             try:
                 found, answer = self.results.get(timeout=step)
                 answers[found] = ForkingPickler.loads(answer)

@@ -22,8 +22,8 @@ import numpy as np
 
 from ...structured.generator import manual_seed
 
-# How often a worker that waits looks whether the main process lives, in seconds.
-_LOOK_AFTER = 2.0
+# After how many seconds a process that waits looks whether the others live.
+LOOK_AFTER = 2.0
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Ended:
 
 
 class Requests:
-    """The way of requests to one worker. A thread writes them, so that a worker which does not read
-    keeps nobody waiting, however long a list of indices is."""
+    """Sends requests to one worker. A thread writes them, so the main process never waits for a
+    worker to read, however long a list of indices is."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -101,7 +101,7 @@ class Requests:
 
 def _next_request(requests: Any, parent: int) -> Any:
     """What the main process asks for; None to end, and when the main process is no more."""
-    while not requests.poll(_LOOK_AFTER):
+    while not requests.poll(LOOK_AFTER):
         if os.getppid() != parent:
             return None
     try:
