@@ -19,6 +19,7 @@ import pytest
 from gputensor import dispatch
 from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys, table_text, tls
+from gputensor.func import operators as func_operators
 from gputensor.library import Library, fallthrough_kernel
 from tests.dispatch.operands import Operand, kernel
 from tests.dispatch.test_tables import golden_lines
@@ -38,6 +39,12 @@ OTHER_FALLBACKS = (
     "Functionalize",
     "PythonDispatcher",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _with_fallbacks_of_func() -> None:
+    """PyTorch registers those of its transforms when it is imported, gt.func when it is used."""
+    func_operators.install()
 
 
 def our_library(ns: str, words: list[str]) -> Library:

@@ -280,7 +280,9 @@ ROWS = [
     Row("Lion", "lion-pytorch==0.2.5", optimized("lion_pytorch", "Lion", lr=0.01)),
     Row("Prodigy", "prodigyopt==1.1.2", optimized("prodigyopt", "Prodigy")),
     Row("schedule-free AdamW", "schedulefree==1.4.1", schedule_free),
+    Row("torch_optimizer Lamb", "torch-optimizer==0.3.0",
+        optimized("torch_optimizer", "Lamb", lr=0.01), fails="add_: 'alpha' must be a number"),
     *(Row(f"torch_optimizer {name}", "torch-optimizer==0.3.0",
           optimized("torch_optimizer", name, lr=0.01))
-      for name in "Lamb AdaBound DiffGrad QHAdam RAdam Yogi NovoGrad AdaBelief".split()),
+      for name in "AdaBound DiffGrad QHAdam RAdam Yogi NovoGrad AdaBelief".split()),
 ]  # fmt: skip
