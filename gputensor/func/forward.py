@@ -16,12 +16,12 @@ from .._generated import functions
 from ..autograd.modes import enable_grad
 from ..core import errors
 from ..core.dtype import FLOATING
-from ..dispatch.dispatcher import find
+from ..dispatch.dispatcher import get
 from ..structured.facts import broadcast_shapes
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import operators
-from .batch_rules import pointwise
+from .rules.batches import pointwise
 from .batching import vmap
 from .levels import around as levels_around
 from .levels import Level, dual, held, parts_of, rebuilt
@@ -29,7 +29,7 @@ from .operators import Entry, call, functional_name
 from .reverse import (
     Levels, alias, chosen, is_recorded, is_tracked_outside, jacrev, pull, settled, unit_vectors,
 )  # fmt: skip
-from .rule_table import rule_of
+from .rules.table import rule_of
 
 Function = Callable[..., Any]
 
@@ -83,12 +83,21 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """What the functional form gives, written into the primal and the tangent."""
+        """What the functional form gives, written into the primal and the tangent.
+
+        Operators without one, such as `zero_` and those that draw, write what does not depend on
+        their operands, so its tangent is zero.
+        """
         operator, x = entry.operator, args[0]
+        functional = get(functional_name(operator))
         if operator.short_name == "copy_":
             primal, tangent = parts_of(self, args[1])
+        elif functional is None or not functional.is_defined:
+            call(operator, *[self._primal(value) for value in args])
+            if self.owns(x):
+                x.tangent.zero_()
+            return x
         else:
-            functional = find(functional_name(operator))
             primal, tangent = parts_of(self, call(functional, *args))
         if not self.owns(x):
             rule = "have a tangent, as what is written into it has one"
@@ -170,10 +179,8 @@ def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     shape = primal._geometry
     if not shape.is_non_overlapping_and_dense:
         return tangent.contiguous()
-    made = functions.empty_strided(
-        shape.sizes, shape.strides, dtype=tangent.dtype, device=tangent.device
-    )
-    return made.copy_(tangent)
+    # As one of the tangent's, so that it has the batch that the tangent may have.
+    return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
 
 
 def _is_real(values: Sequence[Any]) -> bool:

@@ -1,7 +1,7 @@
 """The level of a running `vmap`: it lets each operator work on whole batches, by its batch rule.
 
 A rule is chosen by the field `batch` of the operator's row in native_functions.yaml, else by its
-family; batch_rules.py has them. An operator without a rule runs once for each entry of the batch,
+family; rules/ has them. An operator without a rule runs once for each entry of the batch,
 which is right for all, and slow: it warns once.
 """
 
@@ -19,10 +19,10 @@ from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
 from ..dispatch.dispatcher import get
 from ..tensor.tensor import Tensor
-from . import batch_rules, random_rules
+from .rules import batches, random
 from .levels import Level, batched, held, rebuilt
 from .operators import Entry, call, functional_name, outside
-from .rule_table import is_explicit, rule_of
+from .rules.table import is_explicit, rule_of
 
 _warned: set[Operator] = set()
 
@@ -84,14 +84,17 @@ class VmapLevel(Level):
 
     def draw(self, entry: Entry, args: Sequence[Any]) -> Any:
         """The result of an operator that draws, without an operand of this level."""
-        return outside(self, random_rules.drawn_plainly, self, entry, args)
+        return outside(self, random.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """What the functional form gives, copied into self."""
-        batch_rules.check_written(self, entry, args)
+        """What the functional form gives, copied into self; without one, entry by entry."""
+        batches.check_written(self, entry, args)
         operator = entry.operator
         functional = get(functional_name(operator))
         if functional is None or not functional.is_defined:
+            if "inplace_view" not in operator.tags:
+                self._one_by_one(entry, args)
+                return args[0]
             rule = "not be called within vmap, as it changes what its operand is"
             raise errors.must("vmap", operator.short_name, rule, args[0])
         result = call(functional, *args)

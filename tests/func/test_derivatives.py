@@ -98,6 +98,20 @@ def test_writes_keep_their_tangents() -> None:
     assert close(tangent, reverse)
 
 
+def test_tangents_of_a_batch_follow_views_of_what_has_none() -> None:
+    matrix = gt.rand(3, 2, dtype=gt.float64)
+    tangents = gt.rand(4, 3, 2, dtype=gt.float64)
+    found = gt.vmap(lambda t: func.jvp(lambda a: a.mT.reshape(-1), (matrix.mT.mT,), (t,))[1])
+    assert close(found(tangents), tangents.mT.reshape(4, -1))
+
+
+def test_what_is_overwritten_has_no_tangent() -> None:
+    _, tangent = func.jvp(lambda x: (x * 1).zero_(), (v,), (v,))
+    assert close(tangent, 0 * v)
+    _, tangent = func.jvp(lambda x: (x * 1).uniform_() + x, (v,), (v,))
+    assert close(tangent, v)
+
+
 def test_modules_are_functions_of_their_parameters() -> None:
     models = [gt.nn.Linear(3, 2) for _ in range(4)]
     stacked, buffers = func.stack_module_state(models)

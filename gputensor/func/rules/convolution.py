@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .levels import batched, physical
-from .operators import Entry, call
+from ..levels import batched, physical
+from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:

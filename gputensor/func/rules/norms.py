@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import errors
-from .levels import batched, physical, unfolded, wrapped
-from .operators import Entry, call
+from ...core import errors
+from ..levels import batched, physical, unfolded, wrapped
+from ..operators import Entry, call
 
 Args = Sequence[Any]
 

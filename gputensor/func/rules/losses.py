@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import functions
-from ..dispatch.dispatcher import find
-from .batch_rules import leading, pointwise
-from .levels import batched, physical
-from .operators import Entry, call
+from ..._generated import functions
+from ...dispatch.dispatcher import find
+from .batches import leading, pointwise
+from ..levels import batched, physical
+from ..operators import Entry, call
 
 _NONE, _MEAN = 0, 1
 
@@ -71,8 +71,11 @@ def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def solve(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Systems with matrices on both sides; one with vectors is computed by itself."""
-    a, b = args[:2]
+    """Systems with matrices on both sides; a vector is a matrix of one column."""
+    a, b, *rest = args
     if b._geometry.ndim == 1 or b._geometry.sizes == a._geometry.sizes[:-1]:
-        return NotImplemented
+        if not rest[0]:
+            return NotImplemented
+        result, *factors = call(entry.operator, a, b.unsqueeze(-1), *rest)
+        return (result.squeeze(-1), *factors)
     return leading(level, entry, args, "")
