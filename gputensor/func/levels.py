@@ -100,7 +100,7 @@ class Wrapper(Tensor):
         place = value._device
         self.value = value
         self._geometry, self._device, self._offset = shape, place, value._offset
-        self._keys = TENSOR_KEYS[place.type] | bit
+        self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
         # Asked by code that computes more where a gradient may be wanted; no edge leads from here.
@@ -215,6 +215,7 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     made = _new(DualTensor)
     made.level, made.tangent = level, tangent
     made.hold(primal, primal._geometry, DUAL)
+    made._keys |= tangent._keys & BATCHED  # so that all see that its results have a batch
     return made
 
 

@@ -129,6 +129,8 @@ class VmapLevel(Level):
         if isinstance(first, (list, tuple)):
             parts = [self._stacked(operator, list(group)) for group in zip(*results)]
             return rebuilt(first, parts)
+        if first is None:  # a gradient that was not asked for
+            return None
         if not isinstance(first, Tensor):
             raise errors.vmap_no_tensor(operator.short_name)
         return batched(self, functions.stack(results))

@@ -197,3 +197,32 @@ def test_a_block_has_tangents() -> None:
 def test_bad_input(call: Any) -> None:
     with pytest.raises(errors.GpuTensorError):
         call()
+
+
+def test_gradients_of_weights_have_rules() -> None:
+    """`jacrev` lets backward operators work on whole batches; one without a rule would warn."""
+    image, filters = gt.rand(2, 4, 5, 5, dtype=gt.float64), gt.rand(6, 2, 3, 3, dtype=gt.float64)
+    scale, logs = gt.rand(4, dtype=gt.float64), gt.rand(3, 4, dtype=gt.float64)
+    classes, nn = gt.tensor([2, 0, 1]), gt.nn.functional
+    mean, var = gt.zeros(4, dtype=gt.float64), gt.ones(4, dtype=gt.float64)
+    table = gt.rand(5, 3, dtype=gt.float64)
+    wrong = []
+    for number, (function, given) in enumerate([
+        (lambda x, w: nn.conv2d(x, w, groups=2), (image, filters)),
+        (lambda x, w: nn.conv_transpose2d(x, w[:4], groups=2), (image, filters)),
+        (lambda x, w: nn.group_norm(x, 2, w, w), (image, scale)),
+        (lambda x, w: nn.layer_norm(x.mT.flatten(1)[:, :4], (4,), w, w), (image, scale)),
+        (lambda x, w: nn.batch_norm(x, None, None, w, w, training=True), (image, scale)),
+        (lambda x, w: nn.batch_norm(x, mean, var, w, w), (image, scale)),
+        (lambda x: nn.nll_loss(x, classes, scale, ignore_index=1), (logs,)),
+        (lambda x: nn.nll_loss(x.reshape(1, 3, 2, 2), gt.zeros(1, 2, 2, dtype=gt.int64)), (logs,)),
+        (lambda x: nn.cross_entropy(x, classes, scale, reduction="none"), (logs,)),
+        (lambda x: x.unfold(0, 2, 1), (table,)), (lambda x: x.sum().unfold(0, 1, 1), (table,)),
+    ]):  # fmt: skip
+        rows = func.jacrev(function, tuple(range(len(given))))(*given)
+        columns = func.jacfwd(function, tuple(range(len(given))))(*given)
+        if not all(close(a, b) for a, b in zip(rows, columns)):
+            wrong.append(number)
+    assert not wrong
+    found = func.jacrev(lambda w: nn.embedding(classes, w, padding_idx=1))(table)
+    assert close(found[0, :, 2], gt.eye(3)) and not found[2].any()

@@ -229,7 +229,11 @@ def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
         given[entry.names[name]] = (front, *wanted)
     if "stride" in entry.names:
         strides = args[entry.names["stride"]]
-        given[entry.names["stride"]] = (x.value._geometry.strides[0], *strides)
+        front = x.value._geometry.strides[0]
+        if not entry.schema.is_view:  # the entries of a new tensor follow each other
+            extent = sum((n - 1) * s for n, s in zip(args[entry.names["size"]], strides))
+            front = max(extent + 1, 1)
+        given[entry.names["stride"]] = (front, *strides)
     return batched(level, call(entry.operator, *given))
 
 

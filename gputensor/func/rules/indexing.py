@@ -195,7 +195,7 @@ def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str
     """The sizes are those of the input, and so is the dimension."""
     grad, sizes, dim, *rest = args
     if not sizes:
-        return NotImplemented
+        return grad.sum()
     d = shifted(entry, dim, len(sizes))
     return batched(level, call(entry.operator, grad.value, (level.size, *sizes), d, *rest))
 
@@ -214,7 +214,7 @@ def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: 
     """The gradients of all tables behind one another."""
     grad, indices, count, padding, scale = args
     if padding >= 0:
-        return NotImplemented
+        grad = functions.where((indices == padding).unsqueeze(-1), 0, grad)
     rows = physical(level, indices) + _offsets(level, indices, count)
     made = call(entry.operator, physical(level, grad), rows, count * level.size, -1, scale)
     return batched(level, made.reshape(level.size, count, -1))

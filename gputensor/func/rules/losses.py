@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..._generated import functions
+from ..._generated import calls, functions
 from ...dispatch.dispatcher import find
 from .batches import leading, pointwise
 from ..levels import batched, physical
@@ -48,6 +48,29 @@ def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     out = each if reduction == _NONE else each.reshape(level.size, -1).sum(1)
     out = out / total if reduction == _MEAN else out
     return batched(level, out), batched(level, total)
+
+
+def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """Each target's part, at its place among zeros."""
+    grad, x, target, weight, reduction, ignored, total = args
+    kept = target != ignored
+    classes = functions.where(kept, target, 0).long()
+    each = grad / total if reduction == _MEAN else grad
+    if weight is not None:
+        each = each * calls.index_Tensor(weight, (classes,))
+    each = functions.where(kept, -each, 0)
+    dim = 0 if x._geometry.ndim == 1 else 1
+    return functions.scatter(
+        functions.zeros_like(x), dim, classes.unsqueeze(dim), each.unsqueeze(dim)
+    )
+
+
+def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """Of `nll_loss`, then of `log_softmax`."""
+    logs = args[1]
+    made = nll_backward(level, entry, args, "")
+    dim = 0 if logs._geometry.ndim == 1 else 1
+    return calls._log_softmax_backward_data(made, logs, dim, logs.dtype)
 
 
 def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
