@@ -74,6 +74,8 @@ class DualLevel(Level):
         primal = call(entry.operator, x.value, *rest)
         if x.tangent._geometry.strides != x.value._geometry.strides:
             x.tangent = _laid_out_as(x.value, x.tangent)
+        if entry.operator.short_name == "_reshape_alias":  # whose strides may be no tangent's
+            return self._paired(primal, x.tangent.reshape(rest[0]))
         return self._paired(primal, call(entry.operator, x.tangent, *rest))
 
     def _paired(self, primal: Any, tangent: Any) -> Any:
@@ -177,7 +179,7 @@ class DualLevel(Level):
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     """The tangent in the primal's layout, so that what views one views the other."""
     shape = primal._geometry
-    if not shape.is_non_overlapping_and_dense:
+    if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):  # elements share memory
         return tangent.contiguous()
     # As one of the tangent's, so that it has the batch that the tangent may have.
     return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)

@@ -233,8 +233,8 @@ def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
     return dual(x.level, p, dp), None if t is None else dual(x.level, t, dt)
 
 
-def check_alive(x: Wrapper, operator: Any) -> None:
+def check_alive(x: Wrapper, op: str) -> None:
     """Raise where a wrapper has outlived its transform."""
     if not x.level.is_alive:
         rule = "not be used after the transform that made it has returned"
-        raise errors.must(operator.short_name, "a tensor of gt.func", rule, errors.Got(repr(x)))
+        raise errors.must(op, "a tensor of gt.func", rule, errors.Got(repr(x)))

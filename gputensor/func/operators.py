@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..autograd import function
 from ..dispatch import adapters, dispatcher, keys, tls
 from ..dispatch.keys import BATCHED, CompositeImplicitAutograd
 from ..dispatch.operator import Operator, Table
@@ -48,6 +49,13 @@ def install() -> None:
         key = keys.runtime_key(name)
         if key not in dispatcher.fallbacks():
             dispatcher.register_fallback(key, _make, "maker")
+    function.transform[:] = [_apply]
+
+
+def _apply(cls: Any, args: Sequence[Any]) -> Any:
+    from .custom_function import apply  # which knows the levels of vmap, and they this module
+
+    return apply(cls, args)
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
@@ -59,7 +67,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         innermost = _innermost(args, places)
         if innermost is None:  # within a vmap, which looks for random numbers
             return _plain(entry, key_set, args)
-        check_alive(innermost, operator)
+        check_alive(innermost, operator.short_name)
         level = innermost.level
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
