@@ -11,15 +11,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated import functions
+from ..autograd import function
 from ..autograd.function import Context, Function
 from ..core import errors
 from ..core.dtype import FLOATING
 from ..tensor.tensor import Tensor
+from . import operators
 from .levels import Wrapper, batched, check_alive, dual, parts_of, physical
 from .operators import outside
 from .vmap_level import VmapInfo, VmapLevel
 
 Cls = type[Function]
+
+
+def install() -> None:
+    """Let operators and every `autograd.Function` meet the levels, unless they do."""
+    operators.install()
+    function.transform[:] = [apply]
 
 
 def apply(cls: Cls, args: Sequence[Any]) -> Any:

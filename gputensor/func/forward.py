@@ -20,7 +20,7 @@ from ..dispatch.dispatcher import get
 from ..structured.facts import broadcast_shapes
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import operators
+from . import custom_function
 from .rules.batches import pointwise
 from .batching import vmap
 from .levels import around as levels_around
@@ -208,7 +208,7 @@ def jvp(
     >>> gt.func.jvp(gt.sin, (gt.zeros(2),), (gt.ones(2),))
     (tensor([0., 0.]), tensor([1., 1.]))
     """
-    operators.install()
+    custom_function.install()
     if not isinstance(primals, tuple) or not primals:
         raise errors.wrong_type("jvp", "primals", "be a tuple that is not empty", primals)
     given, tree = pytree.tree_flatten(primals)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..autograd import function
 from ..dispatch import adapters, dispatcher, keys, tls
 from ..dispatch.keys import BATCHED, CompositeImplicitAutograd
 from ..dispatch.operator import Operator, Table
@@ -49,13 +48,6 @@ def install() -> None:
         key = keys.runtime_key(name)
         if key not in dispatcher.fallbacks():
             dispatcher.register_fallback(key, _make, "maker")
-    function.transform[:] = [_apply]
-
-
-def _apply(cls: Any, args: Sequence[Any]) -> Any:
-    from .custom_function import apply  # which knows the levels of vmap, and they this module
-
-    return apply(cls, args)
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from ..autograd.node import AccumulateGrad
 from ..core import errors
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import operators
+from . import custom_function
 from .batching import vmap
 from .levels import Level, batched, dual, levels, parts_of, physical
 
@@ -140,7 +140,7 @@ class Pulled:
     is_tracked: bool
 
     def __init__(self, op: str, func: Function, args: Sequence[Any], has_aux: bool) -> None:
-        operators.install()
+        custom_function.install()
         self.around: Levels = levels()
         leaves, self.tree = pytree.tree_flatten(tuple(args))
         for x in leaves:
