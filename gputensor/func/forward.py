@@ -16,7 +16,6 @@ from .._generated import functions
 from ..autograd.modes import enable_grad
 from ..core import errors
 from ..core.dtype import FLOATING
-from ..dispatch.dispatcher import get
 from ..structured.facts import broadcast_shapes
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -25,7 +24,7 @@ from .rules.batches import pointwise
 from .batching import vmap
 from .levels import around as levels_around
 from .levels import Level, dual, held, parts_of, rebuilt
-from .operators import Entry, call, functional_name
+from .operators import Entry, call, draws, functional_of
 from .reverse import (
     Levels, alias, chosen, is_recorded, is_tracked_outside, jacrev, pull, settled, unit_vectors,
 )  # fmt: skip
@@ -85,20 +84,19 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """What the functional form gives, written into the primal and the tangent.
-
-        Operators without one, such as `zero_` and those that draw, write what does not depend on
-        their operands, so its tangent is zero.
-        """
+        """What the functional form gives, written into the primal and the tangent."""
         operator, x = entry.operator, args[0]
-        functional = get(functional_name(operator))
+        functional = functional_of(operator)
         if operator.short_name == "copy_":
             primal, tangent = parts_of(self, args[1])
-        elif functional is None or not functional.is_defined:
+        elif operator.short_name == "zero_" or functional is None and draws(operator):
             call(operator, *[self._primal(value) for value in args])
-            if self.owns(x):
+            if self.owns(x):  # what was written depends on no operand
                 x.tangent.zero_()
             return x
+        elif functional is None:
+            rule = "not be called where an operand has a tangent"
+            raise errors.must(operator.short_name, "call", rule, x)
         else:
             primal, tangent = parts_of(self, call(functional, *args))
         if not self.owns(x):

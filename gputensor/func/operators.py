@@ -100,6 +100,20 @@ def functional_name(operator: Operator) -> str:
     return f"{name}.{operator.overload}" if operator.overload else name
 
 
+def functional_of(operator: Operator) -> Operator | None:
+    """What gives the result that an in-place operator writes; None where nothing does."""
+    found = dispatcher.get(functional_name(operator))
+    if found is not None and found.is_defined:
+        return found
+    base = operator.qualified_name.partition(".")[0].removesuffix("_")
+    names = [a.name for a in operator.schema.arguments]
+    for other in dispatcher.overloads(base):  # `transpose.int` of `transpose_`
+        if other.is_defined and other.schema.kind == "functional":
+            if [a.name for a in other.schema.arguments] == names:
+                return other
+    return None
+
+
 def call(operator: Operator, *args: Any) -> Any:
     """Call an operator from the top, with its kernel's arguments."""
     bits, keep = _get()

@@ -17,11 +17,10 @@ from ..custom.operator_kernels import vmap_rules
 from ..dispatch import tls
 from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
-from ..dispatch.dispatcher import get
 from ..tensor.tensor import Tensor
 from .rules import batches, random
 from .levels import Level, batched, held, rebuilt
-from .operators import Entry, call, functional_name, outside
+from .operators import Entry, call, functional_of, outside
 from .rules.table import is_explicit, rule_of
 
 _warned: set[Operator] = set()
@@ -75,7 +74,9 @@ class VmapLevel(Level):
         if entry.operator in vmap_rules:
             return self._users(entry, args)
         rule, argument = rule_of(entry.operator)
-        made = NotImplemented if rule is None else rule(self, entry, args, argument)
+        made = NotImplemented
+        if rule is not None and "inplace_view" not in entry.operator.tags:
+            made = rule(self, entry, args, argument)
         if made is NotImplemented and entry.kind == "inplace":
             made = self._inplace(entry, args)
         if made is NotImplemented:
@@ -90,8 +91,8 @@ class VmapLevel(Level):
         """What the functional form gives, copied into self; without one, entry by entry."""
         batches.check_written(self, entry, args)
         operator = entry.operator
-        functional = get(functional_name(operator))
-        if functional is None or not functional.is_defined:
+        functional = functional_of(operator)
+        if functional is None:
             if "inplace_view" not in operator.tags:
                 self._one_by_one(entry, args)
                 return args[0]

@@ -118,6 +118,21 @@ def test_rules_serve_what_has_other_sizes_or_indices_in_each_entry() -> None:
         assert found.shape == wanted.shape and gt.allclose(found.double(), wanted.double())
 
 
+def test_tensors_that_become_views_in_place() -> None:
+    images = gt.rand(4, 1, 2, 3)
+    for change in (
+        lambda a: a.transpose_(0, 2), lambda a: a.transpose_(-1, 2), lambda a: a.squeeze_(0).t_(),
+        lambda a: a.unsqueeze_(1), lambda a: a.squeeze_(), lambda a: a.swapaxes_(0, 1),
+    ):  # fmt: skip
+
+        def function(a: Any) -> Any:
+            b = a.clone()
+            assert change(b) is b
+            return b
+
+        assert same(gt.vmap(function)(images), gt.stack([function(a) for a in images]))
+
+
 def test_entries_that_are_written_by_an_operator_without_a_functional_form(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
