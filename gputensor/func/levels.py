@@ -25,6 +25,7 @@ from ..autograd.history import AutogradMeta, Own, requires_grad
 from ..core import errors
 from ..core.geometry import Geometry, geometry
 from ..core.guard import Guard
+from ..dispatch import tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import BATCHED, DUAL
 from ..tensor.storage import Storage
@@ -43,9 +44,15 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
+    # The key that operators without an operand of a level come to it by, while it runs.
+    bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
+
+    def has_written(self, x: Any) -> bool:
+        """Whether a tensor that is of no level further in has parts at this one all the same."""
+        return False
 
     def owns(self, x: Any) -> bool:
         """Whether x is a wrapper of this level."""
@@ -60,6 +67,8 @@ class Level(Guard):
 
     def _enter(self) -> None:
         _stack.set((*_stack.get(), self))
+        include, keep = tls.state.get()
+        tls.state.set((include | self.bit, keep))
 
     def _found(self) -> Any:
         found = _stack.get()
@@ -68,6 +77,9 @@ class Level(Guard):
     def _put_back(self, found: Any) -> None:
         _stack.set(found)
         self.is_alive = False
+        if not any(x.bit == self.bit for x in found):
+            include, keep = tls.state.get()
+            tls.state.set(tls.same((include & ~self.bit, keep)))
 
 
 def levels() -> tuple[Level, ...]:
@@ -225,7 +237,7 @@ def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
     if number == level.number:
         return x.value, x.tangent
     if number < level.number:
-        return x, None
+        return x, level.tangent_of(x)
     p, t = parts_of(level, x.value)
     if isinstance(x, BatchedTensor):
         return batched(x.level, p), None if t is None else batched(x.level, t)

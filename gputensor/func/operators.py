@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dispatch import adapters, dispatcher, keys, tls
-from ..dispatch.keys import BATCHED, CompositeImplicitAutograd
+from ..dispatch.keys import BATCHED, DUAL, CompositeImplicitAutograd
 from ..dispatch.operator import Operator, Table
 from .levels import Level, Wrapper, around, check_alive, levels, set_levels
 
@@ -56,13 +56,15 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     operator, places = entry.operator, entry.places
 
     def transformed(key_set: int, *args: Any) -> Any:
-        innermost = _innermost(args, places)
-        if innermost is None:  # within a vmap, which looks for random numbers
+        level = _innermost(args, places, operator)
+        if level is None:  # within a vmap, which looks for random numbers
             return _plain(entry, key_set, args)
-        check_alive(innermost, operator.short_name)
-        level = innermost.level
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
+        if not level.is_vmap and draws(operator):  # each entry of a vmap within draws its own
+            mapped: list[Any] = [v for v in levels() if v.is_vmap and v.number > level.number]
+            if mapped:
+                return mapped[-1].draw(entry, args)
         return level.compute(entry, args)
 
     return transformed
@@ -83,14 +85,22 @@ def draws(operator: Operator) -> bool:
     return "nondeterministic_seeded" in operator.tags
 
 
-def _innermost(args: Sequence[Any], places: Sequence[int]) -> Any:
-    """The operand of the level furthest in."""
+def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -> Any:
+    """The level furthest in that an operand is of."""
     found: Any = None
+    tensors: list[Any] = []
     for place in places:
         value = args[place]
-        for x in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(x, Wrapper) and (found is None or x.level.number > found.level.number):
-                found = x
+        tensors += value if isinstance(value, (list, tuple)) else (value,)
+    for x in tensors:
+        if isinstance(x, Wrapper) and (found is None or x.level.number > found.number):
+            check_alive(x, operator.short_name)
+            found = x.level
+    for level in levels()[::-1]:
+        if found is not None and level.number <= found.number:
+            break
+        if any(level.has_written(x) for x in tensors):
+            return level
     return found
 
 
@@ -131,10 +141,12 @@ def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function as if the level, and those within it, were not there: what is to be drawn for
     each of its entries is drawn by it alone."""
     (include, keep), here, rest = _get(), levels(), around(level)
-    is_mapped = any(x.is_vmap for x in rest)
+    bits = ~(BATCHED | DUAL)
+    for x in rest:
+        bits |= x.bit
     try:
         set_levels(rest)
-        _set((include if is_mapped else include & ~BATCHED, keep))
+        _set((include & bits, keep))
         return function(*args)
     finally:
         _set((include, keep))

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from .._generated import functions
 from ..core import errors
 from ..custom.operator_kernels import vmap_rules
-from ..dispatch import tls
 from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
@@ -45,23 +44,13 @@ class VmapLevel(Level):
     """
 
     is_vmap: ClassVar[bool] = True
+    bit: ClassVar[int] = BATCHED
     size: int
     randomness: str
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
-
-    def _enter(self) -> None:
-        super()._enter()
-        include, keep = tls.state.get()
-        tls.state.set((include | BATCHED, keep))
-
-    def _put_back(self, found: Any) -> None:
-        super()._put_back(found)
-        include, keep = tls.state.get()
-        if not any(x.is_vmap for x in found):
-            tls.state.set(tls.same((include & ~BATCHED, keep)))
 
     def has_rule(self, entry: Entry) -> bool:
         """Whether a composite operator has a rule of its own."""

@@ -226,3 +226,42 @@ def test_gradients_of_weights_have_rules() -> None:
     assert not wrong
     found = func.jacrev(lambda w: nn.embedding(classes, w, padding_idx=1))(table)
     assert close(found[0, :, 2], gt.eye(3)) and not found[2].any()
+
+
+def test_tangents_are_written_into_what_has_none() -> None:
+    """By storage: into a whole tensor, a view of it, one that was viewed before, nested levels."""
+
+    def filled(x: Any) -> Any:
+        out = x.new_zeros(2, 3)
+        row = out[1]
+        out[0] = x * x
+        row.add_(x.sin())
+        return out.T.reshape(-1) * 2
+
+    def total(x: Any) -> Any:
+        out = gt.zeros((), dtype=x.dtype)
+        for n in range(3):
+            out += x[n] ** 3
+        return out
+
+    def overwritten(x: Any) -> Any:
+        out = gt.zeros(3, dtype=x.dtype)
+        out.copy_(x)
+        out[0] = 5.0
+        out[1:].zero_()
+        return out + x
+
+    wanted = gt.stack([gt.diag(2 * v), gt.diag(v.cos())]).permute(1, 0, 2).reshape(6, 3) * 2
+    assert close(func.jacfwd(filled)(v), wanted)
+    assert close(func.jacrev(filled)(v), wanted)
+    assert close(func.jacfwd(func.jacfwd(total))(v), gt.diag(6 * v))
+    assert close(func.jacfwd(overwritten)(v), gt.eye(3))
+    batches = gt.vmap(lambda a: func.jvp(filled, (a,), (a,))[1])(gt.stack([v, 2 * v]))
+    for n, a in enumerate((v, 2 * v)):
+        assert close(batches[n], func.jvp(filled, (a,), (a,))[1])
+    with forward_ad.dual_level():
+        out = gt.zeros(3, dtype=gt.float64)
+        out.copy_(forward_ad.make_dual(v, v))
+        assert close(forward_ad.unpack_dual(out.exp()).tangent, v * v.exp())
+        assert close(forward_ad.unpack_dual(out).tangent, v)
+    assert forward_ad.unpack_dual(out).tangent is None and close(out, v)
