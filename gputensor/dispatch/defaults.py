@@ -37,7 +37,7 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # A plan knows result dtypes, not the rules it was built under (structured/pointwise.py). What a
+    # A plan knows result dtypes, not the rules it was built under (structured/pointwise/). What a
     # call in flight remembers still goes to the table that it began with.
     dispatcher.forget_plans()
 

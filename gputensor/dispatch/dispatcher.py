@@ -292,7 +292,7 @@ def register_behind(
 
 def _check_signature(operator: Operator, definition: Definition, kernel: Kernel, key: Key) -> None:
     if kernel.convention not in ("native", "fallthrough"):
-        from . import kernel_signature
+        from .boxing import kernel_signature
 
         kernel_signature.check(operator, definition, kernel, key)
 

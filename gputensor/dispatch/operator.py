@@ -18,12 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
-from . import adapters, keys, precedence, shortcuts, tls
+from .boxing import adapters
+from . import keys, precedence, shortcuts, tls
 from .keys import AliasKey, DispatchKey
 
 if TYPE_CHECKING:
     from ..core.schema import FunctionSchema
-    from .calling import Signature
+    from .boxing.calling import Signature
 
 Key = DispatchKey | AliasKey
 # A snapshot of an operator's kernels, newest first per key.
@@ -111,7 +112,7 @@ class Definition:
     def signature(self) -> Signature:
         """The schema as `calling.py` wants it."""
         if self._signature is None:
-            from .calling import Signature
+            from .boxing.calling import Signature
 
             self._signature = Signature(self.schema, self.numbers, self.tags)
         return self._signature

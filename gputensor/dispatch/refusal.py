@@ -135,7 +135,7 @@ def read(
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
     """The arguments, NumPy's numbers as Python's. refuses: raises what names one that is unfit."""
-    from . import conversions
+    from .boxing import conversions
 
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -218,7 +218,7 @@ def _is_a(kind: Type, value: Any) -> bool:
     plain = _PLAIN.get(kind.required.name)
     if plain is not None:
         return value is None if kind.is_optional and value is None else plain(value)
-    from . import conversions
+    from .boxing import conversions
 
     return not _is_of_others(kind, value) and conversions.accepts(kind, value, False)
 
@@ -259,7 +259,7 @@ class _Fit:
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
             value = (value,)  # x.view(3), x.permute(0)
-        from . import conversions
+        from .boxing import conversions
 
         return conversions.accepts(self.type, value, self.takes_numbers)
 

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from . import dispatcher, keys, tls
 from .keys import DispatchKey
 from .operator import Table
-from .table_text import way
 
 Kernel = Callable[..., Any]
 
@@ -59,7 +58,9 @@ class Hop(NamedTuple):
             yield f"{behind}kernel: {'none' if kernel is None else kernel.site} [{why}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in words; slots: what stands at the keys of the set, highest first."""
+        """The hop as strings. slots: the kernel at each key of the set, highest key first."""
+        from .table_text import way
+
         return {
             "depth": self.depth, "kind": self.kind, "op": self.table.operator.qualified_name,
             "key": self.key.name,

@@ -11,7 +11,8 @@ from ..core import errors
 from ..core.arguments import real
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 from ..tensor.tensor import Tensor
 

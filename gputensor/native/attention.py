@@ -23,7 +23,7 @@ from ..core.dtype import FLOATING, bool_, dtype, float32
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 OP = "scaled_dot_product_attention"
 

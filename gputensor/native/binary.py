@@ -19,7 +19,8 @@ from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY
 from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
-from ..structured import elementwise, pointwise, pointwise_cpu, pointwise_device
+from ..structured.pointwise import elementwise, cpu as pointwise_cpu, device as pointwise_device
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 
 

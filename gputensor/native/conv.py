@@ -23,7 +23,7 @@ from ..structured.arguments import per_dim
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 _conv_loop = stub.cpu("conv").conv
 _gradient_loop = stub.cpu("conv").weight_gradient

@@ -31,7 +31,8 @@ from ..kernels.cpu.cast import readable
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing, short_cuda, short_make, transfer
+from ..structured import arguments, missing, transfer
+from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 from .resize import resize_
 

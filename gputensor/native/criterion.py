@@ -17,7 +17,8 @@ from ..core import errors
 from ..core.dtype import FLOATING
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, UNARY
-from ..structured import derived, elementwise, pointwise
+from ..structured import derived, pointwise
+from ..structured.pointwise import elementwise
 from ..structured.pointwise import Kernel
 from ..tensor.tensor import Tensor
 

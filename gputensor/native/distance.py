@@ -18,7 +18,8 @@ from ..core.promotion import result_type
 from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..tensor.tensor import Tensor
 from .reduce import reduced
 

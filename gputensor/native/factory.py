@@ -26,7 +26,8 @@ from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, numpy_allocates, zero_tensor
 from ..tensor.tensor import Tensor, blank
-from ..structured import arguments, short_cuda, short_make
+from ..structured import arguments
+from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 
 

@@ -18,7 +18,7 @@ from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..tensor.tensor import Tensor
 from .criterion import MEAN, NONE, check_reduction, reduced
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 
 def _rows(op: str, self: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array, numpy_allocates
 from ..tensor.tensor import Tensor
-from ..structured import library, short
+from ..structured import library
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -136,7 +137,7 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 
 class _CpuEntry:
     """What small products of two layouts on the CPU have in common; as the entries of
-    structured/pointwise.py, whose short cuts it gets."""
+    structured/pointwise/; it gets their short cuts."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 

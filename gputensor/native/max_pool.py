@@ -18,11 +18,12 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.dtype import COMPLEX, FLOATING, dtype
 from ..kernels import stub
-from ..structured import arguments, windows
-from ..structured.windows import Windows
+from ..structured import arguments
+from ..structured.layers import windows
+from ..structured.layers.windows import Windows
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 

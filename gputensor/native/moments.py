@@ -18,7 +18,8 @@ from ..dispatch import shortcuts
 from ..dispatch.operator import Operator
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor

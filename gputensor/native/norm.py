@@ -27,12 +27,12 @@ from ..structured import arguments
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
-from ..structured.normalizing import (
+from ..structured.layers.normalizing import (
     Gradients, Three, affine, beside_channels, center, check_mask, check_sizes, compute_dtype,
     dense_numbers, empty_result, from_numbers, in_format, input_gradient, is_for_kernels,
     kernel_gradients, of_statistics, parameter_gradient,
 )  # fmt: skip
-from ..structured.precision import check_floating, cast, wide
+from ..structured.layers.precision import check_floating, cast, wide
 
 # --- layer norm -----------------------------------------------------------------------------------
 

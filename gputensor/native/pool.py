@@ -18,10 +18,10 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
-from ..structured import windows
-from ..structured.windows import Windows
+from ..structured.layers import windows
+from ..structured.layers.windows import Windows
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 _avg_pool_loop = stub.cpu("pool_windows").avg_pool

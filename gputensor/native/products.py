@@ -14,7 +14,8 @@ from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING, complex32
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
-from ..structured import library, short
+from ..structured import library
+from ..structured.shortcuts import cpu as short
 from ..tensor.tensor import Tensor
 from .binary import check_scale
 

@@ -26,7 +26,8 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing, short_make
+from ..structured import arguments, missing
+from ..structured.shortcuts import factories as short_make
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
 from ..structured.resizing import resize_output

@@ -27,7 +27,8 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import allocate, from_array, numpy_allocates
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short, short_cuda
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short, cuda as short_cuda
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 

@@ -26,7 +26,7 @@ from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, check_floating, wide
+from ..structured.layers.precision import cast, check_floating, wide
 
 BY_LIBRARY = True
 

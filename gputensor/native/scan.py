@@ -24,7 +24,8 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, numpy_allocates
 from ..tensor.tensor import Tensor
-from ..structured import arguments, forms, short
+from ..structured import arguments, forms
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 

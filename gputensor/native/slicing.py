@@ -18,7 +18,8 @@ from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..iterator import overlap
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short_view
+from ..structured import arguments
+from ..structured.shortcuts import views as short_view
 from ..structured.view_kernel import MEMO_BOUND, Kernel, like, seen, view_kernel
 
 # --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------

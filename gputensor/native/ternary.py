@@ -12,7 +12,8 @@ from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY
 from ..iterator.plan import Plan
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 from ..tensor.tensor import Tensor
 

@@ -21,7 +21,8 @@ from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 

@@ -19,7 +19,8 @@ from ..iterator import overlap
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, pointwise, pointwise_cpu, pointwise_device
+from ..structured import arguments, pointwise
+from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
 from ..structured.resizing import resize_output
 

@@ -13,11 +13,11 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..structured import arguments
-from ..structured.windows import check_planes
+from ..structured.layers.windows import check_planes
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
 from .max_pool import check_indices, planes, scattered
-from ..structured.precision import cast, check_floating
+from ..structured.layers.precision import cast, check_floating
 
 Sizes = tuple[int, ...]
 

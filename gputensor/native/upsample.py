@@ -20,9 +20,10 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
-from ..structured import arguments, windows
+from ..structured import arguments
+from ..structured.layers import windows
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 _line = stub.cpu("pool_windows").line

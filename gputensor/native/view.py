@@ -18,7 +18,8 @@ from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short_view
+from ..structured import arguments
+from ..structured.shortcuts import views as short_view
 from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, view_kernel
 
 # --- sizes: view, reshape, flatten, unflatten ---------------------------------------------------

@@ -11,11 +11,12 @@ from ..core import errors, number_range
 from ..core.dtype import bool_, uint8
 from ..core.promotion import result_type
 from ..dispatch import defaults
-from ..dispatch.calling import tensors_for_numbers
+from ..dispatch.boxing.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..tensor.tensor import Tensor
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import NUMBERS, Kernel, Rule
 
 _RULE = Rule("where", "where", WHERE)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import errors
-from ..dispatch import adapters, dispatcher, keys, table_text
+from ..dispatch.boxing import adapters
+from ..dispatch import dispatcher, keys, table_text
 from ..dispatch.backend_select import BACKEND_OF_TYPE, remedy, user_name
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator

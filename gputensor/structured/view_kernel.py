@@ -16,7 +16,7 @@ from ..core.errors import plainly
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.shortcuts import Seen
 from ..tensor.tensor import Tensor, blank
-from . import short_view
+from .shortcuts import views as short_view
 
 Kernel = Callable[..., Any]
 MEMO_BOUND = 1 << 12

@@ -199,7 +199,7 @@ def _recording(operator: Operator) -> Callable[..., Any]:
 
 
 class _Entry:
-    """Stands for an entry of structured/pointwise.py: what would run is recorded."""
+    """Stands for an entry of structured/pointwise/: what would run is recorded."""
 
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",

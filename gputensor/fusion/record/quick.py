@@ -25,7 +25,8 @@ from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.tls import inference_blocks, keys_now
 from ...makers.rows import bound
-from ...structured import elementwise, pointwise
+from ...structured.pointwise import elementwise
+from ...structured import pointwise
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
 from .pending import Pending

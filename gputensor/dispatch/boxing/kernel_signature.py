@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core import errors
+from ...core import errors
 
 if TYPE_CHECKING:
-    from .operator import Definition, Kernel, Key, Operator
+    from ..operator import Definition, Kernel, Key, Operator
 
 
 def check(

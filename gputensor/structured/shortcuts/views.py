@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
-from ..dispatch import shortcuts
-from ..dispatch.backend_select import TENSOR_KEYS
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import LONG, Seen, ShortCut
-from ..tensor.tensor import Tensor
+from ..._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
+from ...dispatch import shortcuts
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...tensor.tensor import Tensor
 
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core import errors
+from ...core import errors
 from . import conversions
 
 if TYPE_CHECKING:
-    from ..core.schema import Argument, FunctionSchema, Type
-    from .operator import Operator
+    from ...core.schema import Argument, FunctionSchema, Type
+    from ..operator import Operator
 
 # The tag of operators that take a number for a tensor, where PyTorch has overloads for it.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .output import Arguments
+from ..output import Arguments
 
 COMMANDS = {
     "new": "write a package for a device: pretended hardware that works, to be replaced piece by "
@@ -18,7 +18,7 @@ COMMANDS = {
 def main(argv: list[str]) -> int:
     if not argv or argv[0] not in COMMANDS:
         _parser().parse_args(argv)
-    status: int = import_module(f"{__package__}.backend_{argv[0]}").main(argv[1:])
+    status: int = import_module(f"{__name__}.{argv[0]}").main(argv[1:])
     return status
 
 

@@ -18,24 +18,24 @@ from typing import Any
 
 from numpy import ufunc
 
-from .._generated.loops import LOOPS
-from ..core import errors, number_range
-from ..core.device import CPU
-from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
-from ..core.dtype_rules import RULES, DtypeRule
-from ..core.geometry import Geometry, Sizes, contiguous_geometry
-from ..dispatch import defaults
-from ..dispatch.operator import Operator, Table
-from ..iterator import overlap, parallel
-from ..iterator.operands import RESIZE
-from ..iterator.plan import Plan, build, over_sizes
-from ..kernels import stub
-from ..kernels.cpu.pointwise import of_many, through_complex64
-from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.make import allocate, from_array
-from ..tensor.tensor import Tensor
-from . import short
-from .resizing import resize_output
+from ..._generated.loops import LOOPS
+from ...core import errors, number_range
+from ...core.device import CPU
+from ...core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
+from ...core.dtype_rules import RULES, DtypeRule
+from ...core.geometry import Geometry, Sizes, contiguous_geometry
+from ...dispatch import defaults
+from ...dispatch.operator import Operator, Table
+from ...iterator import overlap, parallel
+from ...iterator.operands import RESIZE
+from ...iterator.plan import Plan, build, over_sizes
+from ...kernels import stub
+from ...kernels.cpu.pointwise import of_many, through_complex64
+from ...kernels.cpu.quiet import again, enter, run
+from ...tensor.make import allocate, from_array
+from ...tensor.tensor import Tensor
+from ..shortcuts import cpu as short
+from ..resizing import resize_output
 
 Kernel = Callable[..., Tensor]
 NUMBERS = frozenset((bool, int, float, complex))
@@ -110,8 +110,8 @@ class CpuEntry:
     """A plan and the loop bound to it.
 
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
-    last_beside: see structured/elementwise.py. is_fresh: no call has found it yet, or none with the
-    same numbers; the first that does leaves a short cut (short.py). seen: `last_beside` before it.
+    last_beside: see structured/pointwise/elementwise.py. is_fresh: no call with the same numbers
+    has found the entry yet; the first one leaves a short cut. seen: the previous `last_beside`.
     """
 
     __slots__ = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .._generated import calls
-from ..core import dtype as dtypes, errors
-from ..core.dtype import FLOATING, dtype
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...core import dtype as dtypes, errors
+from ...core.dtype import FLOATING, dtype
+from ...tensor.tensor import Tensor
 
 FLOAT: dtype = dtypes.float32
 HALVES = (dtypes.float16, dtypes.bfloat16)

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from ..core import errors, memory_format as formats
-from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.geometry import geometry
-from ..kernels.cpu import quiet
-from ..runtime import cpu
-from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
-from ..tensor.tensor import Tensor
-from . import arguments, library
+from ...core import errors, memory_format as formats
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import geometry
+from ...kernels.cpu import quiet
+from ...runtime import cpu
+from ...tensor.base import suggest_memory_format
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .. import arguments, library
 
 Sizes = tuple[int, ...]
 

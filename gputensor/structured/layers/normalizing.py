@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import errors, memory_format as formats
-from ..core.arguments import real
-from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.geometry import contiguous_geometry
-from ..kernels import stub
-from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, over_array
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...core import errors, memory_format as formats
+from ...core.arguments import real
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import contiguous_geometry
+from ...kernels import stub
+from ...kernels.cpu.quiet import run
+from ...tensor.make import allocate, over_array
+from ...tensor.tensor import Tensor
 from .precision import FLOAT, HALVES, cast, wide
 
 Three = tuple[Tensor, Tensor, Tensor]

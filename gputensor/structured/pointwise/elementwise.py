@@ -12,17 +12,18 @@ from collections.abc import Callable
 from operator import is_, itemgetter
 from typing import Any
 
-from .._generated.loops import LOOPS
-from ..core import errors, number_range
-from ..core.arguments import number
-from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.dtype_rules import RULES
-from ..dispatch.operator import Operator, Table
-from ..iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
-from ..tensor.tensor import Tensor
-from . import pointwise, short
-from .pointwise import Kernel, Rule
+from ..._generated.loops import LOOPS
+from ...core import errors, number_range
+from ...core.arguments import number
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.dtype_rules import RULES
+from ...dispatch.operator import Operator, Table
+from ...iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
+from ...tensor.tensor import Tensor
+from .. import pointwise
+from ..shortcuts import cpu as short
+from . import Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) -> the params as loops take them.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]

@@ -15,18 +15,18 @@ from typing import Any
 
 from numpy import empty, floating, ufunc
 
-from .._generated import short_forms as forms
-from ..dispatch import shortcuts
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import LONG, Seen, ShortCut
-from ..dispatch.tls import PLAIN, state
-from ..core import number_range
-from ..core.arguments import NUMBERS, ONE
-from ..core.device import CPU
-from ..core.dtype import FLOATING, dtype
-from ..core.geometry import Geometry
-from ..kernels.cpu.quiet import run
-from ..tensor.make import CPU_KEYS, is_plain, numpy_allocates
+from ..._generated import short_forms as forms
+from ...dispatch import shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...core import number_range
+from ...core.arguments import NUMBERS, ONE
+from ...core.device import CPU
+from ...core.dtype import FLOATING, dtype
+from ...core.geometry import Geometry
+from ...kernels.cpu.quiet import run
+from ...tensor.make import CPU_KEYS, is_plain, numpy_allocates
 
 _now = state.get
 

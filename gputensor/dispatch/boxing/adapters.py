@@ -11,12 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core import errors
-from . import keys, precedence, tls
-from .keys import KeySet
+from ...core import errors
+from .. import keys, precedence, tls
+from ..keys import KeySet
 
 if TYPE_CHECKING:
-    from .operator import Kernel, Table
+    from ..operator import Kernel, Table
 
 
 _AD_INPLACE_OR_VIEW = keys.runtime_key("ADInplaceOrView")

@@ -12,12 +12,12 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..core import dtype as dtypes, memory_format as formats
-from ..core.device import device
-from ..core.schema import Name
+from ...core import dtype as dtypes, memory_format as formats
+from ...core.device import device
+from ...core.schema import Name
 
 if TYPE_CHECKING:
-    from ..core.schema import Type
+    from ...core.schema import Type
 
 Converter = Callable[[Any], Any]
 _NUMBERS = (bool, int, float, complex)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import errors
-from ..core.arguments import ONE
-from ..dispatch.operator import Operator
-from ..tensor.make import allocate
-from ..tensor.tensor import Tensor
-from . import pointwise, short_cuda
-from .pointwise import NUMBERS, Kernel, Rule
+from ...core import errors
+from ...core.arguments import ONE
+from ...dispatch.operator import Operator
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .. import pointwise
+from ..shortcuts import cuda as short_cuda
+from . import NUMBERS, Kernel, Rule
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:

@@ -13,7 +13,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.op_tests import check, samples
 
-from .output import (
+from ..output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
 )  # fmt: skip
 

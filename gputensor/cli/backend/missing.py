@@ -19,8 +19,8 @@ from gputensor.dispatch import dispatcher, keys
 from gputensor.kernels import stub
 from gputensor.tensor.base import tensors_of
 
-from .backend_check import device_of
-from .output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
+from .check import device_of
+from ..output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
 # Composite operators that end in a loop of the device's: what they ask for where it has none.
 # native/range.py; tests/backend/test_commands.py holds them to it.

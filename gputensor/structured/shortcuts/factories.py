@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._generated import short_forms as forms
-from ..core.device import CPU
-from ..core.geometry import Geometry
-from ..dispatch import defaults, shortcuts
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import ShortCut
-from ..dispatch.tls import PLAIN, state
-from ..tensor.make import CPU_KEYS, allocate, numpy_allocates
-from ..tensor.tensor import Tensor
+from ..._generated import short_forms as forms
+from ...core.device import CPU
+from ...core.geometry import Geometry
+from ...dispatch import defaults, shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...tensor.make import CPU_KEYS, allocate, numpy_allocates
+from ...tensor.tensor import Tensor
 
 _now = state.get
 

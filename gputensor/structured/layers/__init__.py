@@ -1,0 +1,1 @@
+"""What families of network layers share: windows, normalization and the precision of sums."""
