@@ -168,6 +168,12 @@ def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
         raise errors.capture_refused(operator() or what, why)
 
 
+def check_stream(stream: Any) -> None:
+    """Raise where this thread captures and makes the default stream current."""
+    if capturing:
+        refuse_entering("stream", stream)
+
+
 def before_waiting(after: Capture | None, stream: Any) -> None:
     """A stream is about to wait for an event that was recorded in `after`: it takes part then."""
     own = of(stream)

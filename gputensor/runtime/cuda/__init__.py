@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import no_cuda
+from ..capture import check_stream
 from . import driver, graphs, kernels, library, memory, streams
 from .driver import (
     can_access_peer, capability, current_device, device_count, device_name, device_of,
     exchange_device, first_failure, is_available, limits, mem_get_info, set_device,
     unavailable_reason,
 )  # fmt: skip
-from .graphs import Graph, begin_capture, check_stream, replay
+from .graphs import Graph, begin_capture, replay
 from .kernels import Function, arch, compile, launch, launcher, load, prefer_shared
 from .library import call_library, nccl
 from .memory import (

@@ -67,12 +67,6 @@ def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.
     return begun
 
 
-def check_stream(stream: Stream) -> None:
-    """Raise where this thread captures, and goes over to the default stream."""
-    if capturing:
-        capture.refuse_entering("stream", stream)
-
-
 def replay(recorded: Graph, device_index: int) -> None:
     """Queue what a capture recorded on the current stream."""
     previous = get_device()
