@@ -11,7 +11,7 @@ from ...dispatch.tls import state as _state
 op_cat = _define("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", ("core",))
 op_cat_out = _define("aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
 def cat(tensors, dim=0, *, out=None, axis=None):
-    """Tensors one after the other along a dimension.
+    """The tensors concatenated along a dimension.
 
     Args:
         tensors: Tensors.
@@ -42,7 +42,7 @@ op_stack = _define("aten::stack(Tensor[] tensors, int dim=0) -> Tensor")
 op_stack_out = _define(
     "aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
 def stack(tensors, dim=0, *, out=None, axis=None):
-    """Tensors of one shape along a new dimension.
+    """The tensors, all of one shape, stacked along a new dimension.
 
     Args:
         tensors: Tensors.
@@ -116,7 +116,7 @@ def concatenate(tensors, dim=0, *, out=None, axis=None):
 op_hstack = _define("aten::hstack(Tensor[] tensors) -> Tensor")
 op_hstack_out = _define("aten::hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
 def hstack(tensors, *, out=None):
-    """Tensors side by side: along dimension 1, or 0 of 1-d ones.
+    """The tensors concatenated along dimension 1, or along dimension 0 if they are 1-d.
 
     Args:
         tensors: Tensors.
@@ -134,7 +134,7 @@ def hstack(tensors, *, out=None):
 op_vstack = _define("aten::vstack(Tensor[] tensors) -> Tensor")
 op_vstack_out = _define("aten::vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
 def vstack(tensors, *, out=None):
-    """Tensors below each other: along dimension 0, each with at least 2 dimensions.
+    """The tensors, brought to at least 2 dimensions, concatenated along dimension 0.
 
     Args:
         tensors: Tensors.
@@ -152,7 +152,7 @@ def vstack(tensors, *, out=None):
 op_dstack = _define("aten::dstack(Tensor[] tensors) -> Tensor")
 op_dstack_out = _define("aten::dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
 def dstack(tensors, *, out=None):
-    """Tensors behind each other: along dimension 2, each with at least 3 dimensions.
+    """The tensors, brought to at least 3 dimensions, concatenated along dimension 2.
 
     Args:
         tensors: Tensors.
@@ -171,7 +171,7 @@ op_column_stack = _define("aten::column_stack(Tensor[] tensors) -> Tensor")
 op_column_stack_out = _define(
     "aten::column_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
 def column_stack(tensors, *, out=None):
-    """Tensors side by side, those of 1 dimension as columns.
+    """The tensors concatenated along dimension 1; 1-d tensors become columns first.
 
     Args:
         tensors: Tensors.
@@ -206,7 +206,7 @@ def row_stack(tensors, *, out=None):
 
 op_block_diag = _define("aten::block_diag(Tensor[] tensors) -> Tensor")
 def block_diag(tensors):
-    """Matrices along the diagonal of one, zeros elsewhere.
+    """A matrix with the given matrices on its diagonal and zeros elsewhere.
 
     Args:
         tensors: Tensors.
@@ -227,7 +227,7 @@ def call_block_diag(tensors):
 
 op_broadcast_tensors = _define("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]")
 def broadcast_tensors(tensors):
-    """Views of the tensors in the sizes to which all broadcast.
+    """Views of the tensors, all broadcast to common sizes.
 
     Args:
         tensors: Tensors.

@@ -12,7 +12,7 @@ from ...dispatch.tls import state as _state
 
 op_repeat = _define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", ("core",))
 def Tensor_repeat(self, *args, repeats=None):
-    """A copy repeated so often along each dimension.
+    """A copy repeated along each dimension; repeats holds the number of times for each.
 
     Args:
         self: (*).
@@ -42,7 +42,7 @@ def call_repeat(self, repeats):
 
 op_tile = _define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
 def tile(input, dims):
-    """A copy repeated so often along the last dimensions.
+    """A copy repeated along the last dimensions; dims holds the number of times for each.
 
     Args:
         input: (*).
@@ -55,7 +55,8 @@ def tile(input, dims):
     except Exception as error: _refuse(error, "tile", locals()); raise
 
 def Tensor_tile(self, *args, dims=None):
-    """A copy repeated so often along the last dimensions. See gt.tile."""
+    """A copy repeated along the last dimensions; dims holds the number of times for each.
+    See gt.tile."""
     try:
         if len(args) == 1:
             (dims,) = args
@@ -80,7 +81,7 @@ op_repeat_interleave_self_Tensor = _define(
 op_repeat_interleave_self_int = _define(
     "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor")
 def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, axis=None):
-    """Each element of input so often, one after the other; or each index of dim.
+    """Each element of input, or each slice along dim, repeated one after the other.
 
     Args:
         input: Tensor, optional.
@@ -111,7 +112,7 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, a
     except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
 
 def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=None):
-    """Each index of dim as often as its element of repeats says. See
+    """Each slice along dim repeated; repeats holds the number of times for each. See
     gt.repeat_interleave."""
     try:
         if axis is not None:
@@ -144,7 +145,7 @@ def call_repeat_interleave_self_int(self, repeats, dim=None, output_size=None):
 op_combinations = _define(
     "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
 def combinations(input, r=2, with_replacement=False):
-    """All choices of r elements of a 1-d tensor in their order, as rows.
+    """All combinations of r elements of a 1-d tensor, as rows.
 
     Args:
         input: (*).
@@ -164,7 +165,7 @@ op_cartesian_prod = _define(
     "aten::cartesian_prod(Tensor[] tensors) -> Tensor",
     ("maybe_aliasing_or_mutating",))
 def cartesian_prod(tensors):
-    """All tuples of an element of each 1-d tensor, as rows.
+    """The Cartesian product of 1-d tensors, as rows.
 
     Args:
         tensors: Tensors.
@@ -184,8 +185,8 @@ op_meshgrid = _define("aten::meshgrid(Tensor[] tensors) -> Tensor[]")
 op_meshgrid_indexing = _define(
     "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]")
 def meshgrid(tensors, *, indexing=None):
-    """The coordinates of a grid: each 1-d tensor along a dimension of its own, expanded
-    along the others.
+    """The coordinates of a grid: each 1-d tensor varies along its own dimension and is
+    expanded along the others.
 
     Args:
         tensors: Tensors.
