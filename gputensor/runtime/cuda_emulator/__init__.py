@@ -2,12 +2,12 @@
 
 A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py), whose order
 `GPUTENSOR_EMULATOR_ORDER` chooses; it runs there on the engine (emulator/launch.h). Every
-allocation has pages and guard bytes of its own (emulator/arena.h). What a kernel does wrong is a
-KernelError at the next synchronisation, or at the launch itself where the order is eager.
-`GPUTENSOR_EMULATOR_DEVICES` and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) say what there is;
-`GPUTENSOR_EMULATOR_CHECK=0` leaves out guards and poison; emulator/settings.py says what else can
-be checked, and in which order threads run and for how long. It shows no memory model, no timing and
-not libdevice's last bits.
+allocation has pages and guard bytes of its own (emulator/arena.h). A kernel's fault is a
+KernelError at the next synchronisation, or at the launch itself in eager order.
+`GPUTENSOR_EMULATOR_DEVICES` and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) set the number and
+size of devices; `GPUTENSOR_EMULATOR_CHECK=0` disables guards and poison; emulator/settings.py has
+further checks, the order of threads and the time limit. The emulator does not reproduce the GPU's
+memory model, timing or the last bits of libdevice.
 """
 
 from __future__ import annotations

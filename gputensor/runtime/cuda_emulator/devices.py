@@ -1,4 +1,4 @@
-"""The emulated devices: how many, how large, which is current, and what runs their work."""
+"""The emulated devices: their number, memory size and peers, the current device, the scheduler."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ def device_name(index: int) -> str:
 
 
 def capability(index: int) -> tuple[int, int]:
-    """The architecture whose rules the emulator follows."""
+    """The compute capability whose rules the emulator follows."""
     checked("capability", index)
     return (7, 0)
 
 
 def limits(index: int) -> Limits:
-    """An H200's, for plans to be those of a large GPU."""
+    """The limits of an H200, so that plans are those of a large GPU."""
     checked("limits", index)
     return H200
 
 
 def can_access_peer(device_index: int, peer_index: int) -> bool:
-    """Whether kernels of one device may use memory of another; off until `enable_peer_access`."""
+    """True if kernels of one device may use memory of another; False until `enable_peer_access`."""
     checked("can_access_peer", peer_index)
     return bool(peers[checked("can_access_peer", device_index)] >> peer_index & 1)
 
 
 def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
-    """Let kernels of one device use memory of another. Only the emulator needs to be told."""
+    """Let kernels of one device use memory of another. Only the emulator has this function."""
     bit = 1 << checked("enable_peer_access", peer_index)
     checked("enable_peer_access", device_index)
     if enabled:

@@ -35,5 +35,5 @@ def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.
 
 
 def replay(recording: Recording, device_index: int) -> None:
-    """Queue what a capture recorded on the current stream."""
+    """Queue a capture's recording on the current stream."""
     devices.scheduler.replay(current_stream(device_index).queue, recording)

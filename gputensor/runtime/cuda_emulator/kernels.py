@@ -28,8 +28,8 @@ _paths: dict[bytes, str] = {}
 class Function:
     """One kernel of one variant, for one device.
 
-    places: offset and size of each parameter. arguments: what a finding needs to name a pointer
-    parameter (findings.Arguments); whoever knows the signature may set it.
+    places: offset and size of each parameter. arguments: names of pointer parameters for error
+    messages (findings.Arguments), set by callers with the signature.
     """
 
     __slots__ = ("arguments", "carveout", "device_index", "loaded", "name", "places")
@@ -63,8 +63,8 @@ def compile(
 ) -> bytes:  # fmt: skip
     """One shared object with every variant of a `.cu` text.
 
-    entries, headers: for a text of a user, the kernels wanted and what it may include. options are
-    NVRTC's, of which some mean something here (emulator/nvrtc_options.py).
+    entries, headers: for a user's text, the requested kernels and the available headers. options:
+    NVRTC's; the emulator uses some (emulator/nvrtc_options.py).
     """
     title = nvrtc.title_of(text)
     asked = nvrtc_options.parse(options)
@@ -133,7 +133,7 @@ def launcher(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
     shared_bytes: int = 0,
 ) -> Callable[[bytes], None]:  # fmt: skip
-    """What launches one kernel again and again: `run(params)`, on the current stream."""
+    """A function `run(params)` that launches one kernel repeatedly, on the current stream."""
     device = function.device_index
 
     def run(params: bytes) -> None:
@@ -143,7 +143,7 @@ def launcher(
 
 
 def write_symbol(address: int, data: bytes, stream: Stream) -> None:
-    """Queue a write to a variable of a text, whose address `Function.symbol` told."""
+    """Queue a write to a variable at the address that `Function.symbol` returned."""
 
     def run() -> None:
         ctypes.memmove(address, data, len(data))

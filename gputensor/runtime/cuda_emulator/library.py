@@ -26,7 +26,7 @@ def call_library(
 ) -> Any:  # fmt: skip
     """Queue `function(NumPy and SciPy, *operands)`; returns the memory of each of its results.
 
-    results: None waits for the stream and returns what the function returned.
+    results: None waits for the stream and returns the function's result.
     """
     stream = current_stream(device_index)
     if results is None and capturing:

@@ -89,7 +89,7 @@ def pinned_allocate(nbytes: int) -> PinnedMemory:
 def copy_async(
     dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
 ) -> None:
-    """Queue a copy; device -1 is the host, whose pageable memory is done with before return."""
+    """Queue a copy; device -1 is the host. Pageable host memory is free again on return."""
     if nbytes == 0:
         return
     if capturing and (dst_device < 0 or src_device < 0):

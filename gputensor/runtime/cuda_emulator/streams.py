@@ -41,14 +41,14 @@ class Stream:
             _by_number[self.ptr] = self
 
     def synchronize(self) -> None:
-        """Wait for all its work; raises what that work did wrong."""
+        """Wait for all its work. Raises the error of failed work."""
         if capturing:
             capture.refuse_wait("synchronize", self)
         devices.scheduler.drain(self.queue)
         devices.scheduler.raise_failure()
 
     def query(self) -> bool:
-        """Whether all its work is done; raises what that work did wrong."""
+        """True if all its work is done. Raises the error of failed work."""
         if capturing:
             capture.refuse_wait("query", self)
         devices.scheduler.poll(self.queue)
@@ -59,7 +59,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Work added from now on runs after what the other stream has."""
+        """Let work added from now on run after the other stream's current work."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -98,7 +98,7 @@ class Event:
             devices.scheduler.wait(stream.queue, self._mark)
 
     def query(self) -> bool:
-        """Whether the work before it is done; raises what that work did wrong."""
+        """True if the work before it is done. Raises the error of failed work."""
         if capturing or self._capture is not None:
             capture.refuse_wait("query", self._by(), self._capture)
         if self._mark is not None and not self._mark.done:
@@ -107,7 +107,8 @@ class Event:
         return self._mark is None or self._mark.done
 
     def has_passed(self) -> bool:
-        """As `query`, for a thread that only watches: it runs no work, and minds no capture."""
+        """`query` for a thread that only observes: it runs no work and is allowed during a
+        capture."""
         return self._mark is None or self._mark.done
 
     def synchronize(self) -> None:
@@ -118,7 +119,7 @@ class Event:
         devices.scheduler.raise_failure()
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds between two points; of the emulator, which says nothing about a GPU."""
+        """Milliseconds of emulated work between two events; no measure of a GPU's time."""
         times = []
         for event in (self, end):
             if not event.enable_timing or event._mark is None or not event._mark.done:
@@ -157,7 +158,7 @@ def set_stream(stream: Stream) -> Stream:
 
 
 def synchronize(index: int) -> None:
-    """Wait for all work of a device; raises what that work did wrong."""
+    """Wait for all work of a device. Raises the error of failed work."""
     if capturing:
         capture.refuse_device_wait("synchronize", index)
     devices.scheduler.drain_all(checked("synchronize", index))
