@@ -1,1 +1,1 @@
-"""What families of network layers share: windows, normalization and the precision of sums."""
+"""Code shared by families of network layers: windows, normalization and the precision of sums."""

@@ -1,1 +1,1 @@
-"""Which calls leave a short cut, and of which form: Note [Short cuts] in dispatch/shortcuts.py."""
+"""Conditions and forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py."""

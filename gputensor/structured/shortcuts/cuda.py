@@ -1,4 +1,4 @@
-"""When calls on CUDA leave a short cut, and of which form. See Note [Short cuts] in dispatch.
+"""Short cuts of calls on CUDA. See Note [Short cuts] in dispatch.
 
 A short cut is bound to one entry and one device. It allocates memory, packs the parameters behind
 the addresses and launches (codegen/emit_short.py). Operands whose address is no multiple of 16
@@ -70,7 +70,7 @@ def _sizes(key: Any) -> list[int]:
 
 
 def _short_key(entry: Any, key: Any) -> Any:
-    """What public functions look for; None where there is no short cut."""
+    """The key that public functions look up; None if there is no short cut."""
     entry.is_fresh = False
     shape, device, low, *other = key
     if device.type != "cuda" or low or other[1:] not in ([], [0]) or not entry.geometry.numel:
@@ -79,12 +79,13 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 
 def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
-    """() -> uninitialised memory on a device. asks: whether that is current, as none was named."""
+    """() -> uninitialised memory on a device. asks: check that the device is current, if none was
+    named."""
     return forms.cuda_empty(geometry, place, asks)
 
 
 def empty_like(geometry: Any, place: Any) -> ShortCut:
-    """self -> uninitialised memory beside it."""
+    """self -> uninitialised memory on its device."""
     return forms.cuda_empty_like(geometry, place)
 
 
