@@ -1,5 +1,5 @@
-"""Extremes and where they are: argmax and argmin over all elements or along one dimension; max and
-min along one, with the elements; and what users call by the names of max, min and aminmax.
+"""Extremes and their indices: argmax and argmin over all elements or along one dimension; max and
+min along one dimension with indices; and the other overloads of max, min and aminmax.
 
 Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
 """
@@ -30,9 +30,9 @@ from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """A plan over one dimension and what runs it.
+    """A plan over one dimension and its loop.
 
-    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    is_fresh: no call has found it yet; the first one stores a short cut.
     """
 
     __slots__ = ("plan", "geometry", "run", "axis", "keepdim", "is_fresh")

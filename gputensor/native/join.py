@@ -128,7 +128,8 @@ def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """Whether nothing is cast, and copies are ours: who registers or watches copy_ sees each."""
+    """True if nothing is cast, and `copy_` is our kernel; a user's kernel for copy_ sees each
+    copy."""
     element = made._geometry.dtype
     key_set = made._keys
     for x in tensors:
@@ -169,7 +170,8 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _known(tensors: Any, dim: Any) -> Tensor | None:
-    """What is joined as before: small tensors on the CPU, row-major and of one geometry."""
+    """The result for small row-major CPU tensors of one geometry, joined as in an earlier call, or
+    None."""
     if type(tensors) not in (list, tuple) or type(dim) is not int:  # 1 is found by True as well
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
@@ -237,7 +239,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     if known is not None:
         return _at_once(found, known, dim % known.ndim)
     made = _stacked(found, dim)
-    if _comes_straight(found):  # still: else it may have been laid out by somebody else
+    if _comes_straight(found):  # again: otherwise a user's kernel may have chosen the layout
         shape = made._geometry
         if shape.is_contiguous and 0 < shape.nbytes <= _SMALL:
             table.remember(key, shape)
@@ -245,7 +247,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _comes_straight(tensors: list[Tensor]) -> bool:
-    """Whether nothing but our kernels stands between stack and the copies that it is made of."""
+    """True if only our kernels are between stack and its copies."""
     plain = shortcuts.is_plain_thread() and all([x._keys is CPU_KEYS for x in tensors])
     return (
         plain and shortcuts.comes_straight(operators.cat, cat)
@@ -255,8 +257,7 @@ def _comes_straight(tensors: list[Tensor]) -> bool:
 
 
 def _at_once(tensors: list[Tensor], shape: Geometry, dim: int) -> Tensor:
-    """Small tensors of one layout along a new dimension: one behind the other along the dimension
-    that stands there, which is then two."""
+    """Stack small tensors of one layout: concatenate along the existing dimension, seen as two."""
     made = allocate(shape, CPU)
     arrays, out = [x._get_array() for x in tensors], made._get_array()
     if dim == out.ndim - 1:
@@ -273,7 +274,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
     sizes, count = found[0]._geometry.sizes, len(found)
     if d == len(sizes) or (form := _cat_format(found)) is formats.contiguous_format:
         return calls.cat(parts, d)
-    # PyTorch joins along d and then splits it, so that the format of what is joined stays.
+    # PyTorch concatenates along d and then splits d, which keeps the memory format.
     element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
     split = (*sizes[:d], count, *sizes[d:])
     whole = geometry(joined, formats.strides_for("stack", joined, form), element)
@@ -307,7 +308,7 @@ concatenate_out = concat_out
 
 
 def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
-    """hstack and its like: cat of what `prepare` makes of the tensors, and of where it says."""
+    """hstack and similar: cat of the tensors and dimension that `prepare` returns."""
 
     def kernel(key_set: int, tensors: Any) -> Tensor:
         return calls.cat(*prepare(checked_tensors(op, tensors)))

@@ -84,7 +84,7 @@ def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
 
 
 def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Which elements are chosen is reckoned on the host, as it depends on sizes alone."""
+    """The indices are computed on the host, since they depend only on sizes."""
     if self._geometry.ndim != 1:
         raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
     if not 0 <= arguments.integer("combinations", "r", r) < 1 << 31:
@@ -104,7 +104,7 @@ def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool 
 def repeat_interleave_Tensor(
     key_set: int, repeats: Tensor, output_size: int | None = None
 ) -> Tensor:
-    """The size is known by values, which are waited for. Source: ATen/native/Repeat.cpp."""
+    """The size depends on values: waits for the device. Source: ATen/native/Repeat.cpp."""
     op, shape = "repeat_interleave", repeats._geometry
     if shape.dtype not in (int32, int64):
         raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)

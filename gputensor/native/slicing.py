@@ -259,7 +259,7 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
     return calls.unsafe_split_Tensor(self, step, dim)
 
 
-# Source of what follows: TensorShape.cpp, tensor_split and hsplit.
+# Source of the following: TensorShape.cpp, tensor_split and hsplit.
 
 # More tensors than this are no wish of anyone; they would be made for minutes.
 _MOST_SECTIONS = 1 << 20

@@ -1,6 +1,6 @@
-"""Pooling whose windows or places other tensors name: max_unpool, and fractional_max_pool.
+"""Pooling with windows or indices given by tensors: max_unpool, and fractional_max_pool.
 
-Made of gathers and scatters, which refuse what lies outside a plane.
+Composed of gathers and scatters, which reject indices outside a plane.
 Source: aten/src/ATen/native/MaxUnpooling.cpp and FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp.
 """
 
@@ -99,7 +99,7 @@ def _windows(
 
 
 def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
-    """Where each of m windows begins, by a number from 0 to 1 for each plane; (..., m)."""
+    """The begins of m windows, from a number in [0, 1) for each plane; (..., m)."""
     if m == 1:
         return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
     # a quotient of self's dtype, as are the products

@@ -1,4 +1,4 @@
-"""where(condition, self, other): self where the condition holds, other elsewhere."""
+"""where(condition, self, other): self where condition is true, other elsewhere."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def where(key_set: int, condition: Tensor) -> tuple[Tensor, ...]:
-    """Where it is not zero."""
+    """The indices of nonzero elements."""
     return calls.nonzero_numpy(condition)
