@@ -1,4 +1,4 @@
-"""`gputensor backend new|check|missing`: bring up a device of your own, and see how far it is."""
+"""`gputensor backend new|check|missing`: bring up a further device and check its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> Arguments:
-    """What answers where no command is named: help, or the refusal of a wrong name."""
+    """The parser for calls without a valid command: prints help or an error."""
     lines = "; ".join(f"{name}: {text}" for name, text in COMMANDS.items())
     parser = Arguments("backend", f"A device of your own. {lines}.")
     parser.add_argument(

@@ -1,6 +1,6 @@
-"""`gputensor backend new NAME`: writes the package of a new device, tests included.
+"""`gputensor backend new NAME`: write the package of a new device, with tests.
 
-The text is in template/; `examples/openreg` is what it gives for the name openreg.
+The text is in template/; `examples/openreg` is the result for the name openreg.
 """
 
 from __future__ import annotations

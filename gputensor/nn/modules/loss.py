@@ -365,7 +365,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return self._of_all(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
-        """(N): the most probable class; of those behind the first, where their cluster is."""
+        """The most probable class of each sample, (N)."""
         head_output = self.head(input)
         first = calls.argmax(head_output, 1)
         return calls.where_self(

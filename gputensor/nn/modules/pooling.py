@@ -20,7 +20,7 @@ def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
 
 
 class _Windows(Fixed):
-    """A pool whose stride is its kernel's size unless given."""
+    """A pool; the stride is by default the kernel's size."""
 
     kernel_size: Ints
     stride: Ints | None = None
