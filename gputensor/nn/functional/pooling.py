@@ -146,14 +146,14 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
 
 @declares()
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means of as many windows as output_size says; None keeps a size."""
+    """Means over output_size windows; None keeps a size."""
     sizes = _sizes("adaptive_avg_pool2d", input, output_size, 2)
     return calls.adaptive_avg_pool2d(input, sizes)
 
 
 @declares()
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means of as many windows as output_size says; None keeps a size."""
+    """Means over output_size windows; None keeps a size."""
     sizes = _sizes("adaptive_avg_pool3d", input, output_size, 3)
     return calls.adaptive_avg_pool3d(input, sizes)
 
