@@ -184,7 +184,7 @@ def learn(
         if len(table.short) >= BOUND:
             table.forget()
         if at is not CPU_DEVICE:
-            found.at = at  # type: ignore[attr-defined]
+            vars(found)["at"] = at
         before = table.short.get(key)
         if before is not None and getattr(before, "at", CPU_DEVICE) is not at:
             found = _of_several(before, found, at)
@@ -214,7 +214,7 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
                 return made
         return None
 
-    short.at, short.by_device = None, by_device  # type: ignore[attr-defined]
+    vars(short).update(at=None, by_device=by_device)
     return short
 
 

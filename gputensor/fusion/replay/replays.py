@@ -216,7 +216,7 @@ class Replays:
                 return found(args, kwargs)
             return made
 
-        fused._replays = self  # type: ignore[attr-defined]
+        vars(fused)["_replays"] = self
         return fused
 
     def found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -276,7 +276,7 @@ def computed(
         cast.convert_into(out, made)
         return out
 
-    loop.bare = bare  # type: ignore[attr-defined]
+    vars(loop)["bare"] = bare
     return loop
 
 

@@ -125,7 +125,7 @@ def launch(
             raise errors.kernel_finding(wrong)
 
     if is_captured:
-        run.what = kernel.name  # type: ignore[attr-defined]
+        vars(run)["what"] = kernel.name
     devices.scheduler.add(stream.queue, run)
 
 
