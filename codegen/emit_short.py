@@ -14,7 +14,7 @@ from .text import module
 
 DOC = """The forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py.
 
-gputensor/structured/short*.py choose among them when a plan is used again; each makes a function
+gputensor/structured/shortcuts/ choose among them when a plan is used again; each makes a function
 with all that it needs in its cells. Other things than the plain case it answers with None."""
 
 IMPORTS = """from __future__ import annotations

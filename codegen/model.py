@@ -56,8 +56,8 @@ AUTOCAST_POLICIES = {
 AUTOCAST_DEVICES = ("CPU", "CUDA")
 # What an operator may look at that is not elements.
 READS = ("geometry", "conjugates", "storage")
-# Tags that PyTorch does not have: dispatch/calling.py says what the first one means, and the others
-# tell interpose/lazy_views.py what the field `reads` says.
+# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one;
+# interpose/lazy_views.py reads the others, which stand for the field `reads`.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",

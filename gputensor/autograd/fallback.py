@@ -104,7 +104,7 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
     return kernels.get(table.n_tensors, without_derivative)
 
 
-autograd_not_implemented.kernel_convention = "maker"  # type: ignore[attr-defined]
+vars(autograd_not_implemented)["kernel_convention"] = "maker"
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:

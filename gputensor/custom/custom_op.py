@@ -23,7 +23,8 @@ from . import autograd as registered, operator_kernels as kernels
 from ..core import errors, schema as schemas
 from ..core.device import device
 from ..core.schema import FunctionSchema
-from ..dispatch import dispatcher, kernel_signature, keys
+from ..dispatch import dispatcher, keys
+from ..dispatch.boxing import kernel_signature
 from ..dispatch.backend_select import BACKEND_OF_TYPE, ends_with
 from ..dispatch.dispatcher import Handle
 from ..dispatch.refusal import is_iterable

@@ -95,7 +95,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
 
 
 for _kernel in (not_implemented, cpu_fallback):
-    _kernel.kernel_convention = "boxed"  # type: ignore[attr-defined]
+    vars(_kernel)["kernel_convention"] = "boxed"
 
 
 def _place(schema: Any, given: Sequence[Any]) -> device | None:

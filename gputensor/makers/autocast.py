@@ -16,7 +16,7 @@ from ..amp.casting import (
 from ..core import errors
 from ..core.dtype import dtype, float32
 from ..dispatch import dispatcher, families
-from ..dispatch.calling import keys_of_list
+from ..dispatch.boxing.calling import keys_of_list
 from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import state as _state
 from .autograd import shape_of

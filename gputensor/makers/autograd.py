@@ -69,7 +69,7 @@ def records(kind: type[Node]) -> Maker:
         return made(table.operator, kind, recorder, keep, finish)
 
     # For short cuts: Note [Short cuts] in dispatch.
-    make.recording = lambda table, behind: _recording(table, kind, behind)  # type: ignore
+    vars(make)["recording"] = lambda table, behind: _recording(table, kind, behind)
     return make
 
 

@@ -27,7 +27,7 @@ FLOORS = [
     (3, "iterator"),
     (4, "_generated"),
     (5, "tensor"),
-    (6, "structured _generated.short_forms"),  # forms that structured/short*.py choose among
+    (6, "structured _generated.short_forms"),  # forms that structured/shortcuts/ choose among
     (7, "native"),
     (8, "autograd"),
     (9, "interpose"),

@@ -1,4 +1,4 @@
-"""`gt.nn.utils`: what is done to parameters, gradients and sequences beside modules."""
+"""`gt.nn.utils`: functions for parameters, gradients, sequences and modules."""
 
 from __future__ import annotations
 

@@ -70,13 +70,13 @@ def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
 
 @declares(conv="Callable", bn="Callable", transpose="bool")
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of a convolution with the batch norm behind it folded in; both in evaluation."""
+    """A copy of a convolution with the following batch norm folded in; both in evaluation."""
     return _fused_module("fuse_conv_bn_eval", conv, bn, int(transpose))
 
 
 @declares(linear="Callable", bn="Callable")
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of a linear layer with the batch norm behind it folded in; both in evaluation.
+    """A copy of a linear layer with the following batch norm folded in; both in evaluation.
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
     """

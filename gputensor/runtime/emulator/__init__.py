@@ -1,1 +1,1 @@
-"""What stands behind `runtime.cuda_emulator`: g++, the shim headers, the engine and the queues."""
+"""What `runtime.cuda_emulator` is built on: g++, the shim headers, the engine and the queues."""

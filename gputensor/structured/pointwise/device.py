@@ -1,8 +1,8 @@
-"""The devices' short paths of element-by-element operators: where `a + b` ends on a GPU.
+"""Fast paths of elementwise operators on devices: the end of `a + b` on a GPU.
 
-What a call does more than once is done once here: an operand's address serves for the plan's key
-and for the launch. Whatever is not a tensor or number on one device with memory goes to the forms
-of pointwise.py, which mean the same. See Note [What a plan is found by] there.
+Repeated work is done once here: an operand's address is used for the plan's key and for the launch.
+Calls with anything but tensors and numbers on one device with memory go to the general forms of
+this folder. See Note [What a plan is found by] there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import errors
-from ..core.arguments import ONE
-from ..dispatch.operator import Operator
-from ..tensor.make import allocate
-from ..tensor.tensor import Tensor
-from . import pointwise, short_cuda
-from .pointwise import NUMBERS, Kernel, Rule
+from ...core import errors
+from ...core.arguments import ONE
+from ...dispatch.operator import Operator
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .. import pointwise
+from ..shortcuts import cuda as short_cuda
+from . import NUMBERS, Kernel, Rule
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:
@@ -77,7 +78,7 @@ def binary(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        except AttributeError:  # meta; a number first; a CPU scalar beside a device's tensor
+        except AttributeError:  # meta; a number first; a CPU scalar with a device's tensor
             if alpha is ONE:
                 return errors.plainly(general, key_set, self, other)
             return errors.plainly(scaled, key_set, self, other, alpha)

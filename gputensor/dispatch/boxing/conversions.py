@@ -1,9 +1,8 @@
-"""What a value becomes at the boxed boundary, by the type that the schema declares for it.
+"""Conversion of values in boxed calls, by the type that the schema declares.
 
-int -> float is made, float -> int refused; a bool is an int; tensors and NumPy scalars of one
-element give their number; one int stands for a whole `int[2]`; lists become tuples, the form they
-have inside the package; 'cpu' becomes a device. Source: torch/csrc/jit/python/pybind_utils.cpp,
-toIValue; table of section 3 in the fact sheet.
+int converts to float, float does not convert to int; a bool is an int; one-element tensors and
+NumPy scalars convert to their number; one int expands to an `int[2]`; lists become tuples; 'cpu'
+becomes a device. Source: torch/csrc/jit/python/pybind_utils.cpp, toIValue.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..core import dtype as dtypes, memory_format as formats
-from ..core.device import device
-from ..core.schema import Name
+from ...core import dtype as dtypes, memory_format as formats
+from ...core.device import device
+from ...core.schema import Name
 
 if TYPE_CHECKING:
-    from ..core.schema import Type
+    from ...core.schema import Type
 
 Converter = Callable[[Any], Any]
 _NUMBERS = (bool, int, float, complex)
@@ -25,19 +24,20 @@ _INT64, _INT64_END = -(2**63), 2**63
 
 
 class Refused(Exception):
-    """The value does not fit the type; the caller, who knows the argument, says so."""
+    """The value does not fit the type. The caller catches it and names the argument."""
 
 
 def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
-    """Whether `value` can be given where `type` is declared."""
+    """True if `value` converts to `type`."""
     convert = converter(type, takes_numbers)
     return convert is None or _accepts(convert, value)
 
 
 def converter(type: Type, takes_numbers: bool) -> Converter | None:
-    """The function that converts or refuses a value for `type`; None where anything goes.
+    """The function that converts a value to `type` or raises Refused; None if `type` takes any
+    value.
 
-    takes_numbers: a Python number is let through where a Tensor is declared.
+    takes_numbers: accept a Python number for a Tensor.
     """
     if type.is_optional:
         inner = converter(type.parts[0], takes_numbers)
@@ -99,7 +99,7 @@ def _tensors_converter(inner: Converter | None) -> Converter:
     assert inner is not None
 
     def convert(value: Any) -> Any:
-        # The list itself goes on: kernels that write into it return the same objects.
+        # Pass the list itself: kernels that write into it return the same objects.
         if not isinstance(value, (list, tuple)):
             raise Refused
         for item in value:
@@ -125,7 +125,7 @@ def _int(value: Any) -> int:
         return value
     try:
         number = operator.index(value)
-    except Exception:  # whatever a class of others makes of __index__
+    except Exception:  # a foreign class's __index__ may raise anything
         raise Refused from None
     if not _INT64 <= number < _INT64_END:
         raise Refused
@@ -158,7 +158,7 @@ def _bool(value: Any) -> bool:
 
 def _number(value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex)):
-        # np.float64 is a Python float too; its plain value is what kernels expect.
+        # np.float64 is a subclass of float; kernels expect a plain float.
         value = value if type(value) in _NUMBERS or not hasattr(value, "item") else value.item()
         if isinstance(value, int) and not _INT64 <= value < -2 * _INT64:
             raise Refused
@@ -175,7 +175,7 @@ def _number(value: Any) -> Any:
 
 
 def _storage(value: Any) -> Any:
-    # Known by what it has: the class stands above this floor.
+    # Recognised by its attributes: the class is on a higher floor.
     if hasattr(value, "_keys") or not hasattr(value, "nbytes") or not hasattr(value, "version"):
         raise Refused
     return value
@@ -218,7 +218,7 @@ _DTYPES = {
 
 
 def named_default(type: Type, value: Any) -> Any:
-    """The object an identifier stands for as a default: `contiguous_format`, `long`, `Mean`."""
+    """The object that an identifier names as a default: `contiguous_format`, `long`, `Mean`."""
     if not isinstance(value, Name):
         return value
     kind = type.base
@@ -233,7 +233,7 @@ def named_default(type: Type, value: Any) -> Any:
 
 
 def checker_of(types: list[Type]) -> Callable[[Any], bool]:
-    """The function that says whether a kernel's results are as many and of the types declared."""
+    """A function that checks the number and types of a kernel's results."""
     if len(types) == 1:
         return _checker(types[0])
     if not types:
@@ -246,9 +246,10 @@ def checker_of(types: list[Type]) -> Callable[[Any], bool]:
 
 
 def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
-    """The function that gives a fitting result the form in which callers get it.
+    """A function that converts a kernel's result to the form that callers get.
 
-    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None: there is no choice.
+    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None if no conversion is
+    needed.
     """
     are_lists = [t.required.is_list for t in types]
     if len(types) == 1:

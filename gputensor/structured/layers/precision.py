@@ -1,11 +1,11 @@
-"""Computing in f32 what is stored in f16 or bf16, and the checks of operands that go with it."""
+"""Computation in f32 for f16 and bf16 operands, and the checks of operands' dtypes."""
 
 from __future__ import annotations
 
-from .._generated import calls
-from ..core import dtype as dtypes, errors
-from ..core.dtype import FLOATING, dtype
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...core import dtype as dtypes, errors
+from ...core.dtype import FLOATING, dtype
+from ...tensor.tensor import Tensor
 
 FLOAT: dtype = dtypes.float32
 HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -16,7 +16,7 @@ def cast(x: Tensor, to: dtype) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """In f32, where sums of its own dtype would round at every step."""
+    """Cast f16 and bf16 to f32, so that sums do not round at every step."""
     return cast(x, dtypes.float32) if x._geometry.dtype in HALVES else x
 
 

@@ -1,6 +1,6 @@
-"""What layer, group and batch norm share: statistics, scaling, gradients, and their kernels.
+"""Code shared by layer, group and batch norm: statistics, scaling, gradients, and their kernels.
 
-On the CPU, kernels of the family take and give parameters and statistics of halves in f32.
+On the CPU the family's kernels use f32 for parameters and statistics of f16 and bf16 inputs.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import errors, memory_format as formats
-from ..core.arguments import real
-from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.geometry import contiguous_geometry
-from ..kernels import stub
-from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, over_array
-from ..tensor.tensor import Tensor
+from ..._generated import calls
+from ...core import errors, memory_format as formats
+from ...core.arguments import real
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import contiguous_geometry
+from ...kernels import stub
+from ...kernels.cpu.quiet import run
+from ...tensor.make import allocate, over_array
+from ...tensor.tensor import Tensor
 from .precision import FLOAT, HALVES, cast, wide
 
 Three = tuple[Tensor, Tensor, Tensor]
@@ -60,7 +60,7 @@ def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
 
 
 def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
-    """The gradient of what was normalised over dims."""
+    """The gradient of the input, normalised over dims."""
     along = calls.mean_dim(grad * normal, dims, True, None)
     return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
 
@@ -96,8 +96,8 @@ def kernel_gradients(
     op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
     of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """What a kernel makes. into: the array of `of_x` as the kernel takes it; sizes, of: of the
-    parameters."""
+    """Gradients computed by a kernel. into: the array of `of_x` in the kernel's form; sizes, of: of
+    the parameters."""
     count, compute = math.prod(sizes), FLOAT if of in HALVES else of
     found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
     run(getattr(stub.cpu("norm"), op), *inputs, into, *found)

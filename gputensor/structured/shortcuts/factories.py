@@ -1,8 +1,8 @@
 """Short cuts of factories and of copies on the CPU. See Note [Short cuts] in dispatch.
 
-They jump over the operators that a factory or a copy is composed of, so they look only at what
-those would look at: the thread's state, the default device, and the operand's keys. The forms are
-of _generated/short_forms.py; here is what of them depends on the layout.
+They jump over the operators that a factory or a copy is composed of, and check what those would
+check: the thread's state, the default device, and the operand's keys. The forms are in
+_generated/short_forms.py; this module has the parts that depend on the layout.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._generated import short_forms as forms
-from ..core.device import CPU
-from ..core.geometry import Geometry
-from ..dispatch import defaults, shortcuts
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import ShortCut
-from ..dispatch.tls import PLAIN, state
-from ..tensor.make import CPU_KEYS, allocate, numpy_allocates
-from ..tensor.tensor import Tensor
+from ..._generated import short_forms as forms
+from ...core.device import CPU
+from ...core.geometry import Geometry
+from ...dispatch import defaults, shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...tensor.make import CPU_KEYS, allocate, numpy_allocates
+from ...tensor.tensor import Tensor
 
 _now = state.get
 
@@ -31,10 +31,11 @@ filled_with, counted = forms.filled, (forms.counted_1, forms.counted_2)
 def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
-    """Leave a factory's short cuts, which are the same where a default is left out and where it is
-    named. A change of the default dtype takes them away; the default device is asked for.
+    """Store a factory's short cuts, equal for omitted and for given defaults. A change of the
+    default dtype drops them; the default device is checked at each call.
 
-    front: what stands before the dtype. unnamed: the dtype where none is named, if not the default.
+    front: the arguments before the dtype. unnamed: the dtype used if none is given, if not the
+    default.
     """
     is_unnamed = element is (unnamed or defaults.get_default_dtype())
     for given in (element, None) if is_unnamed else (element,):
@@ -43,7 +44,7 @@ def leave(
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
-    """What makes the array of a tensor like `made` again, all of whose elements are the same."""
+    """A function that makes the array of a tensor like `made`, with one value in all elements."""
     if not geometry.numel:
         return None
     sizes, element = geometry.sizes, geometry.dtype.np
@@ -74,7 +75,7 @@ def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
     """self -> a copy of a geometry; None where NumPy lays out copies of `self` in another way."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
-    # Not its own array: who looks at that runs what waits.
+    # Not its own array: reading that would run pending work.
     memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:
@@ -83,8 +84,8 @@ def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
 
 
 def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
-    """The geometry of what a tensor is a view of, and its dimensions in the order that the tensor
-    has them; None if there is more to the view than that."""
+    """The geometry of a tensor's base, and the tensor's dimensions as a permutation of it; None for
+    other views."""
     shape, base = self._geometry, self._autograd
     if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
         return None, ()

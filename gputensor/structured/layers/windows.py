@@ -1,8 +1,7 @@
-"""Windows over the last dimensions of a tensor: where they lie, and how results over them are made.
+"""Windows over the last dimensions of a tensor: their positions, and results over them.
 
-A function over arrays gets planes, dimensions of windows behind the first one: (planes, *sizes), or
-(samples, *sizes, channels) where channels are the last in memory. On the CPU it gets as many at a
-time as a cache holds, in all threads.
+A function over arrays gets planes (planes, *sizes), or (samples, *sizes, channels) if channels are
+last in memory. On the CPU it gets as many planes at a time as the cache holds, in all threads.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from ..core import errors, memory_format as formats
-from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.geometry import geometry
-from ..kernels.cpu import quiet
-from ..runtime import cpu
-from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate
-from ..tensor.tensor import Tensor
-from . import arguments, library
+from ...core import errors, memory_format as formats
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import geometry
+from ...kernels.cpu import quiet
+from ...runtime import cpu
+from ...tensor.base import suggest_memory_format
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .. import arguments, library
 
 Sizes = tuple[int, ...]
 
@@ -32,8 +31,8 @@ _BLOCK = 1 << 16
 
 
 class Windows(NamedTuple):
-    """Numbers for each dimension; steps, from one window to the next, are the strides, gaps the
-    dilations, and out says how many windows there are."""
+    """Parameters for each dimension: steps between windows (strides), gaps between elements
+    (dilations), and out, the number of windows."""
 
     kernel: Sizes
     steps: Sizes
@@ -43,12 +42,12 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> Sizes:
-        """How many elements are under them, from the first of the first to the last of the last."""
+        """The number of elements from the first window's first to the last window's last."""
         each = zip(self.kernel, self.steps, self.gaps, self.out)
         return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
 
     def along(self, d: int, tap: int, count: int) -> slice:
-        """Of what is under `count` windows, the element `tap` of each in dimension d."""
+        """A slice of element `tap` of each of `count` windows in dimension d."""
         start, step = tap * self.gaps[d], self.steps[d]
         return slice(start, start + step * (count - 1) + 1, step)
 
@@ -66,7 +65,7 @@ def windows(
     op: str, x: Tensor, count: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> Windows:  # fmt: skip
-    """Those of a pool's arguments. Raises: what is wrong with them."""
+    """The windows of a pool's arguments. Raises the error for invalid arguments."""
     check_planes(op, x, count)
     kernel = arguments.per_dim(op, "kernel_size", kernel_size, count, 1)
     steps = strides(op, stride, kernel)
@@ -85,7 +84,7 @@ def windows(
 def _counts(
     sizes: Sizes, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, ceil_mode: bool
 ) -> Sizes:
-    """How many windows there are along each dimension, less than 1 where none fits."""
+    """The number of windows along each dimension, less than 1 if none fits."""
     out = []
     for n, k, s, p, d in zip(sizes, kernel, steps, pads, gaps):
         made = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
@@ -110,7 +109,7 @@ def of_one(op: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> t
 
 
 def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
-    """How many windows are asked for."""
+    """The requested number of windows."""
     if x._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "self", rule, x)
@@ -127,7 +126,7 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
 # work(library, x, first, *made) fills `made`, planes of each result, from the planes x; first: of
 # the first dimension the number of the first window, where rows are shared.
 Work = Callable[..., None]
-# loop(x, *made) -> whether it is done; else nothing is written.
+# loop(x, *made) -> True if done; if False, nothing is written.
 Loop = Callable[..., bool]
 
 
@@ -137,8 +136,8 @@ def made_of(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """New tensors of x's leading sizes and `out`, in the memory format of `like`.
 
-    loop: what is tried first on the CPU. shares_rows: where planes are large, threads share their
-    rows. reads: how many elements of a plane are read; None is all.
+    loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
+    number of elements read of a plane; None for all.
     """
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like._geometry.ndim) != (2, 3):
@@ -201,8 +200,8 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """The elements of x under `out` windows of which `first` is the first one's number in the first
-    dimension: a view, or a copy amid `filler` where windows look over the edge."""
+    """The elements of x under `out` windows, starting with window `first` of the first dimension: a
+    view, or a copy padded with `filler` if windows extend over the edge."""
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]
     lengths = at._replace(out=tuple(out)).reach
@@ -223,10 +222,10 @@ def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: 
 
 
 class Ranges(NamedTuple):
-    """Parts of a dimension, which may overlap: NumPy's arrays that nobody writes to.
+    """Parts of a dimension, which may overlap, as read-only NumPy arrays.
 
-    at: the places of each; one that is shorter than others repeats its last, and outside, unless it
-    is None, says where.
+    at: the positions in each part; a shorter part repeats its last position, and outside, unless it
+    is None, marks the repetitions.
     """
 
     begins: Any
@@ -244,7 +243,7 @@ def _ranges(begins: Any, ends: Any) -> Ranges:
 
 @lru_cache(maxsize=256)
 def parts(size: int, out: int) -> Ranges:
-    """What each of `out` windows covers of a dimension."""
+    """The part of a dimension that each of `out` windows covers."""
     i = numpy.arange(out)
     return _ranges(i * size // out, -((i + 1) * size // -out))
 

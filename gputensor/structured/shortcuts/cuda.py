@@ -1,10 +1,9 @@
-"""When calls on CUDA leave a short cut, and of which form. See Note [Short cuts] in dispatch.
+"""Short cuts of calls on CUDA. See Note [Short cuts] in dispatch.
 
-Each is bound to one entry and one device, as those of the CPU are (short.py): memory from the
-allocator, the parameters packed behind the addresses, the launch (codegen/emit_short.py). Operands
-that do not begin at a multiple of 16 bytes go the long way, where other kernels may serve them.
-What the runtime asks at a launch it asks here too: the current device, the stream, what CUDA was
-chosen.
+A short cut is bound to one entry and one device. It allocates memory, packs the parameters behind
+the addresses and launches (codegen/emit_short.py). Operands whose address is no multiple of 16
+bytes go the long way, where other kernels may serve them. As the runtime does at a launch, a short
+cut reads the current device, the current stream and the chosen CUDA.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import short_forms as forms
-from ..core.geometry import Geometry
-from ..dispatch import shortcuts
-from ..dispatch.backend_select import TENSOR_KEYS
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import ShortCut
-from .short import is_kept
+from ..._generated import short_forms as forms
+from ...core.geometry import Geometry
+from ...dispatch import shortcuts
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from .cpu import is_kept
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _ALIGNED = 15  # bits of an address that are to be 0
@@ -71,7 +70,7 @@ def _sizes(key: Any) -> list[int]:
 
 
 def _short_key(entry: Any, key: Any) -> Any:
-    """What public functions look for; None where there is no short cut."""
+    """The key that public functions look up; None if there is no short cut."""
     entry.is_fresh = False
     shape, device, low, *other = key
     if device.type != "cuda" or low or other[1:] not in ([], [0]) or not entry.geometry.numel:
@@ -80,12 +79,13 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 
 def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
-    """() -> uninitialised memory on a device. asks: whether that is current, as none was named."""
+    """() -> uninitialised memory on a device. asks: check that the device is current, if none was
+    named."""
     return forms.cuda_empty(geometry, place, asks)
 
 
 def empty_like(geometry: Any, place: Any) -> ShortCut:
-    """self -> uninitialised memory beside it."""
+    """self -> uninitialised memory on its device."""
     return forms.cuda_empty_like(geometry, place)
 
 

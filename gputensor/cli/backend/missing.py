@@ -1,7 +1,7 @@
-"""`gputensor backend missing NAME SCRIPT`: what a program of yours needs that a device lacks.
+"""`gputensor backend missing NAME SCRIPT`: operators that a script needs and a device lacks.
 
 The script runs on the CPU, unchanged; every kernel that it reaches is counted, with the bytes of
-its operands and results. The device must be known, and need not be able to do anything.
+its operands and results. The device must be registered but needs no kernels.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gputensor.dispatch import dispatcher, keys
 from gputensor.kernels import stub
 from gputensor.tensor.base import tensors_of
 
-from .backend_check import device_of
-from .output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
+from .check import device_of
+from ..output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
-# Composite operators that end in a loop of the device's: what they ask for where it has none.
-# native/range.py; tests/backend/test_commands.py holds them to it.
+# Composite operators that call a device's loop -> the operator called without it (native/range.py);
+# tests/backend/test_commands.py checks this.
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(script: str, arguments: list[str]) -> None:
-    """The script as `python SCRIPT` runs it; what it prints goes to stderr."""
+    """Run the script as `python SCRIPT` does; its output goes to stderr."""
     before = sys.argv, sys.path[:]
     sys.argv, sys.path[:0] = [script, *arguments], [str(Path(script).resolve().parent)]
     try:
@@ -88,7 +88,7 @@ def run(script: str, arguments: list[str]) -> None:
     except SystemExit as stop:
         if stop.code not in (None, 0):
             raise Refusal(f"'script' ended with {stop.code}") from None
-    except Exception as error:  # the user's code: whatever it raises is its answer
+    except Exception as error:  # the user's code may raise anything
         raise Refusal(f"'script' raised {type(error).__name__}: {error}") from error
     finally:
         sys.argv, sys.path[:] = before
@@ -128,7 +128,7 @@ def record() -> Iterator[dict[str, Need]]:
 
 
 def status(name: str, backend: Any) -> str:
-    """Who serves an operator on the device: `native`, `fallback` or nobody, `missing`."""
+    """The source of an operator's kernel on the device: `native`, `fallback` or `missing`."""
     key = keys.runtime_key(backend.key)
     has_fallback = key in dispatcher.fallbacks()
     if name in _COPIES:

@@ -1,10 +1,10 @@
-"""`gputensor backend new|check|missing`: bring up a device of your own, and see how far it is."""
+"""`gputensor backend new|check|missing`: bring up a further device and check its progress."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from .output import Arguments
+from ..output import Arguments
 
 COMMANDS = {
     "new": "write a package for a device: pretended hardware that works, to be replaced piece by "
@@ -18,12 +18,12 @@ COMMANDS = {
 def main(argv: list[str]) -> int:
     if not argv or argv[0] not in COMMANDS:
         _parser().parse_args(argv)
-    status: int = import_module(f"{__package__}.backend_{argv[0]}").main(argv[1:])
+    status: int = import_module(f"{__name__}.{argv[0]}").main(argv[1:])
     return status
 
 
 def _parser() -> Arguments:
-    """What answers where no command is named: help, or the refusal of a wrong name."""
+    """The parser for calls without a valid command: prints help or an error."""
     lines = "; ".join(f"{name}: {text}" for name, text in COMMANDS.items())
     parser = Arguments("backend", f"A device of your own. {lines}.")
     parser.add_argument(

@@ -1,6 +1,6 @@
 """The CPU's own kernels of unary and binary operators: one frame from the plan to the loop.
 
-What they do not write out, structured/pointwise.py does.
+The general kernels of this folder serve every other case.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from typing import Any
 
 from numpy import may_share_memory
 
-from ..core.arguments import ONE
-from ..core.device import CPU
-from ..dispatch.operator import Operator
-from ..dispatch.tls import inference_blocks, keys_now
-from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.make import CPU_KEYS, from_array
-from ..tensor.tensor import Tensor, blank
-from . import short
-from .pointwise import NUMBERS, Kernel, Rule, check_overlap, make_entry, too_large, write
+from ...core.arguments import ONE
+from ...core.device import CPU
+from ...dispatch.operator import Operator
+from ...dispatch.tls import inference_blocks, keys_now
+from ...kernels.cpu.quiet import again, enter, run
+from ...tensor.make import CPU_KEYS, from_array
+from ...tensor.tensor import Tensor, blank
+from ..shortcuts import cpu as short
+from . import NUMBERS, Kernel, Rule, check_overlap, make_entry, too_large, write
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:

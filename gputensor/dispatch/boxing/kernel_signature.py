@@ -1,17 +1,17 @@
-"""Does a Python function take what a schema gives it? Checked when the second of the two arrives.
+"""Check that a Python kernel accepts the arguments of its schema, once both are registered.
 
-Only kernels of users are checked; native ones are checked by the tests. Types are not: Python
-kernels seldom declare them, and results are checked when they come.
+Only users' kernels are checked here; tests check native ones. Argument types are not checked,
+because Python kernels seldom declare them; results are checked after the call.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core import errors
+from ...core import errors
 
 if TYPE_CHECKING:
-    from .operator import Definition, Kernel, Key, Operator
+    from ..operator import Definition, Kernel, Key, Operator
 
 
 def check(
@@ -24,7 +24,7 @@ def check(
 
 
 def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
-    """(the kernel's signature, what does not fit), or None where it fits or cannot be known."""
+    """(the kernel's signature, the mismatch), or None if it fits or has no readable signature."""
     if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
         return None
     import inspect

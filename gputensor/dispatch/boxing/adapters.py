@@ -1,8 +1,7 @@
-"""Turns every calling convention into the one that tables hold: kernel(key_set, *all arguments).
+"""Adapters from each calling convention to that of tables: kernel(key_set, *all arguments).
 
-The adapter is made when a slot is computed, so a native kernel costs nothing extra. What can be
-known then (the names of keyword-only arguments, the masked key set, how to check the result) is
-worked out once and not per call.
+The adapter is made when a slot is computed; a native kernel needs none. Names of keyword-only
+arguments, the masked key set and the check of the result are computed then, not at each call.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core import errors
-from . import keys, precedence, tls
-from .keys import KeySet
+from ...core import errors
+from .. import keys, precedence, tls
+from ..keys import KeySet
 
 if TYPE_CHECKING:
-    from .operator import Kernel, Table
+    from ..operator import Kernel, Table
 
 
 _AD_INPLACE_OR_VIEW = keys.runtime_key("ADInplaceOrView")
@@ -24,7 +23,8 @@ _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
-    """`kernel` as the entry of `table` for calls whose key set is `key_set` or falls to it."""
+    """The entry of `table` that calls `kernel` with key set `key_set`, or with one that falls to
+    it."""
     convention = kernel.convention
     if convention == "native":
         assert kernel.function is not None
@@ -35,8 +35,8 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
         assert kernel.function is not None
         made: Callable[..., Any] = kernel.function(table, key_set)
         return made
-    # Kernels of users get what PyTorch hands out: the set without what falls through. Native ones
-    # mask with `keys.below` before they redispatch, so for them the difference cannot be seen.
+    # As in PyTorch, users' kernels get the set without the keys that fall through. Native kernels
+    # mask with `keys.below` before they redispatch, so they do not need it.
     visible = KeySet(table.masked(key_set))
     if table.definition is None:
         return _without_schema(kernel, visible)
@@ -50,8 +50,8 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
 
 
 def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
-    """True for a user's kernel of a backend, in an operator whose writes, views and derivatives our
-    kernels at the keys above it see to."""
+    """True for a user's backend kernel of an operator whose writes, views and derivatives are
+    handled by our kernels at the keys above."""
     key = keys.highest(key_set)
     if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
         return False
@@ -60,7 +60,7 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
-    """The entry with what it calls below autograd and ADInplaceOrView: a write counts once."""
+    """The entry, running below autograd and ADInplaceOrView so that a write is counted once."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:
@@ -103,7 +103,7 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The adapter of `Signature.is_simple`: what most kernels of users are called through."""
+    """The adapter for `Signature.is_simple`, which most users' kernels have."""
     assert table.definition is not None
     operator, signature = table.operator, table.definition.signature
     shown = signature.for_users if signature.is_converted else None
@@ -167,7 +167,7 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # Only code that holds the table itself comes here: an operator without a schema is not found.
+    # Only code that has the table calls this; an operator without a schema cannot be looked up.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

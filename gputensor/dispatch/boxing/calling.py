@@ -1,8 +1,8 @@
 """Calls whose arguments come in any form: `gt.ops.aten.add.Tensor(x, other=1)`, boxed calls.
 
-A `Signature` is a schema made ready for that: it arranges arguments by name and position, fills in
-defaults, converts them as PyTorch's boxed calls do and gathers the dispatch keys. The generated
-functions do not pass here; they know their signatures.
+A `Signature` is a schema prepared for calls: it binds arguments by name and position, fills in
+defaults, converts them as PyTorch's boxed calls do and collects the dispatch keys. Generated
+functions do not use it; their signatures are written out.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core import errors
+from ...core import errors
 from . import conversions
 
 if TYPE_CHECKING:
-    from ..core.schema import Argument, FunctionSchema, Type
-    from .operator import Operator
+    from ...core.schema import Argument, FunctionSchema, Type
+    from ..operator import Operator
 
 # The tag of operators that take a number for a tensor, where PyTorch has overloads for it.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
-# their arguments -> the same with tensors without dimensions; set where tensors are known.
+# Replaces numbers among the arguments by 0-d tensors; set by the tensor module.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
-# How an argument is taken; otherwise the one type that needs no conversion, or None.
+# How an argument is converted.
 _TENSOR, _TENSORS, _TENSORS_AMONG = "a tensor", "a list of tensors", "a tuple or dict of them"
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 
@@ -140,8 +140,8 @@ class Signature:
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """The arguments as kernels of users know them from PyTorch.
 
-        Inside the package a list is a tuple, and one number alone may stand for it; of operators
-        with the tag NUMBERS_AS_TENSORS a number may stand for a tensor.
+        Inside the package a list is a tuple or a single number; for operators with the tag
+        NUMBERS_AS_TENSORS a tensor may be a number.
         """
         if self._tensors_for_numbers:
             arguments = tensors_for_numbers[0](arguments)
@@ -164,7 +164,7 @@ class Signature:
     def without_defaults(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
         """(positional, keywords) without trailing arguments that equal their defaults.
 
-        Keyword-only ones are left out each by itself. Source: parseIValuesToPyArgsKwargs in
+        Each keyword-only argument is left out on its own. Source: parseIValuesToPyArgsKwargs in
         torch/csrc/utils/python_dispatch.cpp.
         """
         end = self.n_positional
@@ -185,7 +185,7 @@ class Signature:
 
 
 def keys_of_list(values: Iterable[Any]) -> int:
-    """OR of the key sets in a list of tensors; Nones and numbers bring none."""
+    """OR of the key sets in a list of tensors; None and numbers contribute nothing."""
     bits = 0
     for value in values:
         if value is not None:

@@ -1,9 +1,8 @@
-"""When views of plain tensors leave a short cut. See Note [Short cuts] in dispatch.
+"""Short cuts of views of plain tensors. See Note [Short cuts] in dispatch.
 
-Each does in one frame what the kernel would do, and what ADInplaceOrView does for a view of what
-has no history: the view knows what it is a view of. What has one is recorded by a function beside
-it; of parts there is one for each place that they begin at. The forms are of
-_generated/short_forms.py.
+Each does in one frame the work of the kernel and of ADInplaceOrView for a tensor without history:
+it sets the view's base. A separate function records views of tensors with a history; for parts
+there is one for each offset. The forms are in _generated/short_forms.py.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
-from ..dispatch import shortcuts
-from ..dispatch.backend_select import TENSOR_KEYS
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import LONG, Seen, ShortCut
-from ..tensor.tensor import Tensor
+from ..._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
+from ...dispatch import shortcuts
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...tensor.tensor import Tensor
 
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
@@ -27,8 +26,8 @@ _PLACES = 1 << 8  # that parts of a layout are recorded at before all are forgot
 def view(
     table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
 ) -> ShortCut:
-    """A view that keeps the offset. given: what its calls have behind self. recorded_as: the table
-    and what stands behind self there, of a composite that autograd knows by what it is made of."""
+    """A view that keeps the offset. given: its arguments after self. recorded_as: for a composite,
+    the table of the operator that autograd records, and its arguments after self."""
     around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
     known = recorded(geometry, keys, around, 0)
     sizes = next((x for x in given if type(x) is tuple), None)
@@ -40,7 +39,7 @@ def view(
 
 
 def selected(table: Table, dim: int, part_of: tuple[Any, int, int], keys: int) -> Any:
-    """What begins at an index. part_of: its geometry, the dimension's size and stride."""
+    """A view of one index. part_of: its geometry, the dimension's size and stride."""
     geometry, size, stride = part_of
     return part(geometry, size - 1, size, stride, keys, _recorder(table, keys, (dim,), ()))
 
@@ -51,13 +50,13 @@ def sliced(table: Table, shape: Any, dim: int, given: int, step: int, keys: int)
 
 
 def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> ShortCut:
-    """As `select`, of several; one of what has a history goes the long way."""
+    """`select` of several indices; tensors with a history take the full dispatch."""
     return part(geometry, last, size, stride, keys, _only_plain_part)
 
 
 def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Any:
-    """What makes a part of what has a history: (self, geometry, by, *given), of which `given` says
-    where it begins. The node keeps the arguments (*before, *given, *behind)."""
+    """A function (self, geometry, by, *given) that makes a part of a tensor with a history; `given`
+    determines its offset. The node keeps the arguments (*before, *given, *behind)."""
     places: dict[Any, ShortCut] = {}
 
     def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
@@ -81,7 +80,7 @@ def _only_plain(self: Any) -> Any:
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any) -> None:
-    """Leave the short cut of a view that keeps the offset, for a geometry that was seen before."""
+    """Store the short cut of a view that keeps the offset, for a geometry that was seen before."""
     keys = TENSOR_KEYS.get(self._device.type)
     if keys is None or self._keys is not keys:
         return
@@ -92,7 +91,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Leave a short cut, once for a table: of the device where the layout was seen again first."""
+    """Store a short cut, one for each table: of the device where the layout first repeated."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
         shortcuts.learn(table, kernel, key, found, place)
@@ -103,7 +102,7 @@ def learn_of(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any,
     recorded_as: Any = None,
 ) -> None:  # fmt: skip
-    """The same of a composite that made a view, and another time may make a copy."""
+    """Store a short cut of a composite that made a view now and may make a copy another time."""
     if type(made) is not Tensor:
         return
     is_view = made is not self and made._storage is self._storage

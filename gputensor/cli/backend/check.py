@@ -1,4 +1,4 @@
-"""`gputensor backend check NAME`: the op tests on a device, with who served each operator."""
+"""`gputensor backend check NAME`: the op tests on a device, with the source of each kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.op_tests import check, samples
 
-from .output import (
+from ..output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
 )  # fmt: skip
 
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def device_of(name: str) -> Any:
-    """The device a command was given by name or by its package's folder, its package loaded."""
+    """Load a device's package, given by name or folder, and return the device."""
     try:
         if "/" in name or name in (".", ".."):
             name = _bring_up_from(Path(name))

@@ -1,9 +1,9 @@
-"""Kernels of element-by-element operators by their schema alone: any inputs, any scalars.
+"""Kernels of elementwise operators with any inputs and scalars, derived from their schema.
 
-Tensor arguments are inputs, for which Python numbers may stand; what else a schema has are params,
-which take no part in promotion. A family binds `functional(operator, rule)` with the rule of the
-loop, and likewise the other forms; its loops are `computed` ones (kernels/cpu/pointwise.py) and
-its functors say what they take (kernels/cuda/include/computed.cuh). See native/ternary.py.
+Tensor arguments are inputs, which may be Python numbers; the other arguments are params, which take
+no part in promotion. A family binds `functional(operator, rule)` with the rule of the loop, and the
+other forms in the same way; its loops are `computed` ones (kernels/cpu/pointwise.py) and its
+functors declare their parameters (kernels/cuda/include/computed.cuh). See native/ternary.py.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from collections.abc import Callable
 from operator import is_, itemgetter
 from typing import Any
 
-from .._generated.loops import LOOPS
-from ..core import errors, number_range
-from ..core.arguments import number
-from ..core.device import CPU
-from ..core.dtype import dtype
-from ..core.dtype_rules import RULES
-from ..dispatch.operator import Operator, Table
-from ..iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
-from ..tensor.tensor import Tensor
-from . import pointwise, short
-from .pointwise import Kernel, Rule
+from ..._generated.loops import LOOPS
+from ...core import errors, number_range
+from ...core.arguments import number
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.dtype_rules import RULES
+from ...dispatch.operator import Operator, Table
+from ...iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
+from ...tensor.tensor import Tensor
+from .. import pointwise
+from ..shortcuts import cpu as short
+from . import Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) -> the params as loops take them.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
 
 
 def rule(operator: Operator, family: str, loop: str) -> Rule:
-    """What the row says by `dtypes:`; inputs of a word that begins with `promoted` promote."""
+    """The Rule by the row's `dtypes:`; inputs promote if the word begins with `promoted`."""
     word = LOOPS[family][loop]
     promotes, to_float = word.startswith("promoted"), RULES[word].to_float
     names = tuple(operator.schema.arguments[place].name for place in _places(operator)[0])
@@ -70,8 +71,8 @@ def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Ke
 
 
 def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """made(inputs, params) -> a new tensor; prepared(entry, params) gives what loops take. With the
-    kernel that is called, and its arguments, it leaves a short cut."""
+    """made(inputs, params) -> a new tensor; prepared(entry, params) converts params for loops. With
+    the called kernel and its arguments it stores a short cut."""
 
     def made(
         inputs: tuple[Any, ...], params: tuple[Any, ...] = (), kernel: Kernel | None = None,
@@ -95,7 +96,7 @@ def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], entry: Any,
     inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
 ) -> None:  # fmt: skip
-    """Leave a short cut where what stands beside the inputs is what stood there the last time."""
+    """Store a short cut if the params equal those of the last call."""
     if entry.seen is not entry.last_beside:
         entry.seen, entry.is_fresh = entry.last_beside, True
     elif entry.is_fresh:
@@ -149,8 +150,8 @@ _KEPT = pointwise.NUMBERS | {type(None), str}
 def _beside(
     operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
 ) -> tuple[Any, ...]:
-    """What loops take beside the inputs, all numbers checked; that of the entry's last call where
-    the numbers are the very same, as a program's calls repeat theirs."""
+    """The params in the loops' form, all numbers checked. For the same objects as in the entry's
+    last call, the previous result is returned."""
     if not params and not entry.has_numbers:
         return ()
     last: tuple[Any, ...]
@@ -163,7 +164,7 @@ def _beside(
         return beside
     beside = prepared(entry, params)
     for name, x in zip(entry.plan.config.arg_names, inputs):
-        if type(x) in pointwise.NUMBERS:  # it must fit the dtype that it meets the others in
+        if type(x) in pointwise.NUMBERS:  # it must fit the promoted dtype
             number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
     if all([type(x) in _KEPT for x in given]):
         entry.last_beside = (given, beside)
@@ -187,7 +188,7 @@ class _Taker:
 
 
 def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """What takes the arguments at these places out of all."""
+    """A function that selects the arguments at these positions."""
     if len(places) > 1:
         return itemgetter(*places)
     return (lambda args: (args[places[0]],)) if places else lambda args: ()

@@ -1,6 +1,6 @@
-"""`gputensor backend new NAME`: writes the package of a new device, tests included.
+"""`gputensor backend new NAME`: write the package of a new device, with tests.
 
-The text is in backend_template/; `examples/openreg` is what it gives for the name openreg.
+The text is in template/; `examples/openreg` is the result for the name openreg.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gputensor.devices.backend import BACKENDS, check_name
 from gputensor.core import errors
 from gputensor.runtime.files import write_text
 
-from .output import FINE, Arguments, Refusal, print_json
+from ..output import FINE, Arguments, Refusal, print_json
 
 # File of the template -> path in the package; {name} is the device's.
 FILES = {
@@ -57,6 +57,6 @@ def render(name: str, key: str) -> dict[str, str]:
     """Path -> text of every file of the package."""
     found = {}
     for source, path in FILES.items():
-        text = (files(__package__) / "backend_template" / source).read_text(encoding="utf-8")
+        text = (files(__package__) / "template" / source).read_text(encoding="utf-8")
         found[path.format(name=name)] = text.replace("{name}", name).replace("{key}", key)
     return found

@@ -1,10 +1,9 @@
-"""When calls on the CPU leave a short cut, and of which form. See Note [Short cuts] in dispatch.
+"""Short cuts of calls on the CPU. See Note [Short cuts] in dispatch.
 
-Of element-by-element operators, and of whatever else computes a new tensor by one loop: products,
-reductions, scans, softmax. The forms themselves, the hottest functions of the project, are written
-out by codegen/emit_short.py: each is bound to one entry, and does in one frame what the public
-function, the kernels in between and the backend's kernel would do for plain tensors of these
-geometries.
+They serve elementwise operators and others that compute a new tensor by one loop: products,
+reductions, scans, softmax. codegen/emit_short.py writes the forms, the hottest functions of the
+project: each is bound to one entry and does in one frame the work of the public function, the
+kernels in between and the backend's kernel, for plain tensors of these geometries.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from typing import Any
 
 from numpy import empty, floating, ufunc
 
-from .._generated import short_forms as forms
-from ..dispatch import shortcuts
-from ..dispatch.operator import Table
-from ..dispatch.shortcuts import LONG, Seen, ShortCut
-from ..dispatch.tls import PLAIN, state
-from ..core import number_range
-from ..core.arguments import NUMBERS, ONE
-from ..core.device import CPU
-from ..core.dtype import FLOATING, dtype
-from ..core.geometry import Geometry
-from ..kernels.cpu.quiet import run
-from ..tensor.make import CPU_KEYS, is_plain, numpy_allocates
+from ..._generated import short_forms as forms
+from ...dispatch import shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...core import number_range
+from ...core.arguments import NUMBERS, ONE
+from ...core.device import CPU
+from ...core.dtype import FLOATING, dtype
+from ...core.geometry import Geometry
+from ...kernels.cpu.quiet import run
+from ...tensor.make import CPU_KEYS, is_plain, numpy_allocates
 
 _now = state.get
 
@@ -68,7 +67,7 @@ def _element(loop: Any, key: tuple[Any, type]) -> Any:
 
 
 def fits(entry: Any) -> bool:
-    """Whether a plan's result is made by NumPy as it has to lie."""
+    """True if NumPy allocates a plan's result in the planned layout."""
     geometry = entry.geometry
     return entry.numpy_allocates or not (
         entry.block or not geometry.numel or not numpy_allocates(geometry)
@@ -127,16 +126,16 @@ def learn_scaled(
 
 
 # --- what autograd does around a call ---------------------------------------------------------
-# A short cut that meets operands which autograd knows does what Autograd's kernel does: it records.
-# Within a recorded call, or a derivative, it has nothing to do (`tls.BELOW`).
+# For operands that require grad a short cut records, as Autograd's kernel does. Below autograd,
+# within a recorded call or a derivative, it records nothing (`tls.BELOW`).
 
-# begin(*operands): None where nothing is to be recorded, LONG for the long way, or else a node;
-# finish(result, node) gives it to the result.
+# begin(*operands): None to record nothing, LONG for the full dispatch, or a node; finish(result,
+# node) attaches it to the result.
 Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
 
 
 def _around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """behind: the arguments behind the operands."""
+    """behind: the arguments after the operands."""
     return shortcuts.recording(table, behind) or (_only_plain, None)
 
 
@@ -145,14 +144,14 @@ def _only_plain(*operands: Any) -> Any:
 
 
 # --- what stands beside the operands --------------------------------------------------------------
-# Params stay the same from call to call: a short cut is of the very ones that it was made with. As
-# programs have some sets of them, it goes to the one that was made before it where others come.
+# Params repeat from call to call: a short cut is for the objects it was made with. As programs use
+# several sets of params, it calls the previously made short cut for other params.
 
-# What may be in a short cut: what nobody can change.
+# Types allowed in a short cut: immutable ones.
 _KEPT = NUMBERS | {type(None), str, dtype}
-# Of one, two and three operands: the form, and how many params it takes.
+# For one, two and three operands: the form, and its number of params.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
-_LONGEST = 4  # so many short cuts stand behind each other; the next one stands alone
+_LONGEST = 4  # the maximum length of a sequence of short cuts; the next one starts a new sequence
 
 
 def _long_way(*args: Any) -> None:
@@ -163,15 +162,15 @@ def learn_beside(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Callable[..., Any],
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
-    """Leave what make(number of operands, params, otherwise) gives for calls with these arguments,
-    of which the first ones are tensors, and the rest are numbers and params. unsaid: arguments
-    behind these, which short cuts are never given."""
+    """Store the short cut of make(number of operands, params, otherwise) for calls with these
+    arguments: first tensors, then numbers and params. unsaid: arguments after these, which short
+    cuts never get."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     if table.learners.get("cpu") is not kernel or not all(map(is_kept, params)):
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
-    if not all(places[:count]):  # a 0-d tensor stands for a number
+    if not all(places[:count]):  # a 0-d tensor replaces a number
         return
     shapes = [
         x._geometry if hasattr(x, "_keys") else type(x)
@@ -191,12 +190,12 @@ def learn_beside(
 
 
 def is_kept(x: Any) -> bool:
-    """Whether a short cut may keep a param: nobody can change it."""
+    """True if a short cut may keep a param, because it is immutable."""
     return type(x) in _KEPT or type(x) is tuple and all([type(n) is int for n in x])
 
 
 def computed(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Callable[..., Any]:
-    """make(...) for `learn_beside`: the loop of an entry, with what it takes beside arrays."""
+    """make(...) for `learn_beside`: an entry's loop with its arguments other than arrays."""
     geometry = entry.geometry
     loop, numbers = entry.loop, tuple([x for x in inputs if type(x) in NUMBERS])
     behind = (*numbers, *beside, None)
@@ -219,7 +218,7 @@ def computed(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ca
 def computed_inplace(
     entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]
 ) -> Callable[..., Any]:
-    """The same of an in-place form, which writes to the first operand."""
+    """make(...) of an in-place form, which writes to the first operand."""
     loop = entry.loop
     behind = (*[x for x in inputs if type(x) in NUMBERS], *beside)
 
@@ -229,7 +228,8 @@ def computed_inplace(
         if entry.block or not entry.geometry.numel:
             return None
 
-        # Not written out for each number of operands: what it saves is ten times what that would.
+        # Not written out for each number of operands, which would save only a tenth of what this
+        # saves.
         def short(self: Any, *rest: Any) -> Any:
             others = rest[: count - 1]
             if not all(map(is_, rest[count - 1 :], params)):
@@ -267,7 +267,7 @@ def made_by(loop: Callable[..., Any], geometry: Any) -> Callable[..., Any]:
 
 
 def made_of(loop: Callable[..., Any], geometry: Any) -> Callable[..., Any]:
-    """make(...) for `learn_beside`: loop(*arrays) gives the result's array."""
+    """make(...) for `learn_beside`: loop(*arrays) returns the result's array."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
         return _FORMS[count - 1][0](loop, (), geometry, params, otherwise, around)
@@ -297,7 +297,7 @@ def learn_reduction(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
     loop: Callable[..., Any], behind: tuple[Any, ...], unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
-    """The same of a loop as `reduction` takes it."""
+    """Store a short cut for a loop of the kind of `reduction`."""
     _learn_made(table, kernel, args, made, reduction(loop, behind, made._geometry), unsaid)
 
 
@@ -318,8 +318,8 @@ def learn_forward(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """The same of a composite that hands its operand on to one operator with `behind`: by what has
-    been left there. `kernel` says by `jumps` that it jumps over that one."""
+    """Store a short cut for a composite that calls one operator with its operand and `behind`,
+    using that operator's short cut. `kernel` declares the jump with `jumps`."""
     found = shortcuts.left(to, args[0]._geometry)
     if found is None or not all(map(is_kept, behind)) or not _comes_again(table, kernel, args):
         return
@@ -339,7 +339,8 @@ def learn_forward(
 
 
 def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether a call of plain tensors and kept params came before, and left no short cut."""
+    """True if an equal call of plain tensors and kept params came before and stored no short
+    cut."""
     if table.learners.get("cpu") is not kernel:
         return False
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]

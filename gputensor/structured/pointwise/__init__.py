@@ -1,13 +1,14 @@
-"""Kernels of operators that work element by element: functional, in-place and out forms.
+"""Kernels of elementwise operators: functional, in-place and out forms.
 
-Unary, binary, comparison and where share these; a family says which loop, which iterator config and
-which dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
+Unary, binary, comparison and where share these; a family gives the loop, the iterator config and
+the dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
 the result, and for every other device, where a launch takes pointers.
 
 Note [What a plan is found by]
 On the CPU: a geometry per tensor and the type of a number; a plan found there is valid for any
 values and addresses. On other devices also the device and the low four bits of each address, since
-they choose the width of accesses. The default dtype is not in it: changing that drops all plans.
+they choose the width of accesses. The default dtype is not part of the key: changing it drops all
+plans.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from typing import Any
 
 from numpy import ufunc
 
-from .._generated.loops import LOOPS
-from ..core import errors, number_range
-from ..core.device import CPU
-from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
-from ..core.dtype_rules import RULES, DtypeRule
-from ..core.geometry import Geometry, Sizes, contiguous_geometry
-from ..dispatch import defaults
-from ..dispatch.operator import Operator, Table
-from ..iterator import overlap, parallel
-from ..iterator.operands import RESIZE
-from ..iterator.plan import Plan, build, over_sizes
-from ..kernels import stub
-from ..kernels.cpu.pointwise import of_many, through_complex64
-from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.make import allocate, from_array
-from ..tensor.tensor import Tensor
-from . import short
-from .resizing import resize_output
+from ..._generated.loops import LOOPS
+from ...core import errors, number_range
+from ...core.device import CPU
+from ...core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
+from ...core.dtype_rules import RULES, DtypeRule
+from ...core.geometry import Geometry, Sizes, contiguous_geometry
+from ...dispatch import defaults
+from ...dispatch.operator import Operator, Table
+from ...iterator import overlap, parallel
+from ...iterator.operands import RESIZE
+from ...iterator.plan import Plan, build, over_sizes
+from ...kernels import stub
+from ...kernels.cpu.pointwise import of_many, through_complex64
+from ...kernels.cpu.quiet import again, enter, run
+from ...tensor.make import allocate, from_array
+from ...tensor.tensor import Tensor
+from ..shortcuts import cpu as short
+from ..resizing import resize_output
 
 Kernel = Callable[..., Tensor]
 NUMBERS = frozenset((bool, int, float, complex))
@@ -44,12 +45,12 @@ _new = object.__new__
 
 
 class Rule:
-    """What a family says of one operator.
+    """A family's description of one operator.
 
-    loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises where
-    the operator does not take their dtypes. out_dtype(common): of the result, where it differs.
-    param: name of the number beside the operands that some loops take, for messages. like_input: a
-    result of another dtype is laid out as `empty_like` of the input, by PyTorch's own code.
+    loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises for
+    dtypes that the operator does not take. out_dtype(common): the result's dtype, if it differs.
+    param: name, for messages, of the additional number that some loops take. like_input: a result
+    of another dtype has the layout of `empty_like` of the input, as in PyTorch.
     """
 
     __slots__ = (
@@ -75,8 +76,8 @@ class Rule:
 
 
 def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
-    """What the row of a loop says of it by `dtypes:`. to_float: the config of one that computes
-    integers in floating point."""
+    """The Rule of a loop by its row's `dtypes:`. to_float: the config for computing integers in
+    floating point."""
     said = RULES[LOOPS[family][loop]]
     out_dtype = _real if said.gives_real else None
     if said.gives_bool:
@@ -110,8 +111,8 @@ class CpuEntry:
     """A plan and the loop bound to it.
 
     numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
-    last_beside: see structured/elementwise.py. is_fresh: no call has found it yet, or none with the
-    same numbers; the first that does leaves a short cut (short.py). seen: `last_beside` before it.
+    last_beside: see structured/pointwise/elementwise.py. is_fresh: no call with the same numbers
+    has found the entry yet; the first one leaves a short cut. seen: the previous `last_beside`.
     """
 
     __slots__ = (
@@ -144,7 +145,7 @@ class CpuEntry:
         return entry
 
     def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
-        """Keep the plan, and what follows from the number of elements."""
+        """Store the plan, and values that depend on the number of elements."""
         self.plan, self.geometry = plan, plan.outputs[0].geometry
         self.is_fresh: bool = True
         self.last_beside: Any = ((), ())
@@ -180,7 +181,7 @@ class CpuEntry:
         return out
 
     def made(self, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
-        """What the loop gives where it may allocate, and is told so by an `out` of None."""
+        """Call the loop with `out` None, so that it allocates the result."""
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
         try:
             array = enter(self.loop, *arrays, *params, None)
@@ -206,12 +207,12 @@ def _block(loop: Any, numel: int) -> int:
 
 
 def kinds_of(rule: Rule, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a loop is told of each input."""
+    """The kind of each input, for loops."""
     return tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
-    """What a loop is told of an input: its dtype, or the type of a number.
+    """The kind of an input for loops: its dtype, or the type of a number.
 
     Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
     a product or quotient of f16 or bf16 takes a zero-dim `other` as it is, unrounded.
@@ -281,7 +282,7 @@ class DeviceEntry:
             elif x._device is device:
                 operands.append(x._address())
             else:
-                operands.append(x._get_array().item())  # a CPU scalar beside the device's operands
+                operands.append(x._get_array().item())  # a CPU scalar with the device's operands
         self.launch(device.index, tuple(operands), params)
 
 
@@ -318,7 +319,7 @@ def _key(operand: Any) -> Any:
 def make_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
 ) -> Any:
-    """Build the plan, bind what runs it, and keep both under `key`: an entry of its device."""
+    """Build the plan, bind its loop, and store both under `key`: an entry of the device."""
     sizes, alike = _likeness(rule, loop, out, inputs)
     model = table.plans.get(alike) if sizes else None
     if model is not None:
@@ -334,11 +335,11 @@ def make_entry(
 def _likeness(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...]]:
-    """The sizes of row-major operands of the CPU, and what they share with others of which nothing
-    but the sizes differs; () where operands are not of that kind.
+    """The sizes of row-major CPU operands, and a key of everything else about them; () for other
+    operands.
 
-    A program that meets a new length in each call pays for these, so they are made of one that is
-    there: dtypes, checks and the choice of a loop follow from what is equal.
+    A program with a new length in each call would build a plan each time, so its plan is derived
+    from one with an equal key: dtypes, checks and the choice of a loop do not depend on sizes.
     """
     sizes: Sizes = ()
     alike: list[Any] = [_likeness, loop, out is None]
@@ -363,7 +364,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
     out_spec = None if out is None else (out._geometry, out._device)
-    # An output that is an input must be the same pair: the iterator knows it by identity.
+    # An output that is also an input must be the same pair object: the iterator compares
+    # identities.
     out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
     plan = build(
@@ -396,8 +398,9 @@ def functional(
 
 
 def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
-    """write(out, inputs, params, kernel) -> out: what in-place and out kernels share. Everything
-    that can fail is checked before `out` changes. kernel: the one that leaves short cuts, if any.
+    """write(out, inputs, params, kernel) -> out: shared by in-place and out kernels. Everything
+    that can fail is checked before `out` changes. kernel: the kernel that stores short cuts, if
+    any.
     """
     name = loop or rule.loop
 
@@ -424,13 +427,13 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
 
 
 def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, ...]) -> None:
-    """Raise if a number beside the operands does not fit the dtype they meet in."""
+    """Raise if a scalar parameter does not fit the operands' promoted dtype."""
     for value in params:
         number_range.check(operator.short_name, rule.param, value, entry.plan.common_dtype)
 
 
 def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Raise what a kernel would of a number that nothing can hold, before `out` is resized."""
+    """Raise a kernel's error for a number out of range before `out` is resized."""
     common = plan.common_dtype
     for arg, x in zip(plan.config.arg_names, inputs):
         if type(x) in NUMBERS and common.category == INTEGER:
