@@ -199,11 +199,26 @@ def test_containers() -> None:
         (lambda net: nn.ReLU(True, 3), "ReLU: 'args' must be at most 1 arguments"),
         (lambda net: nn.ReLU(slope=1), "'arguments' must be among inplace"),
         (lambda net: nn.MaxPool2d(), "'kernel_size' must be given"),
+        (lambda net: nn.LazyLinear(2).initialize_parameters([1]), "'input' must be a Tensor"),
+        (lambda net: nn.init.sparse_(gt.ones(2, 2), float("nan")), "'sparsity' must be finite"),
     ],
 )
 def test_what_is_refused(act: Any, said: str) -> None:
     with pytest.raises(errors.GpuTensorError, match=said):
         act(Net())
+
+
+@pytest.mark.parametrize(("kind", "ndims"), [
+    (kind, ndims) for kind, most in (
+        (nn.LazyBatchNorm1d, (2, 3)), (nn.LazyBatchNorm2d, (4,)), (nn.LazyInstanceNorm1d, (2, 3)),
+        (nn.LazyInstanceNorm3d, (4, 5)),
+    ) for ndims in range(6) if ndims not in most
+])  # fmt: skip
+def test_a_lazy_norm_stays_lazy_where_its_first_input_is_refused(kind: Any, ndims: int) -> None:
+    made = kind()
+    with pytest.raises(errors.ShapeError, match=f"{kind.__name__}: 'input' must have"):
+        made(gt.ones((2,) * ndims))
+    assert type(made) is kind and made.num_features == 0
 
 
 def test_a_module_without_init_or_forward_says_so() -> None:

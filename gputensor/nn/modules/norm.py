@@ -66,6 +66,11 @@ class _BatchNorm(_Affine):
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 
+    def _check_ndim(self, input: Tensor) -> None:
+        if input.ndim not in self.ndims:
+            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
+            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+
     def reset_running_stats(self) -> None:
         """Forget what was seen."""
         if self.track_running_stats:
@@ -74,9 +79,7 @@ class _BatchNorm(_Affine):
             self.num_batches_tracked.zero_()
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.ndims:
-            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
-            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+        self._check_ndim(input)
         average = self.momentum or 0.0
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
@@ -129,9 +132,7 @@ class _InstanceNorm(_BatchNorm):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.ndims:
-            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
-            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+        self._check_ndim(input)
         is_alone = input.ndim == min(self.ndims)
         batch = input.unsqueeze(0) if is_alone else input
         of_input = self.training or not self.track_running_stats
