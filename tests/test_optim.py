@@ -426,3 +426,22 @@ def test_a_rate_of_asgd_that_is_none_changes_no_parameter() -> None:
     with pytest.raises(errors.GpuTensorError, match="ASGD: 'alpha' must lead to a rate"):
         optimizer.step()
     assert optimizer.param_groups[0]["params"][0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda o, p, s: (o, {}, s), "'swapin_parameters' must hold 1 tensors"),
+    (lambda o, p, s: (o, p, {}), "'swapin_optim_state' must have a dict 'state'"),
+    (lambda o, p, s: (o, p, {**s, "param_groups": []}), "must have 1 groups"),
+    (lambda o, p, s: (o, p, {**s, "param_groups": [{"params": [0]}]}), "must have the options"),
+    (lambda o, p, s: (o, p, {**s, "state": {5: {}}}), "must have a state of its parameters"),
+    (lambda o, p, s: (gt.optim.Adam([leaf(1.0)]), p, s), "'optimizer' must have a state"),
+])  # fmt: skip
+def test_what_cannot_be_swapped_in_changes_nothing(change: Any, said: str) -> None:
+    optimizer = one(gt.optim.Adam)
+    optimizer.step()
+    before, groups = optimizer.state, copy.copy(optimizer.param_groups)
+    swapped = change(optimizer, {"p": leaf(0.0, 0.0)}, optimizer.state_dict())
+    with pytest.raises(ValueError, match=said):
+        with gt.optim.swap_in_optimizer_params_and_state(*swapped):
+            pass
+    assert optimizer.state is before and optimizer.param_groups == groups

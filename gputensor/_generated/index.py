@@ -627,13 +627,13 @@ LATER: dict[str, dict[str, str]] = {
     """),
     "nn.utils": _read("""
     nn.utils.fusion.: fusion nn.utils.parametrizations.: parametrizations nn.utils.parametrize.:
-    parametrize nn.utils.rnn.: rnn nn.utils.stateless.: stateless nn.utils.fusion: fuse_conv_bn_eval
-    fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights nn.utils.hooked_norms:
-    remove_spectral_norm remove_weight_norm spectral_norm weight_norm nn.utils.making:
-    convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
+    parametrize nn.utils.prune.: prune nn.utils.rnn.: rnn nn.utils.stateless.: stateless
+    nn.utils.fusion: fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights
+    nn.utils.hooked_norms: remove_spectral_norm remove_weight_norm spectral_norm weight_norm
+    nn.utils.making: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
     """),
     "optim": _read("""
-    optim.swa_utils.: swa_utils
+    optim.swa_utils.: swa_utils optim.swapping: swap_in_optimizer_params_and_state
     """),
     "utils": _read("""
     utils.checkpoint.: checkpoint utils.data.: data

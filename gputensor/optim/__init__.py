@@ -26,6 +26,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from . import swa_utils as swa_utils
+    from .swapping import (
+        swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state,
+    )
 
 
 if not TYPE_CHECKING:

@@ -312,7 +312,11 @@ class Optimizer(Hooked):
         if group.get("capturable"):
             self._to_device(p, state)
         step = state["step"]
-        return fresh(step.add_(1)) if isinstance(step, Tensor) else step + 1
+        if not isinstance(step, Tensor):
+            return step + 1
+        step.add_(1)
+        is_host = step.device.type == "cpu" and not group.get("capturable")
+        return step.item() if is_host else fresh(step)
 
     def _to_device(self, p: Tensor, state: State) -> None:
         for name in self._numbers:

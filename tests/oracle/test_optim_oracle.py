@@ -313,3 +313,27 @@ def test_recorded_steps(name: str, options: dict[str, Any], count: int) -> None:
             assert y is None
         else:
             np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy(), 1e-9, 1e-12)
+
+
+def test_an_optimizer_steps_other_tensors_for_a_while() -> None:
+    found = []
+    for lib in (torch, gt):
+        own = lib.ones(3, requires_grad=True)
+        optimizer = lib.optim.Adam([own], lr=0.1, foreach=False)
+        own.grad = lib.ones(3)
+        optimizer.step()
+        state = optimizer.state_dict()
+        given = {name: x.clone() if isinstance(x, type(own)) else x
+                 for name, x in state["state"][0].items()}  # fmt: skip
+        group = {**state["param_groups"][0], "lr": 0.5}
+        other = lib.zeros(3, requires_grad=True)
+        other.grad = lib.arange(3.0)
+        kept = {"state": {0: given}, "param_groups": [group]}
+        with lib.optim.swap_in_optimizer_params_and_state(optimizer, {"p": other}, kept):
+            optimizer.step()
+            assert optimizer.param_groups[0]["lr"] == 0.5
+        optimizer.step()
+        assert optimizer.param_groups[0]["params"][0] is own
+        found.append([own, other, *given.values()])
+    for x, y in zip(*found):
+        np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy(), 1e-6)
