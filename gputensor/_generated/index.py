@@ -621,9 +621,15 @@ LATER: dict[str, dict[str, str]] = {
     register_vmap custom.infer_schema: infer_schema custom.library: Library fallthrough_kernel
     custom.opcheck: opcheck
     """),
+    "nn": _read("""
+    nn.parallel.: parallel parallel.data_parallel: DataParallel parallel.sync_norm: SyncBatchNorm
+    """),
     "nn.functional": _read("""
     _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     cosine_similarity pairwise_distance pdist
+    """),
+    "nn.parallel": _read("""
+    parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel
     """),
     "nn.utils": _read("""
     nn.utils.fusion.: fusion nn.utils.parametrizations.: parametrizations nn.utils.parametrize.:

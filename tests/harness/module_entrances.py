@@ -75,6 +75,8 @@ _MODULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
         f"Lazy{kind}Norm{n}d": ((1e-5, 0.1), (_INPUTS[n - 1],))
         for kind in ("Batch", "Instance") for n in (1, 2, 3)
     },
+    "SyncBatchNorm": ((2, 1e-5, 0.1), (_PLANE,)),
+    "DataParallel": ((gt.nn.ReLU, None), (_X,)),
     # norms
     **{
         f"{kind}Norm{n}d": ((2, 1e-5, 0.1), (_INPUTS[n - 1],))

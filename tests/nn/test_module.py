@@ -302,3 +302,25 @@ def test_hooks_before_loading_rename_entries_of_old_files() -> None:
     net.register_load_state_dict_pre_hook(complain)
     with pytest.raises(errors.ArgumentError, match="no such thing"):
         net.load_state_dict(net.state_dict())
+
+
+def test_data_parallel_of_one_device() -> None:
+    layer = nn.Linear(2, 1)
+    model = nn.DataParallel(layer, dim=1)
+    assert [*model.state_dict()] == ["module.weight", "module.bias"] and model.module is layer
+    x = gt.ones(3, 2)
+    assert gt.equal(model(x), layer(x)) and nn.DataParallel is nn.parallel.DataParallel
+    assert nn.DataParallel(layer, ["cpu"])(x).shape == (3, 1)
+    with pytest.raises(NotImplementedError, match="DataParallel: 'device_ids' must be one device"):
+        nn.DataParallel(layer, [0, 1])
+
+
+def test_sync_batch_norm_of_one_process() -> None:
+    x = gt.arange(24.0).view(4, 3, 2)
+    ours, plain = nn.SyncBatchNorm(3), nn.BatchNorm1d(3)
+    for norm in (ours, plain):
+        assert norm(x).shape == x.shape
+    assert gt.equal(ours(x), plain(x)) and gt.equal(ours.running_var, plain.running_var)
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(plain))
+    assert [*made.state_dict()] == [f"0.{name}" for name in plain.state_dict()]
+    assert made[0].running_var is plain.running_var

@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter, is_lazy
 from .state import IncompatibleKeys, joined, load_state
 
-_OURS = "gputensor.nn.modules."
+_OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
 # What a Module keeps apart from its other attributes -> what of a class goes there.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 

@@ -71,6 +71,14 @@ class _BatchNorm(_Affine):
             rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
             raise errors.wrong_shape(type(self).__name__, "input", rule, input)
 
+    def _average(self) -> float:
+        """How much of this batch goes into the averages; counts the batch in training."""
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                return 1.0 / float(self.num_batches_tracked)
+        return self.momentum or 0.0
+
     def reset_running_stats(self) -> None:
         """Forget what was seen."""
         if self.track_running_stats:
@@ -80,11 +88,7 @@ class _BatchNorm(_Affine):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_ndim(input)
-        average = self.momentum or 0.0
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                average = 1.0 / float(self.num_batches_tracked)
+        average = self._average()
         of_batch = self.training or self.running_mean is None
         looks = not self.training or self.track_running_stats
         made: Tensor = F.batch_norm(
