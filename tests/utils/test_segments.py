@@ -123,7 +123,8 @@ def test_a_batch_that_a_fork_sees_is_not_written_over() -> None:
     said.send(1)
     assert os.waitpid(child, 0)[1] == 0
     del loader
-    go_on.close(), said.close()
+    go_on.close()
+    said.close()
 
 
 def test_a_worker_that_is_killed_leaves_nothing() -> None:
@@ -146,7 +147,8 @@ def ends() -> Iterator[tuple[Any, Any]]:
     segments.take_back(here)
     assert not segments._sent
     segments._close_spare(0)
-    here.close(), there.close()
+    here.close()
+    there.close()
 
 
 def test_what_travels() -> None:
