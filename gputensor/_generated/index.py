@@ -647,9 +647,9 @@ LATER: dict[str, dict[str, str]] = {
     "utils.data": _read("""
     utils.data.distributed.: distributed utils.data.collate: default_collate default_convert
     utils.data.datasets: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset
-    TensorDataset random_split utils.data.loader: DataLoader utils.data.samplers: BatchSampler
-    RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
-    utils.data.workers: WorkerInfo get_worker_info
+    TensorDataset random_split utils.data.distributed: DistributedSampler utils.data.loader: DataLoader
+    utils.data.samplers: BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler
+    WeightedRandomSampler utils.data.workers: WorkerInfo get_worker_info
     """),
 }
 LACKS = """
