@@ -20,6 +20,7 @@ from ..distributed.groups import ProcessGroup, group_of
 from ..exchange.construct import tensor
 from ..tensor.tensor import Tensor
 from ..nn.modules.module import Module
+from ..nn.parameter import is_lazy
 from .data_parallel import place
 
 _NAME = "DistributedDataParallel"
@@ -86,6 +87,9 @@ class DistributedDataParallel(Module):
             "gradient_as_bucket_view": gradient_as_bucket_view,
         }.items():  # fmt: skip
             flag(_NAME, name, value)
+        if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):
+            rule, remedy = "have sizes of all parameters", "call it once before"
+            raise errors.must(_NAME, "module", rule, errors.Got("a lazy module"), remedy=remedy)
         trained = [p for p in module.parameters() if p.requires_grad]
         if not trained:
             raise errors.wrong_value(_NAME, "module", "have a parameter to train", module)
@@ -104,8 +108,23 @@ class DistributedDataParallel(Module):
             for p in module.parameters():
                 broadcast(p.detach(), group=group, group_src=0)
             _broadcast(module.buffers(), group)
-        bytes_ = max(1, int(min(size, 2**20) * 2**20))
-        self._reducer: _Reducer = _Reducer(module, bytes_, group, self.find_unused_parameters)
+        self._bucket_bytes: int = max(1, int(min(size, 2**20) * 2**20))
+        self._reducer: _Reducer = self._new_reducer()
+
+    def _new_reducer(self) -> _Reducer:
+        return _Reducer(
+            self.module, self._bucket_bytes, self.process_group, self.find_unused_parameters
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, and what is unpickled, reduces gradients of its own over the world."""
+        left = "process_group", "_reducer"
+        return {name: value for name, value in vars(self).items() if name not in left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self).update(process_group=group_of(_NAME, None))
+        vars(self).update(_reducer=self._new_reducer())
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the module makes of its inputs; the backward that follows reduces gradients."""

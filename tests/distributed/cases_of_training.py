@@ -3,6 +3,8 @@ that has all batches."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -239,6 +241,20 @@ def data_parallel_buffers_follow_the_first_rank(device: str) -> None:
 
 
 @case
+def copies_of_data_parallel_modules_are_reduced_by_themselves(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    model = DDP(net(device, 0), find_unused_parameters=True)
+    norm = nn.SyncBatchNorm(2, process_group=dist.GroupMember.WORLD)
+    assert copy.deepcopy(norm).process_group is norm.process_group
+    for made in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        x = gt.full((2, 4), float(rank), device=device)
+        made(x, with_second=False)["out"][0].sum().backward()
+        same_bits(made.module.first.weight.grad)
+        assert made.module.second.weight.grad is None
+    assert all(p.grad is None for p in model.parameters()) and n == model.process_group.size()
+
+
+@case
 def data_parallel_refusals(device: str) -> None:
     rank, n = dist.get_rank(), dist.get_world_size()
     refused: list[tuple[Any, str]] = [
@@ -249,6 +265,10 @@ def data_parallel_refusals(device: str) -> None:
         (lambda: DDP(net(device, 0), bucket_cap_mb=0), "'bucket_cap_mb' must be positive"),
         (lambda: DDP(net(device, 0), mixed_precision=1), "'mixed_precision' must be None"),
         (lambda: DDP(net(device, 0)).join(), "'join' must be the same number of batches"),
+    ]
+    refused += [
+        (lambda: DDP(nn.LazyLinear(2)), "'module' must have sizes of all parameters"),
+        (lambda: pickle.dumps(dist.GroupMember.WORLD), "'group' must stay in its process"),
     ]
     if n > 1:
         other = nn.Linear(4, 2 + (rank == n - 1)).to(device)
