@@ -11,7 +11,8 @@ from typing import Any
 from .._generated.functions import maximum, zeros_like
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, add_square, approach, fresh, rate, scalar
+from .arithmetic import Group, State, fresh, mix, mix_square, rate, scalar
+from .optimizer import Optimizer
 
 
 class Adam(Optimizer):
@@ -49,8 +50,8 @@ class Adam(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         beta1, beta2 = map(scalar, group["betas"])
         average, square = state["exp_avg"], state["exp_avg_sq"]
-        approach(average, grad, 1 - beta1)
-        add_square(square, grad, beta2)
+        mix(average, grad, beta1)
+        mix_square(square, grad, beta2)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             square = largest.copy_(maximum(fresh(largest), fresh(square)))
@@ -104,7 +105,7 @@ class Adamax(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         beta1, beta2 = map(scalar, group["betas"])
         average, largest = state["exp_avg"], state["exp_inf"]
-        approach(average, grad, 1 - beta1)
+        mix(average, grad, beta1)
         largest.copy_(maximum(fresh(largest) * beta2, grad.abs().add_(group["eps"])))
         step_size = rate(group) / (1 - beta1**step)
         p.sub_((fresh(average) * step_size).div_(fresh(largest)))

@@ -8,9 +8,8 @@ from typing import Any
 
 from .._generated.functions import where, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import (
-    Group, Optimizer, State, add_square, approach, fresh, keep, rate, rounded, scalar,
-)  # fmt: skip
+from .arithmetic import Group, State, fresh, keep, mix, mix_square, rate, rounded, scalar
+from .optimizer import Optimizer
 
 
 class NAdam(Optimizer):
@@ -54,8 +53,8 @@ class NAdam(Optimizer):
         part = mu if is_tensor else rounded(mu, product)  # as PyTorch multiplies it in
         keep(state, "mu_product", product * part)
         average, square, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
-        approach(average, grad, 1 - beta1)
-        add_square(square, grad, beta2)
+        mix(average, grad, beta1)
+        mix_square(square, grad, beta2)
         root = fresh(square.div(1 - beta2**step).sqrt_()).add_(group["eps"])
         p.add_((grad * (-lr * (1 - mu) / (1 - product))).div_(root))
         p.add_((fresh(average) * (-lr * following / (1 - product * following))).div_(root))
@@ -93,8 +92,8 @@ class RAdam(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         beta1, beta2 = map(scalar, group["betas"])
         average, square = state["exp_avg"], state["exp_avg_sq"]
-        approach(average, grad, 1 - beta1)
-        add_square(square, grad, beta2)
+        mix(average, grad, beta1)
+        mix_square(square, grad, beta2)
         bias1, bias2 = 1 - beta1**step, 1 - beta2**step
         direction = fresh(average) / bias1 * rate(group)
         # How many squares the average is worth, now and after many steps.

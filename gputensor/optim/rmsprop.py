@@ -10,9 +10,8 @@ from typing import Any
 
 from .._generated.functions import full_like, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import (
-    Group, Optimizer, State, add_square, approach, descend, fresh, rate, scalar,
-)  # fmt: skip
+from .arithmetic import Group, State, descend, fresh, mix, mix_square, rate, scalar
+from .optimizer import Optimizer
 
 
 class RMSprop(Optimizer):
@@ -54,10 +53,10 @@ class RMSprop(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         alpha, momentum = scalar(group["alpha"]), scalar(group["momentum"])
         square = state["square_avg"]
-        add_square(square, grad, alpha)
+        mix_square(square, grad, alpha)
         if group["centered"]:
             average = state["grad_avg"]
-            approach(average, grad, 1 - alpha)
+            mix(average, grad, alpha)
             square = square - fresh(average).square()
         direction = grad / fresh(square.sqrt()).add_(group["eps"])
         if momentum > 0:
@@ -136,7 +135,7 @@ class Adadelta(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         rho, eps = scalar(group["rho"]), scalar(group["eps"])
         square, steps = state["square_avg"], state["acc_delta"]
-        add_square(square, grad, rho)
+        mix_square(square, grad, rho)
         direction = fresh(steps.add(eps).sqrt_()).div_(square.add(eps).sqrt_()).mul_(grad)
-        add_square(steps, direction, rho)
+        mix_square(steps, direction, rho)
         descend(p, direction, rate(group))

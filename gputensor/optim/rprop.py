@@ -8,7 +8,8 @@ from typing import Any
 
 from .._generated.functions import full_like, ones_like, view_as_real, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, fresh, rate
+from .arithmetic import Group, State, fresh, rate
+from .optimizer import Optimizer
 
 
 class Rprop(Optimizer):

@@ -11,9 +11,8 @@ from typing import Any
 from .._generated.functions import zeros_like
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .optimizer import (
-    Group, Optimizer, State, add, descend, keep, plus, rate, rounded, scalar,
-)  # fmt: skip
+from .arithmetic import Group, State, add, descend, keep, plus, rate, rounded, scalar
+from .optimizer import Optimizer
 
 
 class SGD(Optimizer):

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State
+from .arithmetic import Group, State
+from .optimizer import Optimizer
 
 __all__ = ["swap_in_optimizer_params_and_state"]
 
