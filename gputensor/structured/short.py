@@ -111,18 +111,27 @@ def learn_out(
 
 
 def learn_scaled(
-    table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any
-) -> None:
-    """Leave that of `add_(other, alpha=x)`, for any float x. loop: the name that the plan has."""
+    table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any,
+    is_inplace: bool = False,
+) -> None:  # fmt: skip
+    """Leave that of `add(other, alpha=x)` or of `add_`, for any float x. loop: the name that the
+    plan has."""
     shapes = (self._geometry, other._geometry)
-    entry = table.plans.get((loop, shapes[0], True, shapes[1]))
+    place = (shapes[0], True, shapes[1]) if is_inplace else (None, *shapes)
+    entry = table.plans.get((loop, *place))
     if entry is None or entry.block or not entry.geometry.numel:
         return
     common = entry.plan.common_dtype
     if entry.is_fresh:
         entry.is_fresh = False
     elif common.category == FLOATING and (*shapes, float) not in table.short:
-        made = forms.scaled_inplace(entry.loop, number_range.largest_float(common))
+        largest = number_range.largest_float(common)
+        if is_inplace:
+            made = forms.scaled_inplace(entry.loop, largest)
+        elif entry.numpy_allocates:
+            made = forms.scaled(entry.loop, entry.geometry, largest)
+        else:
+            return
         shortcuts.learn(table, kernel, (*shapes, float), made)
 
 
