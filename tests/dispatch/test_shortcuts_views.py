@@ -55,6 +55,8 @@ LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "arange": (lambda x: gt.arange(5), "arange"),
     "arange of floats": (lambda x: gt.arange(5, dtype=gt.float64), "arange"),
     "arange from": (lambda x: gt.arange(-2, 5, device="cpu"), "arange.start"),
+    "rand": (lambda x: gt.manual_seed(7) and gt.rand(2, 3), "rand"),
+    "randn of": (lambda x: gt.manual_seed(7) and gt.randn((5,), dtype=gt.float16), "randn"),
     "zeros_like": (lambda x: gt.zeros_like(x), "zeros_like"),
     "ones_like": (lambda x: gt.ones_like(x.view(24)), "ones_like"),
     "clone": (lambda x: x.clone(), "clone"),
@@ -232,7 +234,7 @@ def test_memory_without_values_leaves_one(call: Any, at: str) -> None:
 
 
 def test_a_factory_asks_what_is_the_default() -> None:
-    for make in (gt.empty, gt.zeros, gt.ones):
+    for make in (gt.empty, gt.zeros, gt.ones, gt.rand, gt.randn):
         for _ in range(3):
             made = make(7)
         with gt.device("meta"):
@@ -246,6 +248,21 @@ def test_a_factory_asks_what_is_the_default() -> None:
         with gt.inference_mode():
             assert make(7).is_inference()
         assert make(7, requires_grad=True).requires_grad
+
+
+def test_numbers_are_drawn_from_where_the_last_call_ended() -> None:
+    generator = gt.manual_seed(3)
+    for _ in range(3):
+        gt.rand(5)
+    state = generator.get_state()
+    drawn = [gt.rand(5), gt.randn(6, device="cpu"), gt.rand(5, generator=generator), gt.rand(5)]
+    with turned(False):
+        generator.set_state(state)
+        expected = [gt.rand(5), gt.randn(6), gt.rand(5), gt.rand(5)]
+    assert [x.tolist() for x in drawn] == [x.tolist() for x in expected]
+    assert generator.get_state() == (3, state[1] + 8)
+    with pytest.raises(errors.GpuTensorError, match="floating"):
+        gt.rand(5, dtype=gt.int64)
 
 
 def test_what_is_made_shares_nothing() -> None:
@@ -307,6 +324,8 @@ OVER: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "empty_like": (gt.empty_like, "empty_like", ("empty.memory_format",)),
     "zeros": (lambda x: gt.zeros(5), "zeros", ("empty.memory_format", "zero_")),
     "ones": (lambda x: gt.ones(5), "ones", ("empty.memory_format", "fill_.Scalar")),
+    "rand": (lambda x: gt.rand(5), "rand", ("empty.memory_format", "uniform_")),
+    "randn": (lambda x: gt.randn(5), "randn", ("empty.memory_format", "normal_")),
     "zeros_like": (gt.zeros_like, "zeros_like", ("empty_like", "empty.memory_format", "zero_")),
     "ones_like": (gt.ones_like, "ones_like", ("empty_like", "empty.memory_format", "fill_.Scalar")),
     "clone": (lambda x: x.clone(), "clone", ("empty_like", "copy_", "empty.memory_format")),
