@@ -302,6 +302,14 @@ def learn_again(
     _learn_made(table, kernel, args, made, made_by(loop, made._geometry), unsaid)
 
 
+def learn_given(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
+    loop: Callable[..., Any],
+) -> None:  # fmt: skip
+    """The same where loop(*arrays) gives the array of the result, laid out as `made`."""
+    _learn_made(table, kernel, args, made, made_of(loop, made._geometry), ())
+
+
 def learn_reduction(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
     loop: Callable[..., Any], behind: tuple[Any, ...], unsaid: tuple[Any, ...] = (),

@@ -265,6 +265,35 @@ def test_numbers_are_drawn_from_where_the_last_call_ended() -> None:
         gt.rand(5, dtype=gt.int64)
 
 
+@pytest.mark.parametrize(
+    "call, at",
+    [
+        (lambda x: gt.fft.fft(x), "fft_fft"), (lambda x: gt.fft.ifft(x, dim=0), "fft_ifft"),
+        (lambda x: gt.fft.rfft(x.real, norm="ortho"), "fft_rfft"),
+        (lambda x: gt.fft.fft(x.real.contiguous(), norm="forward"), "fft_fft"),
+    ],
+)  # fmt: skip
+def test_transforms_leave_some_that_record(call: Any, at: str) -> None:
+    x = gt.complex(gt.arange(8.0), gt.arange(8.0).cos()).requires_grad_()
+    with turned(False):
+        expected = call(x)
+        (wanted,) = gt.autograd.grad(expected.abs().sum(), x)
+    dispatcher.forget_plans()
+    if at != "fft_rfft":  # the part of a complex tensor is not dense
+        assert learnt(lambda: call(x), at)
+    for _ in range(3):
+        found = call(x)
+        (gradient,) = gt.autograd.grad(found.abs().sum(), x)
+        assert found.tolist() == expected.tolist() and gradient.tolist() == wanted.tolist()
+        assert found._geometry is expected._geometry
+    assert call(x.detach()).grad_fn is None
+    several = gt.arange(24.0).view(2, 3, 4).to(gt.complex64)
+    for _ in range(3):  # an inverse of several dimensions is made of two
+        found = gt.fft.irfftn(several, dim=(0, 2))
+    with turned(False):
+        assert found.tolist() == gt.fft.irfftn(several, dim=(0, 2)).tolist()
+
+
 def test_what_is_made_shares_nothing() -> None:
     x = gt.ones(4).t()
     for make in (gt.zeros_like, gt.ones_like, gt.clone, lambda x: gt.zeros(4)):
