@@ -355,6 +355,22 @@ def learn_forward(
     learn_beside(table, kernel, args, make)
 
 
+def learn_cast(
+    table: Table, kernel: Callable[..., Any], key: Any, copy: Callable[..., Any],
+    geometry: Geometry, behind: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Leave that of copy(array, x) into a new row-major array. behind: all arguments behind x."""
+    sizes, element = geometry.sizes, geometry.dtype.np
+
+    def cast(x: Any) -> Any:
+        array = empty(sizes, element)
+        copy(array, x)
+        return array
+
+    around = _around(table, behind)
+    shortcuts.learn(table, kernel, key, forms.one(cast, (), geometry, (), _long_way, around))
+
+
 def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """Whether a call of plain tensors and kept params came before, and left no short cut."""
     if table.learners.get("cpu") is not kernel:

@@ -63,6 +63,8 @@ LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "clone in another order": (lambda x: x.permute(2, 0, 1).clone(), "clone"),
     "clone of what is expanded": (lambda x: x[:1, :1].expand(2, 3, 4).clone(), "clone"),
     "contiguous": (lambda x: x.permute(2, 0, 1).contiguous(), "contiguous"),
+    "to": (lambda x: x.to(gt.int16), "to.dtype"),
+    "half": (lambda x: x.half(), "to.dtype"),
     "copy_": (lambda x: gt.empty(2, 3, 4).copy_(x), "copy_"),
     "copy_ that broadcasts": (lambda x: gt.empty(3, 4).copy_(x[0, 0]), "copy_"),
 }
@@ -322,6 +324,20 @@ def test_a_copy_of_what_has_a_history_is_recorded() -> None:
     assert leaf.grad.sum().item() == 12
 
 
+def test_a_cast_of_what_has_a_history_is_recorded() -> None:
+    leaf, plain = gt.arange(3.0, requires_grad=True), gt.arange(3.0)
+    assert learnt(lambda: plain.half(), "to.dtype")
+    for _ in range(3):
+        made = leaf.half()
+        assert made.dtype is gt.float16 and type(made.grad_fn).__name__ == "ToCopyBackward0"
+        (gradient,) = gt.autograd.grad((made * made).sum(), leaf)
+        assert gradient.dtype is gt.float32 and gradient.tolist() == [0.0, 2.0, 4.0]
+        assert plain.half().grad_fn is None and plain.to(gt.float16, copy=True) is not plain
+        assert plain.to(gt.float32) is plain and leaf.detach().half().tolist() == plain.tolist()
+        with gt.autocast("cpu", dtype=gt.bfloat16):
+            assert plain.half().dtype is gt.float16
+
+
 def test_views_on_a_device_leave_some() -> None:
     x = gt.arange(24.0, device="cuda").reshape(2, 3, 4)
     for name in ("view", "permute", "transpose", "an index", "a slice", "narrow", "flatten"):
@@ -358,6 +374,7 @@ OVER: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "zeros_like": (gt.zeros_like, "zeros_like", ("empty_like", "empty.memory_format", "zero_")),
     "ones_like": (gt.ones_like, "ones_like", ("empty_like", "empty.memory_format", "fill_.Scalar")),
     "clone": (lambda x: x.clone(), "clone", ("empty_like", "copy_", "empty.memory_format")),
+    "to": (lambda x: x.double(), "to.dtype", ("_to_copy", "copy_", "empty.memory_format")),
     "contiguous": (
         lambda x: x.permute(2, 0, 1).contiguous(), "contiguous",
         ("clone", "empty_like", "copy_", "empty.memory_format"),
