@@ -11,6 +11,8 @@ namespace CAPABILITY {
 namespace CAPABILITY {
 
 template <> constexpr bool repeats_values<of_two<op::pow>> = true;
+template <> constexpr bool commutes<of_two<op::add>> = true;
+template <> constexpr bool commutes<of_two<op::mul>> = true;
 
 struct sub_alpha {
   template <class T> static DEVICE T of(T a, T b, T alpha) {

@@ -58,6 +58,8 @@ constexpr bool has_slow_form<F, decltype((void)&F::template is_rare<f32>)> = tru
 // Functors of which no loop is vectorised where an input is one value, as conditions on this value
 // become branches. The value is repeated.
 template <class F> constexpr bool repeats_values = false;
+// Functors whose inputs may change places: where the first one is one value.
+template <class F> constexpr bool commutes = false;
 
 // MASK: bit k is set where input k is one value, of type A.
 template <class F, int SCALARS, class T, int INPUTS, int MASK>
@@ -182,6 +184,10 @@ static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalar
     if (mask == 0) return dense_loop<F, SCALARS, T, INPUTS, 0>(data, n, s);
     if constexpr (INPUTS == 2 && !repeats_values<F>) {
       if (mask == 2) return dense_loop<F, SCALARS, T, INPUTS, 2>(data, n, s);
+      if (commutes<F> && mask == 1) {
+        char* const swapped[] = {data[0], data[2], data[1]};
+        return dense_loop<F, SCALARS, T, INPUTS, 2>(swapped, n, s);
+      }
     } else if constexpr (INPUTS == 3) {
       if (mask == 4) return dense_loop<F, SCALARS, T, INPUTS, 4>(data, n, s);
       if (mask == 6) return dense_loop<F, SCALARS, T, INPUTS, 6>(data, n, s);
