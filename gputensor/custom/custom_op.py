@@ -442,7 +442,7 @@ def _end_with_device(device_type: str | None, handle: Handle) -> None:
 
 
 def _keys_of(types: DeviceTypes) -> list[tuple[str | None, Key]]:
-    """The keys of devices' kernels. Raises: ArgumentError for a device that nobody registered."""
+    """The keys of devices' kernels. Raises: ArgumentError for an unregistered device."""
     if types is None:
         return [(None, keys.CompositeExplicitAutograd)]
     listed = [types] if isinstance(types, str) else types

@@ -166,7 +166,7 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
     ) as error:  # fmt: skip
         if isinstance(error, errors.GpuTensorError):  # about devices, and what the caller gave
             raise
-        # What a lying archive has zipfile seek to; other failures of the file are the system's.
+        # zipfile's error for a forged archive; other failures of the file are the system's.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None

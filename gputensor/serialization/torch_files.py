@@ -213,7 +213,7 @@ class _Entries:
 
 
 def is_legacy(head: bytes) -> bool:
-    """Whether a file begins as PyTorch's former one: with a pickle of MAGIC."""
+    """True if a file begins as in PyTorch's former format: with a pickle of MAGIC."""
     number = MAGIC.to_bytes(10, "little")
     return head[:1] == b"\x80" and number in head[:20]
 

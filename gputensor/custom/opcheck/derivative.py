@@ -134,7 +134,7 @@ def _compare_here_or_beside(
     Otherwise one element at a jump or a corner would hide all others. An operator that jumps
     everywhere, such as rounding to a fine grid, is not reported.
     """
-    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # so many eps away
+    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
         for by in steps:
             beside = call.mapped(partial(_nudged, by=by * precision[0])) if by else call
             try:
