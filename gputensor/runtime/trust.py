@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def opened(path: str) -> int:
-    """A descriptor of a regular file that nobody else can have written. Raises: OSError."""
+    """A descriptor of a regular file that no other user can have written. Raises: OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # of a pipe: do not wait
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 _CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # of a line; of a dimension that is too long
-# What loads all before it stores; the others write at once what they read.
+# Kernels that load all elements before they store; the others store each element directly.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
 Place = tuple[int, int]  # indices along x and y; of a side, column and row

@@ -115,7 +115,7 @@ def _schema_of(operator: Any) -> Any:
 
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
-    """rule: who must leave, or find, this number of values."""
+    """rule: the number of values that must be left on, or found on, the stack."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 

@@ -1,4 +1,4 @@
-"""What a schema consists of: values that compare by content, and print as PyTorch's text."""
+"""The parts of a schema: values that compare by content, and print as PyTorch's text."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _BOUND = 1 << 11
 
 
 class _Fill:
-    """What `Recorded` asks an entry for."""
+    """The attributes of an entry that `Recorded` reads."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "loop")
 

@@ -1,4 +1,4 @@
-"""How often values occur, or the sums of their weights.                          family: histogram
+"""Counts of values, or the sums of their weights.                                family: histogram
 
 Types    counts are int64, sums float64.
 Order    weights are added in the order of the elements.

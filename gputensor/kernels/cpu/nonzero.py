@@ -1,6 +1,6 @@
-"""Where elements are not zero, and what masks pick, in row-major order.             family: nonzero
+"""Indices of nonzero elements, and masked elements, in row-major order.             family: nonzero
 
-Types    NaN is not zero; what masks pick is moved as it is.
+Types    NaN is not zero; masked elements are moved unchanged.
 """
 
 from __future__ import annotations

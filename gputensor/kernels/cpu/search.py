@@ -1,4 +1,4 @@
-"""Where elements belong in sorted sequences.                                         family: search
+"""Indices of elements in sorted sequences.                                           family: search
 
 Shapes   sequence (n) for all, or (..., n) and x (..., m).
 """

@@ -33,7 +33,7 @@ SCATTERED_TILE = 4096  # elements of a plane that no side is dense in, from whic
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-LONG_ROW_BYTES = 2048  # from here a block stays in one row, so that one division serves a thread
+LONG_ROW_BYTES = 2048  # from here on a block stays in one row, with one division per thread
 SHIFTED_FROM_BYTES = 512  # rows so long
 SHIFTED_BELOW = 4  # whose widest access is below so many bytes
 REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there is enough of it

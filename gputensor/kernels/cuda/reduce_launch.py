@@ -26,8 +26,8 @@ _PER_SEGMENT = 8
 _BLOCKS = 1024
 # Adjacent outputs in a block, for 128 contiguous bytes of f32.
 _ADJACENT = 32
-# What a stage leaves behind; EITHER: results unless it has more than one segment.
-# What combines partial results, where that is another operator.
+# The output of a stage; EITHER: results unless it has more than one segment.
+# The operator that combines partial results, if it is another one.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
