@@ -92,7 +92,7 @@ class ChainStage:
                 "KINDS": ",".join(["RUNS", *kinds]), "WIDTHS": ",".join(map(str, [1, *widths])),
                 "UNIT": str(pack), "UNROLL": str(launch.STRIDED_UNROLL), "OUTPUTS": "1",
                 "NUMBERS": str(len(values)),
-            } | ({"AFTER": str(len(more))} if more else {})  # fmt: skip
+            } | ({"ROW_OPERANDS": str(len(more))} if more else {})  # fmt: skip
             return launch.Launch(
                 family, ENTRY, defines, groups * stage.segments, THREADS, count + len(more),
                 values, packing, tail,

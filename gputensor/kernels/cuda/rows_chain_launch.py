@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
-from . import launch, module, numbers, rows_source, variants
+from . import chain_source, launch, module, numbers, rows_source, variants
 from .chain_launch import MAX_PARAMS_BYTES, Packer
 from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
 from .reduce_chain_launch import _width
@@ -95,11 +95,11 @@ def bind(
     has_softmax = {"HAS_SOFTMAX": "1"} if any([x.is_softmax for x in program.reductions]) else {}
 
     def bound(widths: list[int]) -> launch.Launch:
-        defines = variants.define(rows_source.NAME, variants.storage(operands[0]), "ROWS", dims) | {
-            "CHAIN": rows_source.NAME, "TYPES": ",".join(map(variants.storage, operands)),
+        defines = variants.define(chain_source.NAME, variants.storage(operands[0]), "ROWS", dims) | {
+            "CHAIN": chain_source.NAME, "TYPES": ",".join(map(variants.storage, operands)),
             "CHAINS": str(max(4 // pack, 1)), "KINDS": ",".join(kinds),
             "WIDTHS": ",".join(map(str, widths)), "UNIT": str(pack), "UNROLL": "1",
-            "OUTPUTS": str(stored), "ROW_OUTPUTS": str(len(program.once)),
+            "OUTPUTS": str(stored), "ROW_OPERANDS": str(len(program.once)),
             "NUMBERS": str(n_values), **has_softmax,
         }  # fmt: skip
         return launch.Launch(

@@ -12,8 +12,6 @@ from ...core.dtype import dtype
 from . import chain_source, module, variants
 from .chain_source import Body
 
-NAME = "chain_program"
-
 
 class Reduction(NamedTuple):
     """A pass that is reduced. body: what it reduces, of the inputs and the results so far. op: of
@@ -93,7 +91,7 @@ def functors(program: Program) -> str:
     for j, body in enumerate(program.once):
         lines.append(f"    w.template store_one<{j}>({called(body, found)});")
     return "\n".join([
-        *parts, "namespace op {", "", f"struct {NAME} {{",
+        *parts, "namespace op {", "", f"struct {chain_source.NAME} {{",
         "  template <class W> static DEVICE void run(const W& w) {", *lines, "  }", "};", "",
         "}  // namespace op", "",
     ])  # fmt: skip
