@@ -11,7 +11,7 @@ from typing import Any
 from .._generated.functions import maximum, zeros_like
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, fresh, mix, mix_square, rate, scalar
+from .arithmetic import Group, State, descend, fresh, mix, mix_square, rate, scalar
 from .optimizer import Optimizer
 
 
@@ -57,7 +57,7 @@ class Adam(Optimizer):
             square = largest.copy_(maximum(fresh(largest), fresh(square)))
         step_size = rate(group) / (1 - beta1**step)
         root = fresh(square.sqrt()).div_((1 - beta2**step) ** 0.5).add_(group["eps"])
-        p.add_((fresh(average) * -step_size).div_(root))
+        descend(p, fresh(average) / root, step_size)
 
 
 class AdamW(Adam):
@@ -108,7 +108,7 @@ class Adamax(Optimizer):
         mix(average, grad, beta1)
         largest.copy_(maximum(fresh(largest) * beta2, grad.abs().add_(group["eps"])))
         step_size = rate(group) / (1 - beta1**step)
-        p.sub_((fresh(average) * step_size).div_(fresh(largest)))
+        descend(p, fresh(average) / fresh(largest), step_size)
 
 
 class SparseAdam(Optimizer):

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._generated.functions import where, zeros_like
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, fresh, keep, mix, mix_square, rate, rounded, scalar
+from .arithmetic import Group, State, descend, fresh, keep, mix, mix_square, rate, rounded, scalar
 from .optimizer import Optimizer
 
 
@@ -56,8 +56,8 @@ class NAdam(Optimizer):
         mix(average, grad, beta1)
         mix_square(square, grad, beta2)
         root = fresh(square.div(1 - beta2**step).sqrt_()).add_(group["eps"])
-        p.add_((grad * (-lr * (1 - mu) / (1 - product))).div_(root))
-        p.add_((fresh(average) * (-lr * following / (1 - product * following))).div_(root))
+        descend(p, grad / root, lr * (1 - mu) / (1 - product))
+        descend(p, fresh(average) / root, lr * following / (1 - product * following))
 
 
 class RAdam(Optimizer):
