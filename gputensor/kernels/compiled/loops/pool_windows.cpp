@@ -12,8 +12,8 @@
 // Numbers  of equal elements the first; the last NaN.
 // Order    a window's elements are added in row-major order. A row of windows, or the channels of
 //          one where these lie side by side, is one thread's.
-//          Of adaptive_avg_pool each column by itself, then the columns, SHORT at a time; a gradient
-//          is added to an element in the order of its windows.
+//          Of adaptive_avg_pool each column by itself, then the columns, SHORT at a time; gradients
+//          are added to an element in the order of its windows.
 #include "capability.h"
 
 #include <stdlib.h>

@@ -22,7 +22,7 @@ constexpr int MOST_DIGITS = 8;
 static inline u64 digits_of(u64 x) { return x; }
 static inline u64 digits_of(const Apart& x) { return x.key; }
 
-// Sorts n numbers by `bits` bits from `low` on; `room` has room for as many. Returns where they are.
+// Sorts n numbers by `bits` bits from `low` on; `room` holds as many. Returns where they are.
 template <class N>
 static N* sort_by_digits(N* x, N* room, i64 n, int low, int bits, u32* counts) {
   const int most = n >= LONG_DIGITS ? DIGIT : SHORT_DIGIT, passes = (bits + most - 1) / most;
