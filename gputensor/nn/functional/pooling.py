@@ -209,7 +209,7 @@ def adaptive_max_pool3d_with_indices(
 
 
 def _numbers(op: str, arg: str, value: Any, count: int) -> list[Any]:
-    """One for each dimension."""
+    """A list with one number for each dimension."""
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(found) != count:
         raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
