@@ -110,15 +110,17 @@ def short_cut(
     if not guards:
         return lines
     found = [f"if {' and '.join(guards)}:", *indent(lines)]
-    if op.is_scaled and op.kind == "inplace" and "alpha" not in standing:
-        found += _scaled(op, given[op.tensors[0].name], given[op.tensors[1].name])
+    if op.is_scaled and op.kind != "out" and "alpha" not in standing:
+        found += _scaled(op, given[op.tensors[0].name], given[op.tensors[1].name], guards)
     return found
 
 
-def _scaled(op: Op, x: str, y: str) -> list[str]:
-    """The short cut of two tensors and a float, whichever."""
+def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
+    """The short cut of two tensors and a float, whichever. guards: the first is that of calls whose
+    `alpha` is 1."""
+    tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [
-        f"elif type(alpha) is float and type({y}) not in NUMBERS:",
+        f"elif {' and '.join(tests)}:",
         f"    short = op_{op.identifier}.table.short.get(({x}._geometry, {y}._geometry, float))",
         f"    if short is not None and (made := short({x}, {y}, alpha)) is not None:",
         "        return made",

@@ -622,19 +622,25 @@ LATER: dict[str, dict[str, str]] = {
     register_vmap custom.infer_schema: infer_schema custom.library: Library fallthrough_kernel
     custom.opcheck: opcheck
     """),
+    "nn": _read("""
+    nn.parallel.: parallel parallel.data_parallel: DataParallel parallel.sync_norm: SyncBatchNorm
+    """),
     "nn.functional": _read("""
     _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     cosine_similarity pairwise_distance pdist
     """),
+    "nn.parallel": _read("""
+    parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel
+    """),
     "nn.utils": _read("""
     nn.utils.fusion.: fusion nn.utils.parametrizations.: parametrizations nn.utils.parametrize.:
-    parametrize nn.utils.rnn.: rnn nn.utils.stateless.: stateless nn.utils.fusion: fuse_conv_bn_eval
-    fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights nn.utils.hooked_norms:
-    remove_spectral_norm remove_weight_norm spectral_norm weight_norm nn.utils.making:
-    convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
+    parametrize nn.utils.prune.: prune nn.utils.rnn.: rnn nn.utils.stateless.: stateless
+    nn.utils.fusion: fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights
+    nn.utils.hooked_norms: remove_spectral_norm remove_weight_norm spectral_norm weight_norm
+    nn.utils.making: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
     """),
     "optim": _read("""
-    optim.swa_utils.: swa_utils
+    optim.swa_utils.: swa_utils optim.swapping: swap_in_optimizer_params_and_state
     """),
     "utils": _read("""
     utils.checkpoint.: checkpoint utils.data.: data
@@ -642,9 +648,9 @@ LATER: dict[str, dict[str, str]] = {
     "utils.data": _read("""
     utils.data.distributed.: distributed utils.data.collate: default_collate default_convert
     utils.data.datasets: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset
-    TensorDataset random_split utils.data.loader: DataLoader utils.data.samplers: BatchSampler
-    RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
-    utils.data.workers: WorkerInfo get_worker_info
+    TensorDataset random_split utils.data.distributed: DistributedSampler utils.data.loader: DataLoader
+    utils.data.samplers: BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler
+    WeightedRandomSampler utils.data.workers: WorkerInfo get_worker_info
     """),
 }
 LACKS = """

@@ -496,6 +496,43 @@ def inplace_element(loop: Any, element: Any) -> ShortCut:
     return short
 
 
+def scaled(loop: Any, geometry: Any, largest: Any) -> ShortCut:
+    """(self, other, alpha) -> what the loop gives. alpha: a float up to `largest`."""
+
+    def short(self, other, alpha):
+        if not -largest <= alpha <= largest:
+            return None
+        if (
+            self._keys is not CPU_KEYS
+            or other._keys is not CPU_KEYS
+            or self._autograd is not None and not is_plain(self)
+            or other._autograd is not None and not is_plain(other)
+            or _now() is not PLAIN
+        ):
+            return None
+        x = self._array
+        if x is None:
+            x = self._get_array()
+        y = other._array
+        if y is None:
+            y = other._get_array()
+        try:
+            array = enter(loop, x, y, alpha, None)
+        except RuntimeError as error:
+            array = again(error, loop, x, y, alpha, None)
+        tensor = blank()
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
 def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
     """(self, other, alpha) -> self. alpha: a float up to `largest`."""
 

@@ -118,8 +118,8 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
     return type(args[0]).__name__ if function == "__init__" and args else function
 
 
-def declare_constructor(kind: type, ours: str, *, first: bool = False) -> None:
-    """`declares` for the constructor that a class of a package of ours has. ours: its name."""
+def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
+    """`declares` for the constructor that a class of a package of ours has. ours: its names."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
         kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]

@@ -36,8 +36,9 @@ def out(operator: Operator, loop: str) -> Kernel:
 # --- gelu: `approximate` picks the loop -----------------------------------------------------------
 
 
-def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], Kernel]:
-    """A kernel whose argument `approximate` chooses the loop and is not passed to it."""
+def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
+    """A kernel whose argument `approximate` picks the loop, and does not come to it. make(operator,
+    rule): computes with (inputs, arguments behind `approximate`, the kernel, all arguments)."""
 
     def of(operator: Operator, loop: str) -> Kernel:
         names = [argument.name for argument in operator.schema.arguments]
@@ -53,7 +54,8 @@ def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], 
             if args[at] not in made:
                 rule = "be 'none' or 'tanh'"
                 raise errors.must(operator.short_name, "approximate", rule, args[at])
-            return made[args[at]](key_set, *args[:at], *args[at + 1 :])
+            found: Tensor = made[args[at]](args[:at], args[at + 1 :], kernel, args)
+            return found
 
         return kernel
 
@@ -62,10 +64,10 @@ def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], 
 
 def _into(operator: Operator, said: Rule) -> Kernel:
     write = pointwise.write(operator, said)
-    return lambda key_set, self, out=None: write(self if out is None else out, (self,))
+    return lambda inputs, out, kernel, args: write(*(out or inputs), inputs)
 
 
-mode_functional = _by_approximation(pointwise.functional)
+mode_functional = _by_approximation(elementwise.compute)
 mode_inplace = mode_out = _by_approximation(_into)
 
 

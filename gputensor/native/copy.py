@@ -15,7 +15,7 @@ from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, device
-from ..core.dtype import dtype
+from ..core.dtype import complex32, dtype
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import contiguous_strides, memory_format
 from ..dispatch import shortcuts
@@ -32,7 +32,7 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, missing, transfer
-from ..structured.shortcuts import cuda as short_cuda, factories as short_make
+from ..structured.shortcuts import cpu as short, cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 from .resize import resize_
 
@@ -103,6 +103,8 @@ def _on_cpu(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 # Below this, a copy of one dtype uses NumPy, whose call costs less.
 _SMALL_BYTES = 1 << 15
+# From here on what a cast costs beside its loop is nothing.
+_LARGE_BYTES = 1 << 20
 
 
 def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
@@ -401,7 +403,13 @@ def to_dtype(
     key_set: int, self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _to(self, dtype, None, non_blocking, copy, memory_format)
+    table, key = operators.to_dtype.table, (self._geometry, dtype)
+    made = _to(self, dtype, None, non_blocking, copy, memory_format)
+    if memory_format is None and key not in table.short and not (non_blocking or copy):
+        found = shortcuts.left(operators._to_copy.table, (*key, CPU))
+        if found is not None:
+            shortcuts.learn(table, to_dtype, key, found)
+    return made
 
 
 def to_other(
@@ -415,8 +423,30 @@ def _to_copy(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, non_blocking: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators._to_copy.table
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    return _copy_fresh(key_set | made._keys, made, self, non_blocking)
+    made = _copy_fresh(key_set | made._keys, made, self, non_blocking)
+    if memory_format is None and self._keys is CPU_KEYS and type(made) is Tensor:
+        _learn_cast(table, self, made, (layout, pin_memory, non_blocking) == (None, None, False))
+    return made
+
+
+def _learn_cast(table: Table, self: Tensor, made: Tensor, is_plain: bool) -> None:
+    """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
+    shape, wanted = self._geometry, made._geometry
+    known = seen(shape, (table.operator.name, wanted.dtype))
+    if not (is_plain and made._device is CPU and shortcuts.is_due(known, table)):
+        return
+    kinds = (shape.dtype, wanted.dtype)
+    is_dense = shape.is_row_major and wanted.is_row_major
+    if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and complex32 not in kinds:
+        behind = (wanted.dtype, None, CPU, None, False, None)
+        short.learn_cast(table, _to_copy, (shape, wanted.dtype, CPU), _cpu_copy, wanted, behind)
+    known.short = table.short
+
+
+shortcuts.jumps(_to_copy, _over_copy)
+shortcuts.jumps(to_dtype, lambda: ((operators._to_copy, shortcuts.CPU, _to_copy),))
 
 
 # --- one element to Python ------------------------------------------------------------------------

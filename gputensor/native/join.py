@@ -31,6 +31,7 @@ from .view import unsqueeze, view_strides
 
 # Bytes up to which a result's layout is kept, and below which NumPy joins faster than our loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
+_FEW = 16  # numbers that assignments put together faster
 
 _join_arrays = stub.cpu("copy_pieces").join
 
@@ -227,46 +228,60 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
+    known = _known_stack(tensors, dim)
+    if known is not None:
+        return known
     found = checked_tensors("stack", tensors)
     table, first = operators.stack.table, found[0]._geometry
-    # 1 is found by True as well
-    key = (first, len(found), dim) if type(dim) is int and found[0]._device is CPU else None
-    if key is None or not all([x._geometry is first for x in found]):
-        return _stacked(found, dim)
-    if not _comes_straight(found):
-        return _stacked(found, dim)
-    known: Geometry | None = table.plans.get(key)
-    if known is not None:
-        return _at_once(found, known, dim % known.ndim)
     made = _stacked(found, dim)
-    if _comes_straight(found):  # again: otherwise a user's kernel may have chosen the layout
-        shape = made._geometry
-        if shape.is_contiguous and 0 < shape.nbytes <= _SMALL:
-            table.remember(key, shape)
+    shape = made._geometry
+    if (
+        type(dim) is int and all([x._keys is CPU_KEYS and x._geometry is first for x in found])
+        and shape.is_contiguous and 0 < shape.nbytes <= _SMALL
+        and _comes_straight()  # else it may have been laid out by somebody else
+    ):  # fmt: skip
+        table.remember((first, len(found), dim), shape)
     return made
 
 
-def _comes_straight(tensors: list[Tensor]) -> bool:
-    """True if only our kernels are between stack and its copies."""
-    plain = shortcuts.is_plain_thread() and all([x._keys is CPU_KEYS for x in tensors])
+def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
+    """As `_known`, of tensors one behind the other along a new dimension."""
+    if type(tensors) not in (list, tuple) or type(dim) is not int:
+        return None
+    first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
+    shape: Geometry | None = operators.stack.table.plans.get((first, len(tensors), dim))
+    if shape is None:
+        return None
+    arrays = []
+    for x in tensors:
+        if type(x) is not Tensor or x._keys is not CPU_KEYS or x._geometry is not first:
+            return None
+        array = x._array
+        arrays.append(array if array is not None else x._get_array())
+    if not _comes_straight():
+        return None
+    made = allocate(shape, CPU)
+    out, sizes = made._get_array(), shape.sizes
+    if len(sizes) == 1 and len(arrays) <= _FEW:
+        for place, array in enumerate(arrays):
+            out[place] = array
+        return made
+    dim %= len(sizes)
+    if dim == len(sizes) - 1:
+        np.concatenate([x[..., None] for x in arrays], dim, out)
+    else:  # along the dimension that stands there, which is then two
+        joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
+        _join_arrays(out.reshape(joined), arrays, dim)
+    return made
+
+
+def _comes_straight() -> bool:
+    """Whether nothing but our kernels stands between stack and the copies that it is made of."""
     return (
-        plain and shortcuts.comes_straight(operators.cat, cat)
+        shortcuts.is_plain_thread() and shortcuts.comes_straight(operators.cat, cat)
         and shortcuts.comes_straight(operators.unsqueeze, unsqueeze)
         and copies_are_ours(CPU_KEYS)
     )  # fmt: skip
-
-
-def _at_once(tensors: list[Tensor], shape: Geometry, dim: int) -> Tensor:
-    """Stack small tensors of one layout: concatenate along the existing dimension, seen as two."""
-    made = allocate(shape, CPU)
-    arrays, out = [x._get_array() for x in tensors], made._get_array()
-    if dim == out.ndim - 1:
-        np.concatenate([x[..., None] for x in arrays], dim, out)
-    else:
-        sizes = tensors[0]._geometry.sizes
-        joined = (*sizes[:dim], len(tensors) * sizes[dim], *sizes[dim + 1 :])
-        _join_arrays(out.reshape(joined), arrays, dim)
-    return made
 
 
 def _stacked(found: list[Tensor], dim: int) -> Tensor:

@@ -16,6 +16,7 @@ import numpy
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, dtype
 from ..kernels import stub
 from ..structured import arguments
@@ -28,6 +29,7 @@ from ..structured.layers.precision import cast, wide
 BY_LIBRARY = True
 
 _max_pool_loop = stub.cpu("pool_windows").max_pool
+_backward_loop = stub.cpu("pool_windows").max_pool_backward
 
 Sizes = tuple[int, ...]
 Two = tuple[Tensor, Tensor]
@@ -247,11 +249,25 @@ def scattered(
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]
-    made = calls.new_zeros(values, (*before, prod(sizes[len(before) :])))
-    if values._geometry.numel:
-        made = calls.scatter_add(made, -1, planes(indices, count), values)
+    of, at = (*before, prod(sizes[len(before) :])), planes(indices, count)
+    made = _by_planes(values, at, of) if values._device is CPU else None
+    if made is None:
+        made = calls.new_zeros(values, of)
+        if values._geometry.numel:
+            made = calls.scatter_add(made, -1, at, values)
     form = suggest_memory_format(self) if keeps else formats.contiguous_format
     return calls.contiguous(cast(calls.reshape(made, sizes), self._geometry.dtype), form)
+
+
+def _by_planes(values: Tensor, at: Tensor, sizes: Sizes) -> Tensor | None:
+    """What the CPU's loop does at once, plane by plane; None of layouts and dtypes that it does not
+    take, and of places that are none."""
+    if not values._geometry.numel or not sizes[-1]:
+        return None
+    made = calls.new_empty(values, sizes)
+    arrays = [numpy.ascontiguousarray(x._get_array()) for x in (values, at, made)]
+    done = _backward_loop(*[x.reshape(-1, x.shape[-1]) for x in arrays])
+    return made if done else None
 
 
 def max_pool2d_with_indices_backward(

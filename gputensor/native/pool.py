@@ -25,6 +25,7 @@ from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 _avg_pool_loop = stub.cpu("pool_windows").avg_pool
+_adaptive_loop = stub.cpu("pool_windows").adaptive_avg_pool
 
 Sizes = tuple[int, ...]
 
@@ -204,7 +205,12 @@ def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
     if self._geometry.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
     reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum needs no cache
-    return _made(op, self, self, out, partial(_adapted, count), reads=reads)
+
+    def loop(x: Any, made: Any) -> bool:
+        done: bool = _adaptive_loop(x, made, count)
+        return done
+
+    return _made(op, self, self, out, partial(_adapted, count), reads=reads, loop=loop)
 
 
 def _adaptive_avg_pool_backward(count: int, grad_output: Tensor, self: Tensor) -> Tensor:

@@ -34,6 +34,8 @@ Pair = tuple[Tensor, Tensor]
 def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     """Indices that sort `x` along a dimension, equal elements in their order."""
     np, n = on.np, x.shape[dim]
+    if (found := sorted_by_digits(on, x, dim, descending)) is not None:
+        return found[1]
     if _is_short(on, x, dim):
         return _order_of_short(x, dim, descending)
     order = _order_of_long(on, x, dim, descending)
@@ -42,6 +44,21 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     key = np.flip(x, dim) if descending else x
     order = np.argsort(key, axis=dim, kind="stable")
     return n - 1 - np.flip(order, dim) if descending else order
+
+
+def sorted_by_digits(
+    on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
+) -> tuple[Any, Any] | None:
+    """(values, places or None) along a dimension, where the CPU's loop sorts them; else None."""
+    if on.is_gpu or not x.size:
+        return None
+    rows = numpy.moveaxis(x, dim, -1)
+    found = stub.cpu("order").sort(rows.reshape(-1, rows.shape[-1]), descending, with_places)
+    if found is None:
+        return None
+    values, places = [y if y is None else numpy.moveaxis(y.reshape(rows.shape), -1, dim)
+                      for y in found]  # fmt: skip
+    return values, places
 
 
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
@@ -110,6 +127,9 @@ def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
+    found = sorted_by_digits(on, x, dim, descending) if k is None else None
+    if found is not None:
+        return found
     order = places_in_order(on, x, dim, descending)
     if k is not None:
         order = order[(slice(None),) * dim + (slice(0, k),)]

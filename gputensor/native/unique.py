@@ -14,7 +14,7 @@ from ..core.dtype import COMPLEX, bfloat16, float32
 from ..core.geometry import geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from .sort import places_in_order
+from .sort import places_in_order, sorted_by_digits
 
 BY_LIBRARY = True
 
@@ -42,7 +42,7 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
     """wants_places: return the inverse."""
     if not wants_places and x.size:  # values sort faster than places
-        ordered = on.np.sort(x.reshape(-1)) if sorts else x.reshape(-1)
+        ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         starts = on.np.nonzero(is_first)[0]
         counts = on.np.empty(len(starts), on.np.int64)
@@ -50,6 +50,11 @@ def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
         return ordered[starts], on.np.empty(0, on.np.int64), counts
     found, inverse, counts = _distinct(on, x.reshape(-1), sorts)
     return found, inverse.reshape(x.shape), counts
+
+
+def _in_order(on: Any, x: Any) -> Any:
+    found = sorted_by_digits(on, x, 0, False, with_places=False)
+    return on.np.sort(x) if found is None else found[0]
 
 
 def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:

@@ -203,7 +203,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     if tensor.ndim != 2:
         raise errors.wrong_value("sparse_", "tensor", "be a matrix", tensor)
     rows, columns = tensor.shape
-    zeros = math.ceil(real("sparse_", "sparsity", sparsity) * rows)
+    fraction = real("sparse_", "sparsity", sparsity)
+    if not math.isfinite(fraction):
+        raise errors.wrong_value("sparse_", "sparsity", "be finite", sparsity)
+    zeros = math.ceil(fraction * rows)
     tensor.normal_(0, std, generator=generator)
     for column in range(columns):
         tensor[functions.randperm(rows, device=tensor.device)[:zeros], column] = 0

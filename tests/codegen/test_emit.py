@@ -123,6 +123,10 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                         short = op_blend.table.short.get(key)
                         if short is not None and (made := short(input, other)) is not None:
                             return made
+                    elif type(alpha) is float and type(other) not in NUMBERS and out is None:
+                        short = op_blend.table.short.get((input._geometry, other._geometry, float))
+                        if short is not None and (made := short(input, other, alpha)) is not None:
+                            return made
                     key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
                 except AttributeError:
                     key_set, input, other = _coerced_either(input, other)

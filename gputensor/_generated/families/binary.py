@@ -44,6 +44,10 @@ def add(input, other, *, alpha=1, out=None):
                 short = op_add_Tensor.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
+            elif type(alpha) is float and type(other) not in NUMBERS and out is None:
+                short = op_add_Tensor.table.short.get((input._geometry, other._geometry, float))
+                if short is not None and (made := short(input, other, alpha)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = (_coerced_swapped if alpha == 1 else _coerced)(input, other)
@@ -71,6 +75,10 @@ def Tensor_add(self, other, *, alpha=1):
                 key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
                 short = op_add_Tensor.table.short.get(key)
                 if short is not None and (made := short(self, other)) is not None:
+                    return made
+            elif type(alpha) is float and type(other) not in NUMBERS:
+                short = op_add_Tensor.table.short.get((self._geometry, other._geometry, float))
+                if short is not None and (made := short(self, other, alpha)) is not None:
                     return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
@@ -103,6 +111,10 @@ def call_add_Tensor(self, other, alpha=1):
         key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
         short = op_add_Tensor.table.short.get(key)
         if short is not None and (made := short(self, other)) is not None:
+            return made
+    elif type(alpha) is float and type(other) not in NUMBERS:
+        short = op_add_Tensor.table.short.get((self._geometry, other._geometry, float))
+        if short is not None and (made := short(self, other, alpha)) is not None:
             return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
@@ -197,6 +209,10 @@ def sub(input, other, *, alpha=1, out=None):
                 short = op_sub_Tensor.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
+            elif type(alpha) is float and type(other) not in NUMBERS and out is None:
+                short = op_sub_Tensor.table.short.get((input._geometry, other._geometry, float))
+                if short is not None and (made := short(input, other, alpha)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
@@ -224,6 +240,10 @@ def Tensor_sub(self, other, *, alpha=1):
                 key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
                 short = op_sub_Tensor.table.short.get(key)
                 if short is not None and (made := short(self, other)) is not None:
+                    return made
+            elif type(alpha) is float and type(other) not in NUMBERS:
+                short = op_sub_Tensor.table.short.get((self._geometry, other._geometry, float))
+                if short is not None and (made := short(self, other, alpha)) is not None:
                     return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
@@ -268,6 +288,10 @@ def call_sub_Tensor(self, other, alpha=1):
         key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
         short = op_sub_Tensor.table.short.get(key)
         if short is not None and (made := short(self, other)) is not None:
+            return made
+    elif type(alpha) is float and type(other) not in NUMBERS:
+        short = op_sub_Tensor.table.short.get((self._geometry, other._geometry, float))
+        if short is not None and (made := short(self, other, alpha)) is not None:
             return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys

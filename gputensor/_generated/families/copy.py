@@ -223,6 +223,10 @@ def Tensor_to(
         if device is not None and type(device) is not _device:
             device = _device(device)
         if dtype is not None and device is None and other is None:
+            if non_blocking is False and copy is False and memory_format is None:
+                short = op_to_dtype.table.short.get((self._geometry, dtype))
+                if short is not None and (made := short(self)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_dtype.table[key_set](
@@ -261,6 +265,10 @@ def call_to_device(self, device, dtype, non_blocking=False, copy=False, memory_f
     )
 
 def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=None):
+    if non_blocking is False and copy is False and memory_format is None:
+        short = op_to_dtype.table.short.get((self._geometry, dtype))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_to_dtype.table[key_set](
@@ -281,6 +289,15 @@ def call__to_copy(
     self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False,
     memory_format=None,
 ):
+    if (
+        layout is None
+        and pin_memory is None
+        and non_blocking is False
+        and memory_format is None
+    ):
+        short = op__to_copy.table.short.get((self._geometry, dtype, device))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__to_copy.table[key_set](

@@ -16,6 +16,11 @@ op__fft_c2c = _define(
 op__fft_c2c_out = _define(
     "aten::_fft_c2c.out(Tensor self, SymInt[] dim, int normalization, bool forward, *, Tensor(a!) out) -> Tensor(a!)")
 def call__fft_c2c(self, dim, normalization, forward):
+    short = op__fft_c2c.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, normalization, forward,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__fft_c2c.table[key_set](key_set, self, dim, normalization, forward)
@@ -26,6 +31,11 @@ op__fft_r2c = _define(
 op__fft_r2c_out = _define(
     "aten::_fft_r2c.out(Tensor self, int[] dim, int normalization, bool onesided, *, Tensor(a!) out) -> Tensor(a!)")
 def call__fft_r2c(self, dim, normalization, onesided):
+    short = op__fft_r2c.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, normalization, onesided,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__fft_r2c.table[key_set](key_set, self, dim, normalization, onesided)
@@ -36,6 +46,11 @@ op__fft_c2r = _define(
 op__fft_c2r_out = _define(
     "aten::_fft_c2r.out(Tensor self, int[] dim, int normalization, SymInt last_dim_size, *, Tensor(a!) out) -> Tensor(a!)")
 def call__fft_c2r(self, dim, normalization, last_dim_size):
+    short = op__fft_c2r.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, normalization, last_dim_size,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__fft_c2r.table[key_set](key_set, self, dim, normalization, last_dim_size)
@@ -63,6 +78,10 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_fft_fft.table.short.get(input._geometry)
+            if short is not None and (made := short(input, n, dim, norm)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -72,6 +91,9 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     except Exception as error: _refuse(error, "fft_fft", locals()); raise
 
 def call_fft_fft(self, n=None, dim=-1, norm=None):
+    short = op_fft_fft.table.short.get(self._geometry)
+    if short is not None and (made := short(self, n, dim, norm)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fft_fft.table[key_set](key_set, self, n, dim, norm)
@@ -93,6 +115,10 @@ def fft_ifft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_fft_ifft.table.short.get(input._geometry)
+            if short is not None and (made := short(input, n, dim, norm)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -102,6 +128,9 @@ def fft_ifft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     except Exception as error: _refuse(error, "fft_ifft", locals()); raise
 
 def call_fft_ifft(self, n=None, dim=-1, norm=None):
+    short = op_fft_ifft.table.short.get(self._geometry)
+    if short is not None and (made := short(self, n, dim, norm)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fft_ifft.table[key_set](key_set, self, n, dim, norm)
@@ -126,6 +155,10 @@ def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_fft_rfft.table.short.get(input._geometry)
+            if short is not None and (made := short(input, n, dim, norm)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -135,6 +168,9 @@ def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     except Exception as error: _refuse(error, "fft_rfft", locals()); raise
 
 def call_fft_rfft(self, n=None, dim=-1, norm=None):
+    short = op_fft_rfft.table.short.get(self._geometry)
+    if short is not None and (made := short(self, n, dim, norm)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fft_rfft.table[key_set](key_set, self, n, dim, norm)

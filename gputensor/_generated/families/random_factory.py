@@ -60,21 +60,42 @@ def rand(
             dtype = _element_type("rand", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("rand", out)._keys & keep
             if generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("rand", out)._keys & keep
                 return op_rand_out.table[key_set](key_set, size, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("rand", out)._keys & keep
             return op_rand_generator_out.table[key_set](key_set, size, generator, out)
         if generator is None:
+            if layout is None and pin_memory is None:
+                try:
+                    short = op_rand.table.short.get((size, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(size)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        include, keep = _state.get()
+        key_set = include & keep
         return op_rand_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory,
         )
     except Exception as error: _refuse(error, "rand", locals()); raise
 
 def call_rand(size, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_rand.table.short.get((size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(size)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
@@ -175,15 +196,29 @@ def randn(
             dtype = _element_type("randn", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randn", out)._keys & keep
             if generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("randn", out)._keys & keep
                 return op_randn_out.table[key_set](key_set, size, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("randn", out)._keys & keep
             return op_randn_generator_out.table[key_set](key_set, size, generator, out)
         if generator is None:
+            if layout is None and pin_memory is None:
+                try:
+                    short = op_randn.table.short.get((size, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(size)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_randn.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        include, keep = _state.get()
+        key_set = include & keep
         return op_randn_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory,
         )

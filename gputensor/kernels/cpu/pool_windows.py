@@ -23,6 +23,17 @@ def avg_pool(
     return False
 
 
+def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
+    """Write the means of as many windows as `out` has elements in its last `count` dimensions."""
+    return False
+
+
+def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
+    """Write planes, into which each element of a plane of `grad` is added at its place. Returns:
+    whether it is done; not where a place is none, whatever `out` holds then."""
+    return False
+
+
 def line(
     x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
 ) -> bool:

@@ -45,6 +45,13 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
     _fill(dst, seed, offset, make)
 
 
+def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
+    """fill(dst, seed, offset) of row-major arrays of one real dtype. op: `uniform`, of [0, 1), or
+    `normal`, of mean 0 and deviation 1."""
+    loop: Callable[..., None] = uniform if op == "uniform" else normal
+    return lambda dst, seed, offset: loop(dst, seed, offset, 0.0, 1.0)
+
+
 def normal(dst: np.ndarray, seed: int, offset: int, mean: float, std: float) -> None:
     """mean and std of each part, if `dst` is complex."""
     _fill(dst, seed, offset, lambda words, of: _normals(words, of, mean, std))

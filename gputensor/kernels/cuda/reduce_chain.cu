@@ -19,8 +19,8 @@ typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 
 // reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
-// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`. The ROW_OPERANDS
-// last operands are the epilogue's, which then writes in the place of operand 0.
+// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`. The last
+// ROW_OPERANDS operands are the epilogue's, which then writes in the place of operand 0.
 struct reduce_chain_params {
   static constexpr int dims = DIMS, all = operands::count + ROW_OPERANDS;
   char* data[all];

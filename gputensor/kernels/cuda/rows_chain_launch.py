@@ -95,8 +95,8 @@ def bind(
     has_softmax = {"HAS_SOFTMAX": "1"} if any([x.is_softmax for x in program.reductions]) else {}
 
     def bound(widths: list[int]) -> launch.Launch:
-        storage = variants.storage(operands[0])
-        defines = variants.define(chain_source.NAME, storage, "ROWS", dims) | {
+        first = variants.storage(operands[0])
+        defines = variants.define(chain_source.NAME, first, "ROWS", dims) | {
             "CHAIN": chain_source.NAME, "TYPES": ",".join(map(variants.storage, operands)),
             "CHAINS": str(max(4 // pack, 1)), "KINDS": ",".join(kinds),
             "WIDTHS": ",".join(map(str, widths)), "UNIT": str(pack), "UNROLL": "1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...core import errors
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from . import conv, linear, norm
@@ -39,6 +40,7 @@ class LazyModuleMixin(Module):
         own = [*self._parameters.values(), *self._buffers.values()]
         return any(is_lazy(x) for x in own)
 
+    @declares(input="Tensor", first=True)
     def initialize_parameters(self, input: Tensor) -> None:
         """Give uninitialized parameters sizes that fit the input, and initial values."""
         if not input.ndim:
@@ -161,6 +163,7 @@ class _LazyNorm(LazyModuleMixin, norm._BatchNorm):
         self._postpone(device, dtype, *names)
 
     def _channel_of(self, input: Tensor) -> int:
+        self._check_ndim(input)
         is_alone = isinstance(self, norm._InstanceNorm) and input.ndim == min(self.ndims)
         return 0 if is_alone else 1
 

@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter, is_lazy
 from .state import IncompatibleKeys, joined, load_state
 
-_OURS = "gputensor.nn.modules."
+_OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
 # A Module's special dicts -> the class of their values.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 

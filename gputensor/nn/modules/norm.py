@@ -67,6 +67,19 @@ class _BatchNorm(_Affine):
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 
+    def _check_ndim(self, input: Tensor) -> None:
+        if input.ndim not in self.ndims:
+            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
+            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+
+    def _average(self) -> float:
+        """How much of this batch goes into the averages; counts the batch in training."""
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                return 1.0 / float(self.num_batches_tracked)
+        return self.momentum or 0.0
+
     def reset_running_stats(self) -> None:
         """Reset the running statistics."""
         if self.track_running_stats:
@@ -75,14 +88,8 @@ class _BatchNorm(_Affine):
             self.num_batches_tracked.zero_()
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.ndims:
-            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
-            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
-        average = self.momentum or 0.0
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                average = 1.0 / float(self.num_batches_tracked)
+        self._check_ndim(input)
+        average = self._average()
         of_batch = self.training or self.running_mean is None
         looks = not self.training or self.track_running_stats
         made: Tensor = F.batch_norm(
@@ -130,9 +137,7 @@ class _InstanceNorm(_BatchNorm):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.ndims:
-            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
-            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+        self._check_ndim(input)
         is_alone = input.ndim == min(self.ndims)
         batch = input.unsqueeze(0) if is_alone else input
         of_input = self.training or not self.track_running_stats

@@ -53,7 +53,10 @@ def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kerne
     # The hottest function of the project, so calls are written out (bench/overhead.py).
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
         if alpha is not ONE:
-            return scaled(key_set, self, other, alpha)
+            made: Tensor = scaled(key_set, self, other, alpha)
+            if type(alpha) is float and type(self) not in NUMBERS and type(other) not in NUMBERS:
+                short.learn_scaled(operator.table, kernel, loop + "_alpha", self, other)
+            return made
         kind = type(other)
         if kind is Tensor and type(self) is Tensor:
             key: tuple[Any, ...] = (self._geometry, other._geometry)
@@ -68,7 +71,7 @@ def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kerne
         elif entry.is_fresh:
             short.learn(table, kernel, key, entry)
         if not entry.numpy_allocates:
-            made: Tensor = entry.fresh((self, other))
+            made = entry.fresh((self, other))
             return made
         if kind is Tensor or kind not in NUMBERS:
             x = other._array
@@ -104,7 +107,7 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
         if alpha is not ONE:
             made: Tensor = scaled(key_set, self, other, alpha)
             if type(alpha) is float and type(other) not in NUMBERS:
-                short.learn_scaled(operator.table, kernel, loop + "_alpha", self, other)
+                short.learn_scaled(operator.table, kernel, loop + "_alpha", self, other, True)
             return made
         kind = type(other)
         is_number = kind is not Tensor and kind in NUMBERS

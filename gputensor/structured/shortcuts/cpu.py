@@ -110,18 +110,27 @@ def learn_out(
 
 
 def learn_scaled(
-    table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any
-) -> None:
-    """Leave that of `add_(other, alpha=x)`, for any float x. loop: the name that the plan has."""
+    table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any,
+    is_inplace: bool = False,
+) -> None:  # fmt: skip
+    """Leave that of `add(other, alpha=x)` or of `add_`, for any float x. loop: the name that the
+    plan has."""
     shapes = (self._geometry, other._geometry)
-    entry = table.plans.get((loop, shapes[0], True, shapes[1]))
+    place = (shapes[0], True, shapes[1]) if is_inplace else (None, *shapes)
+    entry = table.plans.get((loop, *place))
     if entry is None or entry.block or not entry.geometry.numel:
         return
     common = entry.plan.common_dtype
     if entry.is_fresh:
         entry.is_fresh = False
     elif common.category == FLOATING and (*shapes, float) not in table.short:
-        made = forms.scaled_inplace(entry.loop, number_range.largest_float(common))
+        largest = number_range.largest_float(common)
+        if is_inplace:
+            made = forms.scaled_inplace(entry.loop, largest)
+        elif entry.numpy_allocates:
+            made = forms.scaled(entry.loop, entry.geometry, largest)
+        else:
+            return
         shortcuts.learn(table, kernel, (*shapes, float), made)
 
 
@@ -293,6 +302,14 @@ def learn_again(
     _learn_made(table, kernel, args, made, made_by(loop, made._geometry), unsaid)
 
 
+def learn_given(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
+    loop: Callable[..., Any],
+) -> None:  # fmt: skip
+    """The same where loop(*arrays) gives the array of the result, laid out as `made`."""
+    _learn_made(table, kernel, args, made, made_of(loop, made._geometry), ())
+
+
 def learn_reduction(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
     loop: Callable[..., Any], behind: tuple[Any, ...], unsaid: tuple[Any, ...] = (),
@@ -336,6 +353,22 @@ def learn_forward(
         return short
 
     learn_beside(table, kernel, args, make)
+
+
+def learn_cast(
+    table: Table, kernel: Callable[..., Any], key: Any, copy: Callable[..., Any],
+    geometry: Geometry, behind: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Leave that of copy(array, x) into a new row-major array. behind: all arguments behind x."""
+    sizes, element = geometry.sizes, geometry.dtype.np
+
+    def cast(x: Any) -> Any:
+        array = empty(sizes, element)
+        copy(array, x)
+        return array
+
+    around = _around(table, behind)
+    shortcuts.learn(table, kernel, key, forms.one(cast, (), geometry, (), _long_way, around))
 
 
 def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
