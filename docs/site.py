@@ -35,8 +35,8 @@ PAGES = {
     "docker/README.md": "images.md",
 }  # fmt: skip
 GUIDES = [
-    "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md", "custom_operators.md",
-    "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
+    "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md",
+    "custom_operators.md", "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
 ]  # fmt: skip
 # Page -> (title, modules whose public names it has, as users spell them).
 MODULES = {
@@ -49,7 +49,14 @@ MODULES = {
     "amp": ("gt.amp: mixed precision", ["amp"]),
     "nn": (
         "gt.nn and gt.optim: training",
-        ["nn.functional", "optim", "optim.lr_scheduler", "optim.swa_utils"],
+        [
+            "nn.functional",
+            "nn.parallel",
+            "nn.utils.prune",
+            "optim",
+            "optim.lr_scheduler",
+            "optim.swa_utils",
+        ],
     ),
     "distributions": (
         "gt.distributions: probability distributions",

@@ -28,22 +28,6 @@ def compiled(model: Any = None, **options: Any) -> Any:
     return model if isinstance(model, gt.nn.Module) else gt.fuse(model)
 
 
-class SyncBatchNorm(norm._BatchNorm):
-    """Batch norm of one process; within a group of several it refuses to run."""
-
-    ndims: typing.ClassVar[tuple[int, ...]] = (2, 3, 4, 5)
-
-    def forward(self, input: Any) -> Any:
-        if gt.distributed.is_initialized() and gt.distributed.get_world_size() > 1:
-            refuse("nn.SyncBatchNorm", "statistics are not shared between processes")()
-        return super().forward(input)
-
-    @classmethod
-    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
-        """The module itself."""
-        return module
-
-
 def _has_levels() -> bool:
     """Whether a function runs within `vmap` or a derivative of gt.func."""
     return bool(gt.func.levels.levels())
@@ -88,7 +72,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.nn.utils.convert_parameters": ("gputensor.nn.utils",),
     "torch.nn.parameter": ("gputensor.nn",),
     "torch.nn.attention": ("gputensor.nn",),
-    "torch.nn.parallel": ("gputensor.nn",),
+    "torch.nn.parallel.distributed": ("gputensor.nn.parallel",),
+    "torch.nn.parallel.data_parallel": ("gputensor.nn.parallel",),
     "torch.autograd.variable": ("gputensor.autograd",),
     "torch.distributions.transforms": (
         "gputensor.distributions.transforms",
@@ -218,7 +203,6 @@ EXTRAS: dict[str, dict[str, Any]] = {
                     "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
                       "debug": False, "xpu": None},
-    "torch.nn": {"SyncBatchNorm": SyncBatchNorm},
     "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},

@@ -11,7 +11,8 @@ from ..core import errors
 from ..core.arguments import real
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 from ..tensor.tensor import Tensor
 
@@ -157,7 +158,7 @@ def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     """Source: ATen/native/cpu/Activation.cpp, log_sigmoid_cpu_kernel."""
     if not self._geometry.dtype.is_floating_point:
         raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
-    self = calls.contiguous(self)  # whose layout both results have
+    self = calls.contiguous(self)  # both results have its layout
     buffer = calls.exp(calls.neg(calls.abs(self)))
     least = calls.hardtanh(self, -math.inf, 0)
     return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer
@@ -178,7 +179,7 @@ def rrelu_with_noise(
 
 
 def _drawn(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
-    """A slope for each element; 1 for those above zero."""
+    """A slope for each element; 1 for positive elements."""
     lower, upper = _slopes(lower, upper)
     slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
     return functions.where(calls.le_Tensor(calls.detach(self), 0), slope, 1)

@@ -1,7 +1,8 @@
-"""Discrete Fourier transforms: the three that libraries have, and torch.fft's functions over them.
+"""Discrete Fourier transforms: the three of libraries, and torch.fft's functions over them.
 
 On the CPU SciPy's pocketfft, which computes float32 in float32; on CUDA cuFFT.
-Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, whose strides these are.
+Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, which define the results'
+strides.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ..dispatch.defaults import get_default_dtype
 from ..dispatch.operator import Operator, Table
 from ..runtime.cpu import get_num_threads
 from ..runtime.libraries import HOST
-from ..structured import arguments, library, short
+from ..structured import arguments, library
+from ..structured.shortcuts import cpu as short
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -29,7 +31,7 @@ BY_LIBRARY = True
 Dims = tuple[int, ...]
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
-# Of a forward and of an inverse transform, by `normalization`: none, by root of n, by n.
+# Norm names of forward and inverse transforms by `normalization`: none, by root of n, by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
 _SEVERAL_THREADS = 1 << 15  # elements from which on SciPy's threads pay
 
@@ -52,7 +54,7 @@ def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
 
 
 def _sorted(self: Tensor, dims: Dims, last: int = 0) -> Dims:
-    """In the order of their strides, the `last` ones left where they are."""
+    """Dimensions in the order of their strides, keeping the `last` ones in place."""
     strides = self._geometry.strides
     count = len(dims) - last
     return (*sorted(dims[:count], key=lambda d: -strides[d]), *dims[count:])
@@ -445,7 +447,7 @@ def _shifted(op: str, self: Tensor, dim: Any, back: bool) -> Tensor:
         _check_has_dims(op, self)
     for d in dims:
         size = self._geometry.sizes[d]
-        cut = size // 2 if back else (size + 1) // 2  # what comes to the front begins here
+        cut = size // 2 if back else (size + 1) // 2  # the elements moved to the front begin here
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

@@ -1,6 +1,6 @@
-"""New tensors of random numbers: rand, randn, randint, randperm, and those like another tensor.
+"""Factories of random tensors: rand, randn, randint, randperm, and their _like forms.
 
-What fills them are the in-place operators of native/random.py, which a device may bring its own of.
+The in-place operators of native/random.py fill them; a device may register its own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Order along one dimension: sort, argsort, msort, topk. NaN is the largest; equal elements keep
-their order, also where that is not asked for, as on PyTorch's CPU.
+"""Sorting along one dimension: sort, argsort, msort, topk. NaN is the largest; equal elements
+always keep their order, as on PyTorch's CPU.
 
 Source of the rules: aten/src/ATen/native/Sorting.cpp.
 """
@@ -69,7 +69,7 @@ def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
 
 
 def _is_short(on: Any, x: Any, dim: int) -> bool:
-    """Whether elements and their places fit into 64 bits, on the CPU."""
+    """True on the CPU if an element and its index fit into 64 bits together."""
     return x.dtype.itemsize <= 4 and not on.is_gpu and 1 < x.shape[dim] < 1 << 32
 
 
@@ -83,7 +83,7 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
-    """As `_order_of_short`, of integers of 64 bits that lie near each other; else None."""
+    """`_order_of_short` for 64-bit integers of a small range; None for others."""
     n = x.shape[dim]
     if on.is_gpu or x.dtype.kind not in "iu" or x.dtype.itemsize != 8 or n < 2 or not x.size:
         return None

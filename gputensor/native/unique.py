@@ -1,5 +1,5 @@
-"""Elements and slices without those that are there already. How many remain is known by values
-alone, so that a device is waited for. A NaN equals none.
+"""Distinct elements and slices. Their number depends on values, so the host waits for the device.
+NaN equals nothing.
 
 Source of the rules: aten/src/ATen/native/Unique.cpp.
 """
@@ -40,7 +40,7 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """wants_places: whether the inverse is asked for."""
+    """wants_places: return the inverse."""
     if not wants_places and x.size:  # values sort faster than places
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
@@ -64,7 +64,7 @@ def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
 def _found(
     op: str, self: Tensor, function: Any, rest: tuple[Any, ...], inverse: bool, counts: bool
 ) -> Triple:
-    """What is not asked for is empty."""
+    """Results that are not requested are empty."""
     shape = self._geometry
     if shape.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "not be complex", self)

@@ -455,7 +455,7 @@ def chosen(sources: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_short_cuts_is_used(form: str) -> None:
-    users = (*paths.PACKAGE.glob("structured/short*.py"), paths.PACKAGE / "native/slicing.py")
+    users = (*paths.PACKAGE.glob("structured/shortcuts/*.py"), paths.PACKAGE / "native/slicing.py")
     sources = [path.read_text() for path in users]
     assert form in chosen(sources)
 

@@ -21,8 +21,9 @@ MODULES = """
     gt.distributions gt.distributions.constraint_registry gt.distributions.constraints
     gt.distributions.kl gt.distributions.transforms gt.distributions.utils gt.fallback gt.fft
     gt.func gt.layout gt.library gt.linalg
-    gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.nn.utils.fusion
-    gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.rnn gt.nn.utils.stateless
+    gt.nn gt.nn.functional gt.nn.init gt.nn.parallel gt.nn.utils gt.nn.utils.fusion
+    gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.prune gt.nn.utils.rnn
+    gt.nn.utils.stateless
     gt.optim gt.optim.lr_scheduler gt.optim.swa_utils gt.profiler
     gt.random gt.special gt.testing gt.utils gt.utils.checkpoint gt.utils.data
     gt.utils.data.distributed
@@ -83,8 +84,8 @@ def test_what_the_pages_name_is_listed() -> None:
     [
         ("gt.linalg.sov", "'gputensor.linalg' has no attribute 'sov'; did you mean 'solve'"),
         (
-            "gt.optim.swap_in_optimizer_params_and_state",
-            "PyTorch has torch.optim.swap_in_optimizer_params_and_state, and gputensor does not",
+            "gt.nn.CrossMapLRN2d",
+            "PyTorch has torch.nn.CrossMapLRN2d, and gputensor does not",
         ),
         ("gt.ptp", "NumPy has numpy.ptp, and gputensor does not yet"),
         ("gt.nn.functional.linaer", "did you mean 'linear' or 'bilinear'"),

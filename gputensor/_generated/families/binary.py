@@ -896,7 +896,7 @@ op_minimum_out = _define(
     "aten::minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
 def minimum(input, other, *, out=None):
-    """The smaller of each pair of elements; NaN if one of them is.
+    """The smaller element of each pair; NaN if either is NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -932,7 +932,7 @@ def minimum(input, other, *, out=None):
     except Exception as error: _refuse(error, "minimum", locals()); raise
 
 def Tensor_minimum(self, other):
-    """The smaller of each pair of elements; NaN if one of them is. See gt.minimum."""
+    """The smaller element of each pair; NaN if either is NaN. See gt.minimum."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -964,7 +964,7 @@ op_maximum_out = _define(
     "aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
 def maximum(input, other, *, out=None):
-    """The larger of each pair of elements; NaN if one of them is.
+    """The larger element of each pair; NaN if either is NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -1000,7 +1000,7 @@ def maximum(input, other, *, out=None):
     except Exception as error: _refuse(error, "maximum", locals()); raise
 
 def Tensor_maximum(self, other):
-    """The larger of each pair of elements; NaN if one of them is. See gt.maximum."""
+    """The larger element of each pair; NaN if either is NaN. See gt.maximum."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1230,7 +1230,7 @@ op_float_power__Scalar = _define(
     "aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_float_power_(self, exponent):
-    """pow in place of a tensor of float64 or complex128.
+    """pow in place, for a tensor of float64 or complex128.
 
     Args:
         self: (*).
@@ -1260,7 +1260,7 @@ op_fmod_Scalar_out = _define(
     "aten::fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def fmod(input, other, *, out=None):
-    """Remainder of each quotient that is rounded to zero: of the sign of input.
+    """Remainder of the division rounded to zero; it has the sign of input.
 
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
@@ -1294,8 +1294,7 @@ def fmod(input, other, *, out=None):
     except Exception as error: _refuse(error, "fmod", locals()); raise
 
 def Tensor_fmod(self, other):
-    """Remainder of each quotient that is rounded to zero: of the sign of self. See
-    gt.fmod."""
+    """Remainder of the division rounded to zero; it has the sign of self. See gt.fmod."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1317,8 +1316,8 @@ op_fmod__Scalar = _define(
     "aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_fmod_(self, other):
-    """In place: Remainder of each quotient that is rounded to zero: of the sign of self.
-    See gt.fmod."""
+    """In place: Remainder of the division rounded to zero; it has the sign of self. See
+    gt.fmod."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1352,7 +1351,7 @@ op_remainder_Scalar_Tensor_out = _define(
     "aten::remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def remainder(input, other, *, out=None):
-    """Remainder of each quotient that is rounded down: of the sign of other.
+    """Remainder of the division rounded down; it has the sign of other.
 
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
@@ -1389,7 +1388,7 @@ def remainder(input, other, *, out=None):
     except Exception as error: _refuse(error, "remainder", locals()); raise
 
 def Tensor_remainder(self, other):
-    """Remainder of each quotient that is rounded down: of the sign of other. See
+    """Remainder of the division rounded down; it has the sign of other. See
     gt.remainder."""
     try:
         try:
@@ -1457,7 +1456,7 @@ op_remainder__Scalar = _define(
     "aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_remainder_(self, other):
-    """In place: Remainder of each quotient that is rounded down: of the sign of other. See
+    """In place: Remainder of the division rounded down; it has the sign of other. See
     gt.remainder."""
     try:
         try:
@@ -1500,7 +1499,7 @@ op_floor_divide_Scalar = _define("aten::floor_divide.Scalar(Tensor self, Scalar 
 op_floor_divide_Scalar_out = _define(
     "aten::floor_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)")
 def floor_divide(input, other, *, out=None):
-    """Quotient of each pair of elements, rounded down, as `//` spells it.
+    """Quotient of each pair of elements, rounded down, as by the operator `//`.
 
     Args:
         input: (*) or number, broadcast with the others.
@@ -1524,7 +1523,7 @@ def floor_divide(input, other, *, out=None):
     except Exception as error: _refuse(error, "floor_divide", locals()); raise
 
 def Tensor_floor_divide(self, other):
-    """Quotient of each pair of elements, rounded down, as `//` spells it. See
+    """Quotient of each pair of elements, rounded down, as by the operator `//`. See
     gt.floor_divide."""
     try:
         try:
@@ -1576,7 +1575,7 @@ op_atan2_out = _define(
     "aten::atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def atan2(input, other, *, out=None):
-    """Angle of each point (other, input), of the quadrant that it is in.
+    """Angle of each point (other, input) in (-pi, pi].
 
     Args:
         input: (*), promoted to a common dtype, integers and bool to the default float; not
@@ -1606,7 +1605,7 @@ def atan2(input, other, *, out=None):
     except Exception as error: _refuse(error, "atan2", locals()); raise
 
 def Tensor_atan2(self, other):
-    """Angle of each point (other, self), of the quadrant that it is in. See gt.atan2."""
+    """Angle of each point (other, self) in (-pi, pi]. See gt.atan2."""
     try:
         key = (self._geometry, other._geometry)
         short = op_atan2.table.short.get(key)
@@ -1619,8 +1618,7 @@ def Tensor_atan2(self, other):
 
 op_atan2_ = _define("aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_atan2_(self, other):
-    """In place: Angle of each point (other, self), of the quadrant that it is in. See
-    gt.atan2."""
+    """In place: Angle of each point (other, self) in (-pi, pi]. See gt.atan2."""
     try:
         key = (self._geometry, other._geometry)
         short = op_atan2_.table.short.get(key)
@@ -1710,7 +1708,7 @@ op_copysign_Scalar_out = _define(
     "aten::copysign.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def copysign(input, other, *, out=None):
-    """The size of each element of input with the sign of other's.
+    """The absolute value of each element of input with the sign of other.
 
     Args:
         input: (*), promoted to a common dtype, integers and bool to the default float; not
@@ -1745,7 +1743,8 @@ def copysign(input, other, *, out=None):
     except Exception as error: _refuse(error, "copysign", locals()); raise
 
 def Tensor_copysign(self, other):
-    """The size of each element of self with the sign of other's. See gt.copysign."""
+    """The absolute value of each element of self with the sign of other. See
+    gt.copysign."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1767,7 +1766,7 @@ op_copysign__Scalar = _define(
     "aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_copysign_(self, other):
-    """In place: The size of each element of self with the sign of other's. See
+    """In place: The absolute value of each element of self with the sign of other. See
     gt.copysign."""
     try:
         try:
@@ -1788,7 +1787,7 @@ op_fmax_out = _define(
     "aten::fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def fmax(input, other, *, out=None):
-    """The larger of each pair of elements; where one of them is NaN, the other.
+    """The larger element of each pair, ignoring NaN; NaN if both are NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -1817,8 +1816,7 @@ def fmax(input, other, *, out=None):
     except Exception as error: _refuse(error, "fmax", locals()); raise
 
 def Tensor_fmax(self, other):
-    """The larger of each pair of elements; where one of them is NaN, the other. See
-    gt.fmax."""
+    """The larger element of each pair, ignoring NaN; NaN if both are NaN. See gt.fmax."""
     try:
         key = (self._geometry, other._geometry)
         short = op_fmax.table.short.get(key)
@@ -1834,7 +1832,7 @@ op_fmin_out = _define(
     "aten::fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def fmin(input, other, *, out=None):
-    """The smaller of each pair of elements; where one of them is NaN, the other.
+    """The smaller element of each pair, ignoring NaN; NaN if both are NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -1863,8 +1861,7 @@ def fmin(input, other, *, out=None):
     except Exception as error: _refuse(error, "fmin", locals()); raise
 
 def Tensor_fmin(self, other):
-    """The smaller of each pair of elements; where one of them is NaN, the other. See
-    gt.fmin."""
+    """The smaller element of each pair, ignoring NaN; NaN if both are NaN. See gt.fmin."""
     try:
         key = (self._geometry, other._geometry)
         short = op_fmin.table.short.get(key)
@@ -1880,7 +1877,7 @@ op_nextafter_out = _define(
     "aten::nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def nextafter(input, other, *, out=None):
-    """The number next to each element of input towards other's.
+    """The next representable number after each element of input, in the direction of other.
 
     Args:
         input: (*), promoted to a common dtype, which is floating.
@@ -1906,7 +1903,8 @@ def nextafter(input, other, *, out=None):
     except Exception as error: _refuse(error, "nextafter", locals()); raise
 
 def Tensor_nextafter(self, other):
-    """The number next to each element of self towards other's. See gt.nextafter."""
+    """The next representable number after each element of self, in the direction of other.
+    See gt.nextafter."""
     try:
         key = (self._geometry, other._geometry)
         short = op_nextafter.table.short.get(key)
@@ -1921,8 +1919,8 @@ op_nextafter_ = _define(
     "aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_nextafter_(self, other):
-    """In place: The number next to each element of self towards other's. See
-    gt.nextafter."""
+    """In place: The next representable number after each element of self, in the direction
+    of other. See gt.nextafter."""
     try:
         key = (self._geometry, other._geometry)
         short = op_nextafter_.table.short.get(key)
@@ -2199,8 +2197,8 @@ op_heaviside_out = _define(
     "aten::heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def heaviside(input, values, *, out=None):
-    """Where input is 0 the element of values, else 0 for negative numbers and 1 for positive
-    ones.
+    """The Heaviside step function, 0 for negative and 1 for positive elements; values where
+    input is 0.
 
     Args:
         input: (*), any dtype but complex.
@@ -2226,8 +2224,8 @@ def heaviside(input, values, *, out=None):
     except Exception as error: _refuse(error, "heaviside", locals()); raise
 
 def Tensor_heaviside(self, values):
-    """Where self is 0 the element of values, else 0 for negative numbers and 1 for positive
-    ones. See gt.heaviside."""
+    """The Heaviside step function, 0 for negative and 1 for positive elements; values where
+    self is 0. See gt.heaviside."""
     try:
         key = (self._geometry, values._geometry)
         short = op_heaviside.table.short.get(key)
@@ -2242,8 +2240,8 @@ op_heaviside_ = _define(
     "aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_heaviside_(self, values):
-    """In place: Where self is 0 the element of values, else 0 for negative numbers and 1
-    for positive ones. See gt.heaviside."""
+    """In place: The Heaviside step function, 0 for negative and 1 for positive elements;
+    values where self is 0. See gt.heaviside."""
     try:
         key = (self._geometry, values._geometry)
         short = op_heaviside_.table.short.get(key)
@@ -2273,7 +2271,7 @@ op_bitwise_and_Scalar_Tensor_out = _define(
     "aten::bitwise_and.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_and(input, other, *, out=None):
-    """Bitwise and of each pair of elements; of bool, the logical one.
+    """Bitwise and of each pair of elements; logical and for bool.
 
     Args:
         input: (*), promoted to a common dtype, bool or an integer.
@@ -2306,8 +2304,7 @@ def bitwise_and(input, other, *, out=None):
     except Exception as error: _refuse(error, "bitwise_and", locals()); raise
 
 def Tensor_bitwise_and(self, other):
-    """Bitwise and of each pair of elements; of bool, the logical one. See
-    gt.bitwise_and."""
+    """Bitwise and of each pair of elements; logical and for bool. See gt.bitwise_and."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2357,7 +2354,7 @@ op_bitwise_and__Scalar = _define(
     "aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_and_(self, other):
-    """In place: Bitwise and of each pair of elements; of bool, the logical one. See
+    """In place: Bitwise and of each pair of elements; logical and for bool. See
     gt.bitwise_and."""
     try:
         try:
@@ -2409,7 +2406,7 @@ op_bitwise_or_Scalar_Tensor_out = _define(
     "aten::bitwise_or.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_or(input, other, *, out=None):
-    """Bitwise or of each pair of elements; of bool, the logical one.
+    """Bitwise or of each pair of elements; logical or for bool.
 
     Args:
         input: (*), promoted to a common dtype, bool or an integer.
@@ -2442,7 +2439,7 @@ def bitwise_or(input, other, *, out=None):
     except Exception as error: _refuse(error, "bitwise_or", locals()); raise
 
 def Tensor_bitwise_or(self, other):
-    """Bitwise or of each pair of elements; of bool, the logical one. See gt.bitwise_or."""
+    """Bitwise or of each pair of elements; logical or for bool. See gt.bitwise_or."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2492,7 +2489,7 @@ op_bitwise_or__Scalar = _define(
     "aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_or_(self, other):
-    """In place: Bitwise or of each pair of elements; of bool, the logical one. See
+    """In place: Bitwise or of each pair of elements; logical or for bool. See
     gt.bitwise_or."""
     try:
         try:
@@ -2544,7 +2541,7 @@ op_bitwise_xor_Scalar_Tensor_out = _define(
     "aten::bitwise_xor.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_xor(input, other, *, out=None):
-    """Bitwise exclusive or of each pair of elements; of bool, the logical one.
+    """Bitwise exclusive or of each pair of elements; logical exclusive or for bool.
 
     Args:
         input: (*), promoted to a common dtype, bool or an integer.
@@ -2577,7 +2574,7 @@ def bitwise_xor(input, other, *, out=None):
     except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
 
 def Tensor_bitwise_xor(self, other):
-    """Bitwise exclusive or of each pair of elements; of bool, the logical one. See
+    """Bitwise exclusive or of each pair of elements; logical exclusive or for bool. See
     gt.bitwise_xor."""
     try:
         try:
@@ -2628,8 +2625,8 @@ op_bitwise_xor__Scalar = _define(
     "aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_xor_(self, other):
-    """In place: Bitwise exclusive or of each pair of elements; of bool, the logical one.
-    See gt.bitwise_xor."""
+    """In place: Bitwise exclusive or of each pair of elements; logical exclusive or for
+    bool. See gt.bitwise_xor."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2680,7 +2677,8 @@ op_bitwise_left_shift_Scalar_Tensor_out = _define(
     "aten::bitwise_left_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_left_shift(input, other, *, out=None):
-    """Each element shifted to the left; by negative numbers or all bits, 0.
+    """Each element shifted to the left; 0 for a shift that is negative or at least the
+    number of bits.
 
     Args:
         input: (*), promoted to a common dtype, which is an integer.
@@ -2713,8 +2711,8 @@ def bitwise_left_shift(input, other, *, out=None):
     except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
 
 def Tensor_bitwise_left_shift(self, other):
-    """Each element shifted to the left; by negative numbers or all bits, 0. See
-    gt.bitwise_left_shift."""
+    """Each element shifted to the left; 0 for a shift that is negative or at least the
+    number of bits. See gt.bitwise_left_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2766,8 +2764,8 @@ op_bitwise_left_shift__Tensor_Scalar = _define(
     "aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_left_shift_(self, other):
-    """In place: Each element shifted to the left; by negative numbers or all bits, 0. See
-    gt.bitwise_left_shift."""
+    """In place: Each element shifted to the left; 0 for a shift that is negative or at
+    least the number of bits. See gt.bitwise_left_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2818,8 +2816,8 @@ op_bitwise_right_shift_Scalar_Tensor_out = _define(
     "aten::bitwise_right_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_right_shift(input, other, *, out=None):
-    """Each element shifted to the right, filled with its sign; by negative numbers or all
-    bits, nothing else is left.
+    """Each element shifted to the right and filled with its sign bit; only sign bits for a
+    shift that is negative or at least the number of bits.
 
     Args:
         input: (*), promoted to a common dtype, which is an integer.
@@ -2852,8 +2850,8 @@ def bitwise_right_shift(input, other, *, out=None):
     except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
 
 def Tensor_bitwise_right_shift(self, other):
-    """Each element shifted to the right, filled with its sign; by negative numbers or all
-    bits, nothing else is left. See gt.bitwise_right_shift."""
+    """Each element shifted to the right and filled with its sign bit; only sign bits for a
+    shift that is negative or at least the number of bits. See gt.bitwise_right_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2905,8 +2903,9 @@ op_bitwise_right_shift__Tensor_Scalar = _define(
     "aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_right_shift_(self, other):
-    """In place: Each element shifted to the right, filled with its sign; by negative
-    numbers or all bits, nothing else is left. See gt.bitwise_right_shift."""
+    """In place: Each element shifted to the right and filled with its sign bit; only sign
+    bits for a shift that is negative or at least the number of bits. See
+    gt.bitwise_right_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)

@@ -120,7 +120,7 @@ def Tensor_type_as(self, other):
 
 op_resolve_conj = _define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
 def resolve_conj(input):
-    """input if its elements lie in memory as they are, else a copy that is conjugated.
+    """input, or a copy conjugated in memory if input is conjugated when read.
 
     Args:
         input: (*).
@@ -134,7 +134,7 @@ Tensor_resolve_conj = resolve_conj
 
 op_resolve_neg = _define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
 def resolve_neg(input):
-    """input if its elements lie in memory as they are, else a copy that is negated.
+    """input, or a copy negated in memory if input is negated when read.
 
     Args:
         input: (*).
@@ -149,7 +149,7 @@ Tensor_resolve_neg = resolve_neg
 op_contiguous = _define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)")
 def Tensor_contiguous(self, *, memory_format=_contiguous_format):
-    """self if it is dense in this memory format, else a copy that is.
+    """self if it is dense in this memory format, else a dense copy in that format.
 
     Args:
         self: (*).
@@ -188,9 +188,9 @@ def Tensor_to(
     self, *args, device=None, dtype=None, non_blocking=False, copy=False,
     memory_format=None, other=None,
 ):
-    """self with another dtype, device or memory format, itself where nothing changes:
-    to(dtype), to(device, dtype) or to(other). A memory_format that the strides suggest
-    already changes nothing; contiguous() promises one.
+    """self in another dtype, device or memory format: to(dtype), to(device, dtype) or
+    to(other). Returns self if nothing changes; a memory_format that self's strides suggest
+    already counts as no change.
 
     Args:
         self: (*).
@@ -342,7 +342,7 @@ def call__local_scalar_dense(self):
 
 op_flip = _define("aten::flip(Tensor self, int[] dims) -> Tensor", ("core",))
 def flip(input, dims):
-    """A copy with the order of some dimensions reversed.
+    """A copy with the elements along these dimensions in reverse order.
 
     Args:
         input: (*).
@@ -359,7 +359,7 @@ def flip(input, dims):
     except Exception as error: _refuse(error, "flip", locals()); raise
 
 def Tensor_flip(self, *args, dims=None):
-    """A copy with the order of some dimensions reversed. See gt.flip."""
+    """A copy with the elements along these dimensions in reverse order. See gt.flip."""
     try:
         if len(args) == 1:
             (dims,) = args

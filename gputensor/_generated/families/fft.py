@@ -70,7 +70,8 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
         out: Tensor that takes the result, optional.
     Native: native/fft.py. Matches torch.fft.fft.
 
-    norm: `backward` (the inverse is divided by n), `ortho` or `forward`; n cuts or adds zeros.
+    norm: `backward` (the inverse is divided by n), `ortho` or `forward`; n crops the signal or
+        pads it with zeros.
 
     >>> gt.fft.fft(gt.tensor([1.0, 2.0, 3.0, 4.0])).real
     tensor([10., -2., -2., -2.])"""
@@ -139,7 +140,7 @@ op_fft_rfft = _define(
 op_fft_rfft_out = _define(
     "aten::fft_rfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
-    """The half of fft that real signals have.
+    """Fourier transform of a real signal; returns the non-negative frequencies.
 
     Args:
         input: (*).
@@ -179,7 +180,7 @@ op_fft_irfft = _define(
 op_fft_irfft_out = _define(
     "aten::fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_irfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
-    """The inverse of rfft, a real signal of n elements.
+    """The inverse of rfft; returns a real signal of n elements.
 
     Args:
         input: (*).
@@ -209,7 +210,8 @@ op_fft_hfft = _define(
 op_fft_hfft_out = _define(
     "aten::fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_hfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
-    """The real transform of a Hermitian signal, of which half is given.
+    """Fourier transform of a Hermitian signal, given by its first half; returns a real
+    spectrum.
 
     Args:
         input: (*).
@@ -259,7 +261,7 @@ op_fft_fft2 = _define(
 op_fft_fft2_out = _define(
     "aten::fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_fft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """fft over two dimensions, the last ones unless given.
+    """fft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -284,7 +286,7 @@ op_fft_ifft2 = _define(
 op_fft_ifft2_out = _define(
     "aten::fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ifft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """ifft over two dimensions, the last ones unless given.
+    """ifft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -309,7 +311,7 @@ op_fft_rfft2 = _define(
 op_fft_rfft2_out = _define(
     "aten::fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_rfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """rfft over two dimensions, the last ones unless given.
+    """rfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -334,7 +336,7 @@ op_fft_irfft2 = _define(
 op_fft_irfft2_out = _define(
     "aten::fft_irfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_irfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """irfft over two dimensions, the last ones unless given.
+    """irfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -359,7 +361,7 @@ op_fft_hfft2 = _define(
 op_fft_hfft2_out = _define(
     "aten::fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_hfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """hfft over two dimensions, the last ones unless given.
+    """hfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -384,7 +386,7 @@ op_fft_ihfft2 = _define(
 op_fft_ihfft2_out = _define(
     "aten::fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ihfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """ihfft over two dimensions, the last ones unless given.
+    """ihfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -409,7 +411,7 @@ op_fft_fftn = _define(
 op_fft_fftn_out = _define(
     "aten::fft_fftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_fftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """fft over several dimensions, all unless given; s are the sizes of the signal.
+    """fft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -434,7 +436,7 @@ op_fft_ifftn = _define(
 op_fft_ifftn_out = _define(
     "aten::fft_ifftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ifftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """ifft over several dimensions, all unless given; s are the sizes of the signal.
+    """ifft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -459,7 +461,7 @@ op_fft_rfftn = _define(
 op_fft_rfftn_out = _define(
     "aten::fft_rfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_rfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """rfft over several dimensions, all unless given; s are the sizes of the signal.
+    """rfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -484,7 +486,7 @@ op_fft_irfftn = _define(
 op_fft_irfftn_out = _define(
     "aten::fft_irfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_irfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """irfft over several dimensions, all unless given; s are the sizes of the signal.
+    """irfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -509,7 +511,7 @@ op_fft_hfftn = _define(
 op_fft_hfftn_out = _define(
     "aten::fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_hfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """hfft over several dimensions, all unless given; s are the sizes of the signal.
+    """hfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -534,7 +536,7 @@ op_fft_ihfftn = _define(
 op_fft_ihfftn_out = _define(
     "aten::fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ihfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """ihfft over several dimensions, all unless given; s are the sizes of the signal.
+    """ihfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -562,7 +564,7 @@ def fft_fftfreq(
     n, d=1.0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
     out=None,
 ):
-    """The frequencies of fft of n elements, d apart.
+    """The frequencies of the fft of n samples spaced d apart.
 
     Args:
         n: int.
@@ -602,7 +604,7 @@ def fft_rfftfreq(
     n, d=1.0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
     out=None,
 ):
-    """The frequencies of rfft of n elements, d apart.
+    """The frequencies of the rfft of n samples spaced d apart.
 
     Args:
         n: int.
@@ -633,7 +635,7 @@ def fft_rfftfreq(
 
 op_fft_fftshift = _define("aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor")
 def fft_fftshift(input, dim=None, *, axis=None):
-    """The elements of a transform with the lowest frequency first.
+    """A spectrum reordered so that frequencies ascend, with zero in the middle.
 
     Args:
         input: (*).

@@ -159,7 +159,8 @@ def randn(
     *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
-    """Normal numbers of mean 0 and variance 1; where complex, of both parts together.
+    """Normal numbers of mean 0 and variance 1. The variance of a complex number is that of
+    both parts together.
 
     Args:
         size: ints, or one sequence of them.
@@ -377,7 +378,7 @@ def randint_like(
     input, low=None, high=None, *, memory_format=None, generator=None, dtype=None,
     layout=None, device=None, pin_memory=None, requires_grad=False,
 ):
-    """Integers from low (0) to below high with the shape, dtype, device and strides of
+    """Integers from low (0) to before high with the shape, dtype, device and strides of
     input.
 
     Args:
@@ -467,7 +468,7 @@ def randperm(
     n, *, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
-    """The integers from 0 to below n in a random order.
+    """The integers from 0 to n - 1 in a random order.
 
     Args:
         n: int.

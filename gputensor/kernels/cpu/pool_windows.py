@@ -1,6 +1,6 @@
-"""Windows of images: where the library runs, its loops; else array functions of native/.
+"""Windows of images: the library's loops, or array functions of native/ without the library.
 
-The functions here stand in for the library's: they do nothing and say so.
+The functions here replace the library's: they return False and do nothing.
 """
 
 from __future__ import annotations
