@@ -20,8 +20,8 @@ from ..dispatch.operator import Table
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
-from ..structured.forms import given
 from ..structured.shortcuts import factories as short_make
+from ..structured.forms import given
 from ..structured.view_kernel import seen
 from ..tensor.make import numpy_allocates
 from ..tensor.tensor import Tensor
