@@ -20,6 +20,7 @@ FAMILY_DOC = (
 )
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
+from ...core.arguments import DTYPES as _DTYPES
 from ...core.arguments import NUMBERS
 from ...core.arguments import ONE as _ONE
 from ...core.arguments import axis as _axis

@@ -46,7 +46,9 @@ class SyncBatchNorm(norm._BatchNorm):
 
 def _has_levels() -> bool:
     """Whether a function runs within `vmap` or a derivative of gt.func."""
-    return bool(gt.func.levels.levels())
+    from gputensor.func import levels
+
+    return bool(levels.levels())
 
 
 class _Keys:

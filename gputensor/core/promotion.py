@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import errors
+from .arguments import element_type
 from .dtype import (
     BOOL, COMPLEX, FLOATING, INTEGER, STORED, bool_, dtype, float32, int8, int16, int32,
     int64, uint8, uint16, uint32, uint64,
@@ -72,8 +73,8 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:
-        raise errors.not_a_dtype(op, b if isinstance(a, dtype) else a) from None
+    except AttributeError:  # of what else names a dtype, or nothing does
+        return promote_types(element_type(op, a), element_type(op, b), op)
     if promoted is None:
         raise errors.no_promotion(op, a, b)
     return promoted
@@ -84,10 +85,8 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     try:
         return from_.category <= to.category
     except AttributeError:
-        is_first = not isinstance(from_, dtype)
-        raise errors.not_a_dtype(
-            "can_cast", from_ if is_first else to, "from_" if is_first else "to"
-        ) from None
+        first = element_type("can_cast", from_, "from_")
+        return can_cast(first, element_type("can_cast", to, "to"))
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:

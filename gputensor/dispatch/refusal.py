@@ -1,9 +1,10 @@
 """On the way of a failure out of a public function: the schema names the argument it cannot take.
 
 A call that works never comes here, so nothing is checked twice and nothing is slower for it. Native
-code must fail before it writes; `tests/test_bad_values.py` sees to that. Whatever else went wrong,
-in a user's kernel for one, goes on as it was raised. Functions that are no operators say by
-`declares` what a schema would say of their arguments.
+code must fail before it writes; `tests/test_bad_values.py` sees to that. A tensor that stands for a
+number is read here, and the call is made again. Whatever else went wrong, in a user's kernel for
+one, goes on as it was raised. Functions that are no operators say by `declares` what a schema would
+say of their arguments.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ..core import errors
+from ..core.arguments import number_in
 from . import dispatcher
 from .refused_memory import is_of_the_host, refuse_memory, refuse_opaque
 
@@ -27,17 +29,78 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
-    """Raise the sentence for what made the public function `op` fail; return where there is none.
+def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Return what the public function makes of numbers where tensors stood for some; else raise
+    the sentence for what made it fail, or the error itself.
 
-    given: the function's local variables; a schema's argument has its value there by its name.
+    op: the operator's name. given: the function's local variables; a schema's argument has its
+    value there by its name.
     """
     # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback that frame.
     given.pop("error", None)
+    if plain := _numbers_of_tensors(op, given):
+        return _again(function, {**given, **plain})
+    try:
+        _explain(error, op, given)
+        raise error
+    finally:
+        del error, given  # which the error's traceback would keep
+
+
+def _is_single(x: Any) -> bool:
+    return hasattr(x, "_keys") and not getattr(x, "ndim", 1)
+
+
+def _overloads(op: str) -> list[Operator]:
+    return [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
+
+
+def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers in tensors that stand where only a number is declared, by their variables."""
+    if not any(map(_is_single, given.values())):
+        return {}
+    found = {}
+    for name, fits in _arguments(_overloads(op)).items():
+        place = _place(name, given)
+        if place is not None:
+            number = _number_in(given[place], [fit.type for fit in fits])
+            found.update({} if number is None else {place: number})
+    return found
+
+
+_INTEGRAL = {"int", "SymInt"}
+_NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
+
+
+def _number_in(x: Any, types: Iterable[Type]) -> Any:
+    """The number in a 0-d tensor, where all these types are of numbers; else None."""
+    bases = {kind.base for kind in types}
+    if not hasattr(x, "_keys") or not bases <= _NUMERIC:
+        return None
+    found = number_in(x)
+    return None if bases <= _INTEGRAL and type(found) is not int else found
+
+
+def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call the function with these values of its variables; NumPy's names are read already."""
+    args: list[Any] = []
+    kwargs = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            args += given[name]
+        elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            args.append(given[name])
+        elif name not in ("axis", "keepdims"):
+            kwargs[name] = given[name]
+    return function(*args, **kwargs)
+
+
+def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
+    """Raise the sentence for what made the function `op` fail; return where there is none."""
     if isinstance(error, errors.GpuTensorError):
         _name_the_caller(error, op, given)
         return
-    overloads = [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
+    overloads = _overloads(op)
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
         found = {n: given[at] for n, at in names.items() if at is not None}
@@ -80,9 +143,10 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
     types: `"Tensor|Tensor[]"` by the argument's name; besides a schema's types there are Callable,
     Iterable and dict; the annotations say it where none is given. NumPy's numbers reach the
-    function as Python's. op: the name in messages. first: checked before the function runs, and not
-    only if it fails: for what keeps the value and fails later, or never. A constructor is named as
-    its class, and its arguments before those of what it calls.
+    function as Python's, and so do those in tensors, where it fails with these. op: the name in
+    messages. first: checked before the function runs, and not only if it fails: for what keeps the
+    value and fails later, or never. A constructor is named as its class, and its arguments before
+    those of what it calls.
     """
 
     def decorate(function: F) -> F:
@@ -99,11 +163,13 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
                 args, kwargs = read(called, function, types, args, kwargs, refuses=first)
             try:
                 return function(*args, **kwargs)
-            except errors.GpuTensorError:
-                if name == "__init__":
-                    read(_name_of(name, args), function, types, args, kwargs)
-                raise
             except Exception as error:
+                if (plain := _without_tensors(function, types, args, kwargs)) is not None:
+                    return function(*plain.args, **plain.kwargs)
+                if isinstance(error, errors.GpuTensorError):
+                    if name == "__init__":
+                        read(_name_of(name, args), function, types, args, kwargs)
+                    raise
                 if is_of_the_host(error):
                     raise errors.host_memory_exhausted(name, error) from None
                 refuse_opaque(error, name, {**dict(zip(("input",), args)), **kwargs})
@@ -128,6 +194,27 @@ def declare_constructor(kind: type, ours: str, *, first: bool = False) -> None:
 
 # What has numbers that are not Python's.
 _OF_NUMPY = frozenset([np.ndarray, *np.sctypeDict.values()])
+
+
+def _without_tensors(
+    function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> inspect.BoundArguments | None:  # fmt: skip
+    """The arguments, with numbers for the tensors that stand where numbers are declared; None where
+    no tensor does."""
+    if not any(map(_is_single, (*args, *kwargs.values()))):
+        return None
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return None
+    found = {}
+    for name, text in (types or _annotated(function)).items():
+        if name in bound.arguments and not any(kind in text for kind in _PLAIN):
+            number = _number_in(bound.arguments[name], _types(text))
+            found.update({} if number is None else {name: number})
+    bound.arguments.update(found)
+    return bound if found else None
 
 
 def read(

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core import errors
+from ..core.arguments import element_type
 from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
 from ..dispatch import defaults
 
@@ -26,8 +27,11 @@ class finfo:
     tiny: float
 
     def __init__(self, type: dtype | None = None) -> None:
-        given = defaults.get_default_dtype() if type is None else type
-        if not isinstance(given, dtype) or given.category < FLOATING:
+        if type is None:
+            given = defaults.get_default_dtype()
+        else:
+            given = element_type("finfo", type, "type")
+        if given.category < FLOATING:
             rule = "be a floating-point or complex dtype"
             raise errors.wrong_type("finfo", "type", rule, given, remedy="use iinfo for integers")
         real = given.to_real
@@ -61,13 +65,14 @@ class iinfo:
     __slots__ = ("bits", "max", "min", "dtype")
 
     def __init__(self, type: dtype) -> None:
-        if not isinstance(type, dtype) or type.category != INTEGER:
+        given = element_type("iinfo", type, "type")
+        if given.category != INTEGER:
             remedy = "use finfo for floating-point dtypes"
-            raise errors.wrong_type("iinfo", "type", "be an integer dtype", type, remedy=remedy)
-        self.bits: int = type.itemsize * 8
-        self.max: int = (1 << (self.bits - type.is_signed)) - 1
-        self.min: int = -self.max - 1 if type.is_signed else 0
-        self.dtype: str = type.name
+            raise errors.wrong_type("iinfo", "type", "be an integer dtype", given, remedy=remedy)
+        self.bits: int = given.itemsize * 8
+        self.max: int = (1 << (self.bits - given.is_signed)) - 1
+        self.min: int = -self.max - 1 if given.is_signed else 0
+        self.dtype: str = given.name
 
     def __repr__(self) -> str:
         # PyTorch prints a float here; the bounds themselves say more.

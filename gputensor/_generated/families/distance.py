@@ -122,7 +122,8 @@ def linalg_vector_norm(
                 key_set, input, ord, dim, keepdim, dtype, out,
             )
         return op_linalg_vector_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "linalg_vector_norm", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_vector_norm", linalg_vector_norm, locals())
 
 def call_linalg_vector_norm(self, ord=2, dim=None, keepdim=False, dtype=None):
     if dtype is None:
@@ -155,7 +156,7 @@ def dist(input, other, p=2, *, out=None):
             key_set |= _checked_out("dist", out)._keys & keep
             return op_dist_out.table[key_set](key_set, input, other, p, out)
         return op_dist.table[key_set](key_set, input, other, p)
-    except Exception as error: _refuse(error, "dist", locals()); raise
+    except Exception as error: return _refuse(error, "dist", dist, locals())
 
 def Tensor_dist(self, other, p=2):
     """p-norm of the difference. See gt.dist."""
@@ -163,7 +164,7 @@ def Tensor_dist(self, other, p=2):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_dist.table[key_set](key_set, self, other, p)
-    except Exception as error: _refuse(error, "dist", locals()); raise
+    except Exception as error: return _refuse(error, "dist", Tensor_dist, locals())
 
 op_renorm = _define("aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
 op_renorm_out = _define(
@@ -186,7 +187,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
             key_set |= _checked_out("renorm", out)._keys & keep
             return op_renorm_out.table[key_set](key_set, input, p, dim, maxnorm, out)
         return op_renorm.table[key_set](key_set, input, p, dim, maxnorm)
-    except Exception as error: _refuse(error, "renorm", locals()); raise
+    except Exception as error: return _refuse(error, "renorm", renorm, locals())
 
 def Tensor_renorm(self, p, dim, maxnorm):
     """self with each slice along dim made shorter where its p-norm is over maxnorm. See
@@ -195,7 +196,7 @@ def Tensor_renorm(self, p, dim, maxnorm):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_renorm.table[key_set](key_set, self, p, dim, maxnorm)
-    except Exception as error: _refuse(error, "renorm", locals()); raise
+    except Exception as error: return _refuse(error, "renorm", Tensor_renorm, locals())
 
 op_renorm_ = _define(
     "aten::renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)")
@@ -206,7 +207,7 @@ def Tensor_renorm_(self, p, dim, maxnorm):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_renorm_.table[key_set](key_set, self, p, dim, maxnorm)
-    except Exception as error: _refuse(error, "renorm_", locals()); raise
+    except Exception as error: return _refuse(error, "renorm_", Tensor_renorm_, locals())
 
 op__euclidean_dist = _define("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor")
 op__euclidean_dist_out = _define(
@@ -229,7 +230,7 @@ def cdist(x1, x2, p=2.0, compute_mode=None):
         include, keep = _state.get()
         key_set = (x1._keys | x2._keys | include) & keep
         return op_cdist.table[key_set](key_set, x1, x2, p, compute_mode)
-    except Exception as error: _refuse(error, "cdist", locals()); raise
+    except Exception as error: return _refuse(error, "cdist", cdist, locals())
 
 op__cdist_forward = _define(
     "aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
@@ -253,7 +254,7 @@ def pdist(input, p=2.0):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_pdist.table[key_set](key_set, input, p)
-    except Exception as error: _refuse(error, "pdist", locals()); raise
+    except Exception as error: return _refuse(error, "pdist", pdist, locals())
 
 op__pdist_forward = _define("aten::_pdist_forward(Tensor self, float p=2) -> Tensor", ("core",))
 op__pdist_forward_out = _define(
@@ -279,7 +280,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
         include, keep = _state.get()
         key_set = (x1._keys | x2._keys | include) & keep
         return op_pairwise_distance.table[key_set](key_set, x1, x2, p, eps, keepdim)
-    except Exception as error: _refuse(error, "pairwise_distance", locals()); raise
+    except Exception as error:
+        return _refuse(error, "pairwise_distance", pairwise_distance, locals())
 
 def call_pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
     include, keep = _state.get()
@@ -306,4 +308,5 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-08, *, axis=None):
         include, keep = _state.get()
         key_set = (x1._keys | x2._keys | include) & keep
         return op_cosine_similarity.table[key_set](key_set, x1, x2, dim, eps)
-    except Exception as error: _refuse(error, "cosine_similarity", locals()); raise
+    except Exception as error:
+        return _refuse(error, "cosine_similarity", cosine_similarity, locals())

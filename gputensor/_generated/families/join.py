@@ -47,7 +47,8 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, a
         return op_repeat_interleave_self_int.table[key_set](
             key_set, input, repeats, dim, output_size,
         )
-    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+    except Exception as error:
+        return _refuse(error, "repeat_interleave", repeat_interleave, locals())
 
 def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=None):
     """Each index of dim as often as its element of repeats says. See
@@ -66,7 +67,8 @@ def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=
         return op_repeat_interleave_self_int.table[key_set](
             key_set, self, repeats, dim, output_size,
         )
-    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+    except Exception as error:
+        return _refuse(error, "repeat_interleave", Tensor_repeat_interleave, locals())
 
 def call_repeat_interleave_Tensor(repeats, output_size=None):
     include, keep = _state.get()
@@ -97,7 +99,7 @@ def combinations(input, r=2, with_replacement=False):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_combinations.table[key_set](key_set, input, r, with_replacement)
-    except Exception as error: _refuse(error, "combinations", locals()); raise
+    except Exception as error: return _refuse(error, "combinations", combinations, locals())
 
 op_cat = _define("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", ("core",))
 op_cat_out = _define("aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
@@ -122,7 +124,7 @@ def cat(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("cat", out)._keys & keep
             return op_cat_out.table[key_set](key_set, tensors, dim, out)
         return op_cat.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "cat", locals()); raise
+    except Exception as error: return _refuse(error, "cat", cat, locals())
 
 def call_cat(tensors, dim=0):
     include, keep = _state.get()
@@ -153,7 +155,7 @@ def stack(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("stack", out)._keys & keep
             return op_stack_out.table[key_set](key_set, tensors, dim, out)
         return op_stack.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "stack", locals()); raise
+    except Exception as error: return _refuse(error, "stack", stack, locals())
 
 def call_stack(tensors, dim=0):
     include, keep = _state.get()
@@ -183,7 +185,7 @@ def Tensor_repeat(self, *args, repeats=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_repeat.table[key_set](key_set, self, repeats)
-    except Exception as error: _refuse(error, "repeat", locals()); raise
+    except Exception as error: return _refuse(error, "repeat", Tensor_repeat, locals())
 
 def call_repeat(self, repeats):
     include, keep = _state.get()
@@ -210,7 +212,7 @@ def concat(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("concat", out)._keys & keep
             return op_concat_out.table[key_set](key_set, tensors, dim, out)
         return op_concat.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "concat", locals()); raise
+    except Exception as error: return _refuse(error, "concat", concat, locals())
 
 op_concatenate = _define("aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor")
 op_concatenate_out = _define(
@@ -232,7 +234,7 @@ def concatenate(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("concatenate", out)._keys & keep
             return op_concatenate_out.table[key_set](key_set, tensors, dim, out)
         return op_concatenate.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "concatenate", locals()); raise
+    except Exception as error: return _refuse(error, "concatenate", concatenate, locals())
 
 op_hstack = _define("aten::hstack(Tensor[] tensors) -> Tensor")
 op_hstack_out = _define("aten::hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -250,7 +252,7 @@ def hstack(tensors, *, out=None):
             key_set |= _checked_out("hstack", out)._keys & keep
             return op_hstack_out.table[key_set](key_set, tensors, out)
         return op_hstack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "hstack", locals()); raise
+    except Exception as error: return _refuse(error, "hstack", hstack, locals())
 
 op_vstack = _define("aten::vstack(Tensor[] tensors) -> Tensor")
 op_vstack_out = _define("aten::vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -268,7 +270,7 @@ def vstack(tensors, *, out=None):
             key_set |= _checked_out("vstack", out)._keys & keep
             return op_vstack_out.table[key_set](key_set, tensors, out)
         return op_vstack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "vstack", locals()); raise
+    except Exception as error: return _refuse(error, "vstack", vstack, locals())
 
 op_dstack = _define("aten::dstack(Tensor[] tensors) -> Tensor")
 op_dstack_out = _define("aten::dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -286,7 +288,7 @@ def dstack(tensors, *, out=None):
             key_set |= _checked_out("dstack", out)._keys & keep
             return op_dstack_out.table[key_set](key_set, tensors, out)
         return op_dstack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "dstack", locals()); raise
+    except Exception as error: return _refuse(error, "dstack", dstack, locals())
 
 op_column_stack = _define("aten::column_stack(Tensor[] tensors) -> Tensor")
 op_column_stack_out = _define(
@@ -305,7 +307,7 @@ def column_stack(tensors, *, out=None):
             key_set |= _checked_out("column_stack", out)._keys & keep
             return op_column_stack_out.table[key_set](key_set, tensors, out)
         return op_column_stack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "column_stack", locals()); raise
+    except Exception as error: return _refuse(error, "column_stack", column_stack, locals())
 
 op_row_stack = _define("aten::row_stack(Tensor[] tensors) -> Tensor")
 op_row_stack_out = _define("aten::row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -323,7 +325,7 @@ def row_stack(tensors, *, out=None):
             key_set |= _checked_out("row_stack", out)._keys & keep
             return op_row_stack_out.table[key_set](key_set, tensors, out)
         return op_row_stack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "row_stack", locals()); raise
+    except Exception as error: return _refuse(error, "row_stack", row_stack, locals())
 
 op_tile = _define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
 def tile(input, dims):
@@ -337,7 +339,7 @@ def tile(input, dims):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tile.table[key_set](key_set, input, dims)
-    except Exception as error: _refuse(error, "tile", locals()); raise
+    except Exception as error: return _refuse(error, "tile", tile, locals())
 
 def Tensor_tile(self, *args, dims=None):
     """A copy repeated so often along the last dimensions. See gt.tile."""
@@ -355,7 +357,7 @@ def Tensor_tile(self, *args, dims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tile.table[key_set](key_set, self, dims)
-    except Exception as error: _refuse(error, "tile", locals()); raise
+    except Exception as error: return _refuse(error, "tile", Tensor_tile, locals())
 
 op_block_diag = _define("aten::block_diag(Tensor[] tensors) -> Tensor")
 def block_diag(tensors):
@@ -371,7 +373,7 @@ def block_diag(tensors):
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         return op_block_diag.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "block_diag", locals()); raise
+    except Exception as error: return _refuse(error, "block_diag", block_diag, locals())
 
 def call_block_diag(tensors):
     include, keep = _state.get()
@@ -389,7 +391,8 @@ def broadcast_tensors(tensors):
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         return op_broadcast_tensors.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "broadcast_tensors", locals()); raise
+    except Exception as error:
+        return _refuse(error, "broadcast_tensors", broadcast_tensors, locals())
 
 def call_broadcast_tensors(tensors):
     include, keep = _state.get()
@@ -413,7 +416,7 @@ def meshgrid(tensors, *, indexing=None):
         if indexing is None:
             return op_meshgrid.table[key_set](key_set, tensors)
         return op_meshgrid_indexing.table[key_set](key_set, tensors, indexing)
-    except Exception as error: _refuse(error, "meshgrid", locals()); raise
+    except Exception as error: return _refuse(error, "meshgrid", meshgrid, locals())
 
 def call_meshgrid_indexing(tensors, indexing):
     include, keep = _state.get()
@@ -433,7 +436,7 @@ def cartesian_prod(tensors):
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         return op_cartesian_prod.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "cartesian_prod", locals()); raise
+    except Exception as error: return _refuse(error, "cartesian_prod", cartesian_prod, locals())
 
 def call_cartesian_prod(tensors):
     include, keep = _state.get()

@@ -33,7 +33,7 @@ def lgamma(input, *, out=None):
             key_set |= _checked_out("lgamma", out)._keys & keep
             return op_lgamma_out.table[key_set](key_set, input, out)
         return op_lgamma.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "lgamma", locals()); raise
+    except Exception as error: return _refuse(error, "lgamma", lgamma, locals())
 
 def Tensor_lgamma(self):
     """Logarithm of the absolute value of the gamma function. See gt.lgamma."""
@@ -44,7 +44,7 @@ def Tensor_lgamma(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_lgamma.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "lgamma", locals()); raise
+    except Exception as error: return _refuse(error, "lgamma", Tensor_lgamma, locals())
 
 def call_lgamma(self):
     short = op_lgamma.table.short.get(self._geometry)
@@ -64,7 +64,7 @@ def Tensor_lgamma_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_lgamma_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "lgamma_", locals()); raise
+    except Exception as error: return _refuse(error, "lgamma_", Tensor_lgamma_, locals())
 
 op_special_gammaln = _define("aten::special_gammaln(Tensor self) -> Tensor", ("pointwise",))
 op_special_gammaln_out = _define(
@@ -95,7 +95,7 @@ def digamma(input, *, out=None):
             key_set |= _checked_out("digamma", out)._keys & keep
             return op_digamma_out.table[key_set](key_set, input, out)
         return op_digamma.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "digamma", locals()); raise
+    except Exception as error: return _refuse(error, "digamma", digamma, locals())
 
 def Tensor_digamma(self):
     """Derivative of lgamma. See gt.digamma."""
@@ -106,7 +106,7 @@ def Tensor_digamma(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_digamma.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "digamma", locals()); raise
+    except Exception as error: return _refuse(error, "digamma", Tensor_digamma, locals())
 
 op_digamma_ = _define("aten::digamma_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_digamma_(self):
@@ -118,7 +118,7 @@ def Tensor_digamma_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_digamma_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "digamma_", locals()); raise
+    except Exception as error: return _refuse(error, "digamma_", Tensor_digamma_, locals())
 
 op_special_digamma = _define("aten::special_digamma(Tensor self) -> Tensor", ("pointwise",))
 op_special_digamma_out = _define(
@@ -156,7 +156,7 @@ def logit(input, eps=None, *, out=None):
             key_set |= _checked_out("logit", out)._keys & keep
             return op_logit_out.table[key_set](key_set, input, eps, out)
         return op_logit.table[key_set](key_set, input, eps)
-    except Exception as error: _refuse(error, "logit", locals()); raise
+    except Exception as error: return _refuse(error, "logit", logit, locals())
 
 def Tensor_logit(self, eps=None):
     """log(x / (1 - x)) of each element, which eps first brings into [eps, 1 - eps]. See
@@ -168,7 +168,7 @@ def Tensor_logit(self, eps=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logit.table[key_set](key_set, self, eps)
-    except Exception as error: _refuse(error, "logit", locals()); raise
+    except Exception as error: return _refuse(error, "logit", Tensor_logit, locals())
 
 op_logit_ = _define("aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", ("pointwise",))
 def logit_(input, eps=None):
@@ -188,7 +188,7 @@ def logit_(input, eps=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_logit_.table[key_set](key_set, input, eps)
-    except Exception as error: _refuse(error, "logit_", locals()); raise
+    except Exception as error: return _refuse(error, "logit_", logit_, locals())
 Tensor_logit_ = logit_
 
 op_special_logit = _define(
@@ -223,7 +223,7 @@ def polygamma(n, input, *, out=None):
             key_set |= _checked_out("polygamma", out)._keys & keep
             return op_polygamma_out.table[key_set](key_set, n, input, out)
         return op_polygamma.table[key_set](key_set, n, input)
-    except Exception as error: _refuse(error, "polygamma", locals()); raise
+    except Exception as error: return _refuse(error, "polygamma", polygamma, locals())
 
 def Tensor_polygamma(self, n):
     """The n-th derivative of digamma. See gt.polygamma."""
@@ -234,7 +234,7 @@ def Tensor_polygamma(self, n):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_polygamma.table[key_set](key_set, n, self)
-    except Exception as error: _refuse(error, "polygamma", locals()); raise
+    except Exception as error: return _refuse(error, "polygamma", Tensor_polygamma, locals())
 
 def call_polygamma(n, self):
     short = op_polygamma.table.short.get(self._geometry)
@@ -275,7 +275,7 @@ def erfinv(input, *, out=None):
             key_set |= _checked_out("erfinv", out)._keys & keep
             return op_erfinv_out.table[key_set](key_set, input, out)
         return op_erfinv.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "erfinv", locals()); raise
+    except Exception as error: return _refuse(error, "erfinv", erfinv, locals())
 
 def Tensor_erfinv(self):
     """Where the error function has this value. See gt.erfinv."""
@@ -286,7 +286,7 @@ def Tensor_erfinv(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erfinv.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "erfinv", locals()); raise
+    except Exception as error: return _refuse(error, "erfinv", Tensor_erfinv, locals())
 
 op_erfinv_ = _define("aten::erfinv_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_erfinv_(self):
@@ -298,7 +298,7 @@ def Tensor_erfinv_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erfinv_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "erfinv_", locals()); raise
+    except Exception as error: return _refuse(error, "erfinv_", Tensor_erfinv_, locals())
 
 op_special_erfinv = _define("aten::special_erfinv(Tensor self) -> Tensor", ("pointwise",))
 op_special_erfinv_out = _define(
@@ -327,7 +327,7 @@ def i0(input, *, out=None):
             key_set |= _checked_out("i0", out)._keys & keep
             return op_i0_out.table[key_set](key_set, input, out)
         return op_i0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "i0", locals()); raise
+    except Exception as error: return _refuse(error, "i0", i0, locals())
 
 def Tensor_i0(self):
     """Modified Bessel function of the first kind, order 0. See gt.i0."""
@@ -338,7 +338,7 @@ def Tensor_i0(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_i0.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "i0", locals()); raise
+    except Exception as error: return _refuse(error, "i0", Tensor_i0, locals())
 
 def call_i0(self):
     short = op_i0.table.short.get(self._geometry)
@@ -364,7 +364,7 @@ def i0_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_i0_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "i0_", locals()); raise
+    except Exception as error: return _refuse(error, "i0_", i0_, locals())
 Tensor_i0_ = i0_
 
 op_special_i0 = _define("aten::special_i0(Tensor self) -> Tensor", ("pointwise",))
@@ -399,7 +399,7 @@ def igamma(input, other, *, out=None):
             key_set |= _checked_out("igamma", out)._keys & keep
             return op_igamma_out.table[key_set](key_set, input, other, out)
         return op_igamma.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "igamma", locals()); raise
+    except Exception as error: return _refuse(error, "igamma", igamma, locals())
 
 def Tensor_igamma(self, other):
     """Lower incomplete gamma function of order self at other, regularised. See
@@ -412,7 +412,7 @@ def Tensor_igamma(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igamma.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igamma", locals()); raise
+    except Exception as error: return _refuse(error, "igamma", Tensor_igamma, locals())
 
 op_igamma_ = _define("aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_igamma_(self, other):
@@ -426,7 +426,7 @@ def Tensor_igamma_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igamma_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igamma_", locals()); raise
+    except Exception as error: return _refuse(error, "igamma_", Tensor_igamma_, locals())
 
 op_special_gammainc = _define(
     "aten::special_gammainc(Tensor self, Tensor other) -> Tensor",
@@ -462,7 +462,7 @@ def igammac(input, other, *, out=None):
             key_set |= _checked_out("igammac", out)._keys & keep
             return op_igammac_out.table[key_set](key_set, input, other, out)
         return op_igammac.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "igammac", locals()); raise
+    except Exception as error: return _refuse(error, "igammac", igammac, locals())
 
 def Tensor_igammac(self, other):
     """Upper incomplete gamma function of order self at other, regularised. See
@@ -475,7 +475,7 @@ def Tensor_igammac(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igammac.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igammac", locals()); raise
+    except Exception as error: return _refuse(error, "igammac", Tensor_igammac, locals())
 
 op_igammac_ = _define("aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_igammac_(self, other):
@@ -489,7 +489,7 @@ def Tensor_igammac_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igammac_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igammac_", locals()); raise
+    except Exception as error: return _refuse(error, "igammac_", Tensor_igammac_, locals())
 
 op_special_gammaincc = _define(
     "aten::special_gammaincc(Tensor self, Tensor other) -> Tensor",
@@ -551,7 +551,7 @@ def xlogy(input, other, *, out=None):
             key_set |= _checked_out("xlogy", out)._keys & keep
             return op_xlogy_OutTensor.table[key_set](key_set, input, other, out)
         return op_xlogy_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "xlogy", locals()); raise
+    except Exception as error: return _refuse(error, "xlogy", xlogy, locals())
 
 def Tensor_xlogy(self, other):
     """self * log(other), and 0 where self is 0. See gt.xlogy."""
@@ -573,7 +573,7 @@ def Tensor_xlogy(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_xlogy_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "xlogy", locals()); raise
+    except Exception as error: return _refuse(error, "xlogy", Tensor_xlogy, locals())
 
 def call_xlogy_Tensor(self, other):
     key = (
@@ -619,7 +619,7 @@ def xlogy_(input, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_xlogy__Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "xlogy_", locals()); raise
+    except Exception as error: return _refuse(error, "xlogy_", xlogy_, locals())
 Tensor_xlogy_ = xlogy_
 
 op_special_xlogy_Tensor = _define(
@@ -691,7 +691,7 @@ def special_xlog1py(input, other, *, out=None):
             key_set |= _checked_out("special_xlog1py", out)._keys & keep
             return op_special_xlog1py_out.table[key_set](key_set, input, other, out)
         return op_special_xlog1py.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "special_xlog1py", locals()); raise
+    except Exception as error: return _refuse(error, "special_xlog1py", special_xlog1py, locals())
 
 def call_special_xlog1py(self, other):
     key = (
@@ -760,7 +760,7 @@ def special_zeta(input, other, *, out=None):
             key_set |= _checked_out("special_zeta", out)._keys & keep
             return op_special_zeta_out.table[key_set](key_set, input, other, out)
         return op_special_zeta.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "special_zeta", locals()); raise
+    except Exception as error: return _refuse(error, "special_zeta", special_zeta, locals())
 
 op_special_entr = _define("aten::special_entr(Tensor self) -> Tensor", ("pointwise",))
 op_special_entr_out = _define(
@@ -785,7 +785,7 @@ def special_entr(input, *, out=None):
             key_set |= _checked_out("special_entr", out)._keys & keep
             return op_special_entr_out.table[key_set](key_set, input, out)
         return op_special_entr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_entr", locals()); raise
+    except Exception as error: return _refuse(error, "special_entr", special_entr, locals())
 
 op_special_erfcx = _define("aten::special_erfcx(Tensor self) -> Tensor", ("pointwise",))
 op_special_erfcx_out = _define(
@@ -810,7 +810,7 @@ def special_erfcx(input, *, out=None):
             key_set |= _checked_out("special_erfcx", out)._keys & keep
             return op_special_erfcx_out.table[key_set](key_set, input, out)
         return op_special_erfcx.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_erfcx", locals()); raise
+    except Exception as error: return _refuse(error, "special_erfcx", special_erfcx, locals())
 
 op_special_ndtr = _define("aten::special_ndtr(Tensor self) -> Tensor")
 op_special_ndtr_out = _define(
@@ -834,7 +834,7 @@ def special_ndtr(input, *, out=None):
             key_set |= _checked_out("special_ndtr", out)._keys & keep
             return op_special_ndtr_out.table[key_set](key_set, input, out)
         return op_special_ndtr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_ndtr", locals()); raise
+    except Exception as error: return _refuse(error, "special_ndtr", special_ndtr, locals())
 
 op_special_ndtri = _define("aten::special_ndtri(Tensor self) -> Tensor", ("pointwise",))
 op_special_ndtri_out = _define(
@@ -859,7 +859,7 @@ def special_ndtri(input, *, out=None):
             key_set |= _checked_out("special_ndtri", out)._keys & keep
             return op_special_ndtri_out.table[key_set](key_set, input, out)
         return op_special_ndtri.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_ndtri", locals()); raise
+    except Exception as error: return _refuse(error, "special_ndtri", special_ndtri, locals())
 
 op_special_log_ndtr = _define("aten::special_log_ndtr(Tensor self) -> Tensor", ("pointwise",))
 op_special_log_ndtr_out = _define(
@@ -884,7 +884,7 @@ def special_log_ndtr(input, *, out=None):
             key_set |= _checked_out("special_log_ndtr", out)._keys & keep
             return op_special_log_ndtr_out.table[key_set](key_set, input, out)
         return op_special_log_ndtr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_log_ndtr", locals()); raise
+    except Exception as error: return _refuse(error, "special_log_ndtr", special_log_ndtr, locals())
 
 op_special_i0e = _define("aten::special_i0e(Tensor self) -> Tensor", ("pointwise",))
 op_special_i0e_out = _define(
@@ -909,7 +909,7 @@ def special_i0e(input, *, out=None):
             key_set |= _checked_out("special_i0e", out)._keys & keep
             return op_special_i0e_out.table[key_set](key_set, input, out)
         return op_special_i0e.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_i0e", locals()); raise
+    except Exception as error: return _refuse(error, "special_i0e", special_i0e, locals())
 
 def call_special_i0e(self):
     short = op_special_i0e.table.short.get(self._geometry)
@@ -942,7 +942,7 @@ def special_i1(input, *, out=None):
             key_set |= _checked_out("special_i1", out)._keys & keep
             return op_special_i1_out.table[key_set](key_set, input, out)
         return op_special_i1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_i1", locals()); raise
+    except Exception as error: return _refuse(error, "special_i1", special_i1, locals())
 
 op_special_i1e = _define("aten::special_i1e(Tensor self) -> Tensor", ("pointwise",))
 op_special_i1e_out = _define(
@@ -967,7 +967,7 @@ def special_i1e(input, *, out=None):
             key_set |= _checked_out("special_i1e", out)._keys & keep
             return op_special_i1e_out.table[key_set](key_set, input, out)
         return op_special_i1e.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_i1e", locals()); raise
+    except Exception as error: return _refuse(error, "special_i1e", special_i1e, locals())
 
 def call_special_i1e(self):
     short = op_special_i1e.table.short.get(self._geometry)
@@ -999,7 +999,8 @@ def special_bessel_j0(input, *, out=None):
             key_set |= _checked_out("special_bessel_j0", out)._keys & keep
             return op_special_bessel_j0_out.table[key_set](key_set, input, out)
         return op_special_bessel_j0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_j0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_j0", special_bessel_j0, locals())
 
 op_special_bessel_j1 = _define("aten::special_bessel_j1(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_j1_out = _define(
@@ -1023,7 +1024,8 @@ def special_bessel_j1(input, *, out=None):
             key_set |= _checked_out("special_bessel_j1", out)._keys & keep
             return op_special_bessel_j1_out.table[key_set](key_set, input, out)
         return op_special_bessel_j1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_j1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_j1", special_bessel_j1, locals())
 
 op_special_bessel_y0 = _define("aten::special_bessel_y0(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_y0_out = _define(
@@ -1047,7 +1049,8 @@ def special_bessel_y0(input, *, out=None):
             key_set |= _checked_out("special_bessel_y0", out)._keys & keep
             return op_special_bessel_y0_out.table[key_set](key_set, input, out)
         return op_special_bessel_y0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_y0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_y0", special_bessel_y0, locals())
 
 op_special_bessel_y1 = _define("aten::special_bessel_y1(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_y1_out = _define(
@@ -1071,7 +1074,8 @@ def special_bessel_y1(input, *, out=None):
             key_set |= _checked_out("special_bessel_y1", out)._keys & keep
             return op_special_bessel_y1_out.table[key_set](key_set, input, out)
         return op_special_bessel_y1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_y1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_y1", special_bessel_y1, locals())
 
 op_special_modified_bessel_k0 = _define(
     "aten::special_modified_bessel_k0(Tensor self) -> Tensor",
@@ -1098,7 +1102,8 @@ def special_modified_bessel_k0(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_k0", out)._keys & keep
             return op_special_modified_bessel_k0_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_k0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_k0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_k0", special_modified_bessel_k0, locals())
 
 op_special_modified_bessel_k1 = _define(
     "aten::special_modified_bessel_k1(Tensor self) -> Tensor",
@@ -1125,7 +1130,8 @@ def special_modified_bessel_k1(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_k1", out)._keys & keep
             return op_special_modified_bessel_k1_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_k1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_k1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_k1", special_modified_bessel_k1, locals())
 
 op_special_modified_bessel_i0 = _define(
     "aten::special_modified_bessel_i0(Tensor self) -> Tensor",
@@ -1152,7 +1158,8 @@ def special_modified_bessel_i0(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_i0", out)._keys & keep
             return op_special_modified_bessel_i0_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_i0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_i0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_i0", special_modified_bessel_i0, locals())
 
 op_special_modified_bessel_i1 = _define(
     "aten::special_modified_bessel_i1(Tensor self) -> Tensor",
@@ -1179,7 +1186,8 @@ def special_modified_bessel_i1(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_i1", out)._keys & keep
             return op_special_modified_bessel_i1_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_i1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_i1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_i1", special_modified_bessel_i1, locals())
 
 op_special_scaled_modified_bessel_k0 = _define(
     "aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor",
@@ -1206,7 +1214,8 @@ def special_scaled_modified_bessel_k0(x, *, out=None):
             key_set |= _checked_out("special_scaled_modified_bessel_k0", out)._keys & keep
             return op_special_scaled_modified_bessel_k0_out.table[key_set](key_set, x, out)
         return op_special_scaled_modified_bessel_k0.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_scaled_modified_bessel_k0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_scaled_modified_bessel_k0", special_scaled_modified_bessel_k0, locals())
 
 op_special_scaled_modified_bessel_k1 = _define(
     "aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor",
@@ -1233,7 +1242,8 @@ def special_scaled_modified_bessel_k1(x, *, out=None):
             key_set |= _checked_out("special_scaled_modified_bessel_k1", out)._keys & keep
             return op_special_scaled_modified_bessel_k1_out.table[key_set](key_set, x, out)
         return op_special_scaled_modified_bessel_k1.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_scaled_modified_bessel_k1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_scaled_modified_bessel_k1", special_scaled_modified_bessel_k1, locals())
 
 op_special_spherical_bessel_j0 = _define(
     "aten::special_spherical_bessel_j0(Tensor x) -> Tensor",
@@ -1260,7 +1270,8 @@ def special_spherical_bessel_j0(x, *, out=None):
             key_set |= _checked_out("special_spherical_bessel_j0", out)._keys & keep
             return op_special_spherical_bessel_j0_out.table[key_set](key_set, x, out)
         return op_special_spherical_bessel_j0.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_spherical_bessel_j0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_spherical_bessel_j0", special_spherical_bessel_j0, locals())
 
 op_special_airy_ai = _define("aten::special_airy_ai(Tensor x) -> Tensor", ("pointwise",))
 op_special_airy_ai_out = _define(
@@ -1284,7 +1295,7 @@ def special_airy_ai(x, *, out=None):
             key_set |= _checked_out("special_airy_ai", out)._keys & keep
             return op_special_airy_ai_out.table[key_set](key_set, x, out)
         return op_special_airy_ai.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_airy_ai", locals()); raise
+    except Exception as error: return _refuse(error, "special_airy_ai", special_airy_ai, locals())
 
 op_special_chebyshev_polynomial_t = _define(
     "aten::special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
@@ -1335,7 +1346,8 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_t", out)._keys & keep
             return op_special_chebyshev_polynomial_t_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_t.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_t", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_chebyshev_polynomial_t", special_chebyshev_polynomial_t, locals())
 
 op_special_chebyshev_polynomial_u = _define(
     "aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1386,7 +1398,8 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_u", out)._keys & keep
             return op_special_chebyshev_polynomial_u_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_u.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_u", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_chebyshev_polynomial_u", special_chebyshev_polynomial_u, locals())
 
 op_special_chebyshev_polynomial_v = _define(
     "aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1437,7 +1450,8 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_v", out)._keys & keep
             return op_special_chebyshev_polynomial_v_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_v.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_v", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_chebyshev_polynomial_v", special_chebyshev_polynomial_v, locals())
 
 op_special_chebyshev_polynomial_w = _define(
     "aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1488,7 +1502,8 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_w", out)._keys & keep
             return op_special_chebyshev_polynomial_w_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_w.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_w", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_chebyshev_polynomial_w", special_chebyshev_polynomial_w, locals())
 
 op_special_shifted_chebyshev_polynomial_t = _define(
     "aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
@@ -1542,7 +1557,7 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_t.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_t", locals()); raise
+        return _refuse(error, "special_shifted_chebyshev_polynomial_t", special_shifted_chebyshev_polynomial_t, locals())
 
 op_special_shifted_chebyshev_polynomial_u = _define(
     "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1596,7 +1611,7 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_u.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_u", locals()); raise
+        return _refuse(error, "special_shifted_chebyshev_polynomial_u", special_shifted_chebyshev_polynomial_u, locals())
 
 op_special_shifted_chebyshev_polynomial_v = _define(
     "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1650,7 +1665,7 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_v.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_v", locals()); raise
+        return _refuse(error, "special_shifted_chebyshev_polynomial_v", special_shifted_chebyshev_polynomial_v, locals())
 
 op_special_shifted_chebyshev_polynomial_w = _define(
     "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1704,7 +1719,7 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_w.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_w", locals()); raise
+        return _refuse(error, "special_shifted_chebyshev_polynomial_w", special_shifted_chebyshev_polynomial_w, locals())
 
 op_special_hermite_polynomial_h = _define(
     "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
@@ -1755,7 +1770,8 @@ def special_hermite_polynomial_h(x, n, *, out=None):
             key_set |= _checked_out("special_hermite_polynomial_h", out)._keys & keep
             return op_special_hermite_polynomial_h_out.table[key_set](key_set, x, n, out)
         return op_special_hermite_polynomial_h.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_hermite_polynomial_h", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_hermite_polynomial_h", special_hermite_polynomial_h, locals())
 
 op_special_hermite_polynomial_he = _define(
     "aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
@@ -1806,7 +1822,8 @@ def special_hermite_polynomial_he(x, n, *, out=None):
             key_set |= _checked_out("special_hermite_polynomial_he", out)._keys & keep
             return op_special_hermite_polynomial_he_out.table[key_set](key_set, x, n, out)
         return op_special_hermite_polynomial_he.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_hermite_polynomial_he", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_hermite_polynomial_he", special_hermite_polynomial_he, locals())
 
 op_special_laguerre_polynomial_l = _define(
     "aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
@@ -1857,7 +1874,8 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
             key_set |= _checked_out("special_laguerre_polynomial_l", out)._keys & keep
             return op_special_laguerre_polynomial_l_out.table[key_set](key_set, x, n, out)
         return op_special_laguerre_polynomial_l.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_laguerre_polynomial_l", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_laguerre_polynomial_l", special_laguerre_polynomial_l, locals())
 
 op_special_legendre_polynomial_p = _define(
     "aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
@@ -1908,7 +1926,8 @@ def special_legendre_polynomial_p(x, n, *, out=None):
             key_set |= _checked_out("special_legendre_polynomial_p", out)._keys & keep
             return op_special_legendre_polynomial_p_out.table[key_set](key_set, x, n, out)
         return op_special_legendre_polynomial_p.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_legendre_polynomial_p", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_legendre_polynomial_p", special_legendre_polynomial_p, locals())
 
 op_mvlgamma = _define("aten::mvlgamma(Tensor self, int p) -> Tensor", ("pointwise",))
 op_mvlgamma_out = _define(
@@ -1929,7 +1948,7 @@ def mvlgamma(input, p, *, out=None):
             key_set |= _checked_out("mvlgamma", out)._keys & keep
             return op_mvlgamma_out.table[key_set](key_set, input, p, out)
         return op_mvlgamma.table[key_set](key_set, input, p)
-    except Exception as error: _refuse(error, "mvlgamma", locals()); raise
+    except Exception as error: return _refuse(error, "mvlgamma", mvlgamma, locals())
 
 def Tensor_mvlgamma(self, p):
     """Logarithm of the gamma function of p dimensions. See gt.mvlgamma."""
@@ -1937,7 +1956,7 @@ def Tensor_mvlgamma(self, p):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mvlgamma.table[key_set](key_set, self, p)
-    except Exception as error: _refuse(error, "mvlgamma", locals()); raise
+    except Exception as error: return _refuse(error, "mvlgamma", Tensor_mvlgamma, locals())
 
 op_special_multigammaln = _define(
     "aten::special_multigammaln(Tensor self, int p) -> Tensor",
@@ -1960,7 +1979,7 @@ def Tensor_polygamma_(self, n):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_polygamma_.table[key_set](key_set, self, n)
-    except Exception as error: _refuse(error, "polygamma_", locals()); raise
+    except Exception as error: return _refuse(error, "polygamma_", Tensor_polygamma_, locals())
 
 op_mvlgamma_ = _define("aten::mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)", ("pointwise",))
 def Tensor_mvlgamma_(self, p):
@@ -1975,4 +1994,4 @@ def Tensor_mvlgamma_(self, p):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mvlgamma_.table[key_set](key_set, self, p)
-    except Exception as error: _refuse(error, "mvlgamma_", locals()); raise
+    except Exception as error: return _refuse(error, "mvlgamma_", Tensor_mvlgamma_, locals())

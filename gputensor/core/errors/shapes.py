@@ -126,12 +126,9 @@ def _is_long(got: Any) -> bool:
 
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
-    names = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-    name = names.get(got) if isinstance(got, type) else None
-    tail = f"; use gputensor.{name}" if name else ""
     what = got.__name__ if isinstance(got, type) else describe(got)
     what = str(got) if what.endswith("DType") else what  # NumPy's
-    return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what}){tail}")
+    return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 
 def not_given(op: str, arg: str) -> ArgumentTypeError:
