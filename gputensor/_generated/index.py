@@ -647,15 +647,14 @@ LATER: dict[str, dict[str, str]] = {
     """),
 }
 LACKS = """
-argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate
-const_data_ptr crow_indices ctypes dense_dim dequantize dim_order dump dumps eig fill flags flat
-getfield grad_dtype indices int_repr ipu is_coalesced is_distributed is_pinned is_shared lstsq lu
-map2_ map_ module_load mtia name new partition pin_memory q_per_channel_axis q_per_channel_scales
+argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate crow_indices
+ctypes dense_dim dequantize dump dumps eig fill flags flat getfield indices int_repr ipu
+is_coalesced lstsq module_load mtia new partition q_per_channel_axis q_per_channel_scales
 q_per_channel_zero_points q_scale q_zero_point qscheme reinforce resize resize_as resize_as_sparse_
-row_indices searchsorted setfield setflags share_memory_ slice_inverse smm solve sparse_dim
-sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm stft storage storage_type strides
-symeig to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo
-to_sparse_csc to_sparse_csr tobytes tofile values volatile xpu
+row_indices searchsorted setfield setflags slice_inverse smm solve sparse_dim sparse_mask
+sparse_resize_ sparse_resize_and_clear_ sspaddmm storage_type strides symeig to_mkldnn
+to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
+tobytes tofile values xpu
 """
 NAMESPACES = {"_c10d_functional": "collective"}
 PROPERTIES = frozenset("imag mH mT real".split())

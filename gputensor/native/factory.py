@@ -33,16 +33,11 @@ from ..structured.view_kernel import seen
 _np_empty = np.empty
 
 
-def _options(op: str, element: Any, form: Any, pin_memory: Any) -> dtype:
+def _options(op: str, element: Any, form: Any) -> dtype:
     """The dtype of a factory call, after its other options were found to be ones there are."""
     if form is not None and form is not strided:
         kind = errors.ArgumentError if isinstance(form, layout) else errors.ArgumentTypeError
         raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
-    if pin_memory:
-        raise errors.must(
-            op, "pin_memory", "be False", pin_memory,
-            remedy="transfers pin their own staging memory",
-        )  # fmt: skip
     if element is None:
         return defaults.get_default_dtype()
     if not isinstance(element, dtype):
@@ -58,8 +53,8 @@ def empty(
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     table = operators.empty_memory_format.table
-    if dtype is None or layout is not None or pin_memory:
-        dtype = _options("empty", dtype, layout, pin_memory)
+    if dtype is None or layout is not None:
+        dtype = _options("empty", dtype, layout)
     try:
         known = _EMPTY[exact(size), dtype, memory_format]
         wanted = known.value
@@ -68,6 +63,8 @@ def empty(
         wanted = errors.plainly(_empty_geometry, size, dtype, memory_format)
     if device is None:
         device = resolve(None)
+    if pin_memory:
+        return _pinned("empty", wanted, device)
     if device is CPU:
         if known is not None and known.short is not table.short:
             _learn_empty(table, size, known, memory_format)
@@ -88,6 +85,13 @@ def empty(
     if known is not None and place.type == "cuda" and memory_format is None:
         _learn_empty_on_cuda(table, size, wanted, device, place)
     return allocate(wanted, place)
+
+
+def _pinned(op: str, wanted: Geometry, device: Any) -> Tensor:
+    from ..tensor import host_memory
+
+    made: Tensor = host_memory.pinned_empty(op, wanted, resolve(device))
+    return made
 
 
 # (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty`
@@ -116,7 +120,7 @@ def _learn_empty_on_cuda(
 
 
 def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
-    element = _options("empty", element, None, None)
+    element = _options("empty", element, None)
     sizes = arguments.sizes("empty", size)
     if form is None or form is formats.contiguous_format:
         wanted = contiguous_geometry(sizes, element)
@@ -133,13 +137,16 @@ def empty_strided(
     key_set: int, size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    element = _options("empty_strided", dtype, layout, pin_memory)
+    element = _options("empty_strided", dtype, layout)
     sizes = arguments.sizes("empty_strided", size)
     strides = arguments.sizes("empty_strided", stride, "stride")
     if len(sizes) != len(strides):
         rule = f"have {len(sizes)} entries, as size has"
         raise errors.must("empty_strided", "stride", rule, strides)
-    return allocate(geometry(sizes, strides, element), resolve(device))
+    wanted = geometry(sizes, strides, element)
+    if pin_memory:
+        return _pinned("empty_strided", wanted, device)
+    return allocate(wanted, resolve(device))
 
 
 def empty_permuted(
@@ -383,7 +390,7 @@ def _efficientzerotensor(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    element = _options("_efficientzerotensor", dtype, layout, pin_memory)
+    element = _options("_efficientzerotensor", dtype, layout)
     sizes = arguments.sizes("_efficientzerotensor", size)
     return zero_tensor(contiguous_geometry(sizes, element), resolve(device))
 

@@ -31,6 +31,7 @@ from . import distinct, norms
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
 from .storage import Storage
+from .torch_names import TorchNames
 
 
 class _Conversion(Protocol):
@@ -64,14 +65,6 @@ class Conversions:
     chalf: _Conversion = _convert_to("chalf", dtypes.complex32)
     cfloat: _Conversion = _convert_to("cfloat", dtypes.complex64)
     cdouble: _Conversion = _convert_to("cdouble", dtypes.complex128)
-
-
-class OneKind:
-    """What PyTorch's tensors say of kinds and devices that ours never are."""
-
-    __slots__ = ()
-    is_ipu = is_maia = is_mkldnn = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
-    is_nested = is_quantized = is_sparse = is_sparse_csr = False
 
 
 class Lacking:
@@ -134,7 +127,9 @@ called: list[Callable[..., Any]] = []
 patched: dict[str, Any] = {}
 
 
-class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, metaclass=TensorType):
+class Tensor(
+    Differentiable, GeneratedMethods, Conversions, TorchNames, Lacking, metaclass=TensorType
+):
     """A strided array on one device, whose operators go through the dispatcher."""
 
     __slots__ = ()
@@ -210,6 +205,12 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
         if self._has_handler:  # its elements are known to its handler alone
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: see tensor/notebook.py."""
+        from . import notebook
+
+        return notebook.html(self)
 
     def __format__(self, spec: str) -> str:
         if self._geometry.ndim == 0 and self._device.type != "meta":
@@ -439,16 +440,6 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
     def copy(self) -> Tensor:
         """`self.clone()` by NumPy's name."""
         return calls.clone(self)
-
-    @declares(callable="Callable")
-    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
-        """Replace each element of this tensor, which is on the CPU, by callable(element)."""
-        if self._device is not CPU:
-            raise errors.must("apply_", "self", "be on the CPU", self)
-        made = calls.empty_like(self)
-        values = [callable(x) for x in calls.reshape(self, (-1,)).tolist()]
-        made._get_array()[...] = np.reshape(values, self._geometry.sizes)
-        return calls.copy_(self, made, False)
 
     @property
     def H(self) -> Tensor:

@@ -128,6 +128,8 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "norm by name": _of(gt.norm, _x, "nuc", (0, 1)),
     "type": _method("type", gt.float64),
     "apply_": _method("apply_", abs),
+    "map_": _method("map_", _x, lambda a, b: a + b),
+    "map2_": _method("map2_", _x, _x, lambda a, b, c: a + b + c),
     "set_num_threads": _of(gt.set_num_threads, 2),
     "set_default_dtype": _of(gt.set_default_dtype, gt.float32),
     "set_numpy_on_devices": _of(gt.set_numpy_on_devices, False),
