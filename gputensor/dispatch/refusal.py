@@ -92,7 +92,16 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
             args.append(given[name])
         elif name not in ("axis", "keepdims"):
             kwargs[name] = given[name]
-    return function(*args, **kwargs)
+    return _afresh(function, args, kwargs)
+
+
+def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call the function; what it raises does not show the failure that came before."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        error.__context__ = None
+        raise
 
 
 def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
@@ -165,7 +174,7 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
                 return function(*args, **kwargs)
             except Exception as error:
                 if (plain := _without_tensors(function, types, args, kwargs)) is not None:
-                    return function(*plain.args, **plain.kwargs)
+                    return _afresh(function, plain.args, plain.kwargs)
                 if isinstance(error, errors.GpuTensorError):
                     if name == "__init__":
                         read(_name_of(name, args), function, types, args, kwargs)
