@@ -592,8 +592,13 @@ LATER: dict[str, dict[str, str]] = {
     kernels.compiled.library: get_cpu_capability
     """),
     "cuda": _read("""
-    cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables cuda.graphs: CUDAGraph graph
-    graph_pool_handle is_current_stream_capturing cuda.grid: grid_for cuda.kernel: Kernel
+    cuda.facts: DeviceProperties ExternalStream can_device_access_peer device_of get_arch_list
+    get_device_properties get_per_process_memory_fraction get_rng_state_all get_stream_from_external
+    init is_bf16_supported is_initialized is_tf32_supported max_memory_allocated max_memory_reserved
+    memory_stats_as_nested_dict memory_summary seed seed_all set_per_process_memory_fraction
+    set_rng_state_all set_stream cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables
+    cuda.graphs: CUDAGraph graph graph_pool_handle is_current_stream_capturing cuda.grid: grid_for
+    cuda.kernel: Kernel
     """),
     "dispatch": _read("""
     dispatch.dispatcher: find dispatch.keys: DispatchKey KeySet full_after dispatch.tables:
@@ -641,9 +646,9 @@ LATER: dict[str, dict[str, str]] = {
     "utils.data": _read("""
     utils.data.distributed.: distributed utils.data.collate: default_collate default_convert
     utils.data.datasets: ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset
-    TensorDataset random_split utils.data.loader: DataLoader utils.data.samplers: BatchSampler
-    RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
-    utils.data.workers: WorkerInfo get_worker_info
+    TensorDataset random_split utils.data.distributed: DistributedSampler utils.data.loader: DataLoader
+    utils.data.samplers: BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler
+    WeightedRandomSampler utils.data.workers: WorkerInfo get_worker_info
     """),
 }
 LACKS = """

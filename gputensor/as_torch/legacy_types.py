@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 import gputensor as gt
+from gputensor.structured.generator import default_generator
 
 _DTYPES = {
     "Float": gt.float32, "Double": gt.float64, "Half": gt.float16, "BFloat16": gt.bfloat16,
@@ -21,23 +22,42 @@ class LegacyType(type):
     """The type of the classes below: none of their tensors has them as its own class."""
 
     dtype: gt.dtype
+    place: str
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.is_cpu
+        return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.device.type == cls.place
 
     def __call__(cls, *args: Any) -> Any:
         """A tensor of the elements of a sequence, or of these sizes, not initialised."""
         if len(args) == 1 and not isinstance(args[0], int):
             if isinstance(args[0], gt.Size):
-                return gt.empty(args[0], dtype=cls.dtype)
-            return gt.tensor(args[0], dtype=cls.dtype)
-        return gt.empty(args or (0,), dtype=cls.dtype)
+                return gt.empty(args[0], dtype=cls.dtype, device=cls.place)
+            return gt.tensor(args[0], dtype=cls.dtype, device=cls.place)
+        return gt.empty(args or (0,), dtype=cls.dtype, device=cls.place)
 
 
-TYPES: dict[str, Any] = {
-    f"{name}Tensor": LegacyType(f"{name}Tensor", (), {"dtype": dtype, "__module__": "torch"})
-    for name, dtype in _DTYPES.items()
-}
+def _types(place: str, module: str) -> dict[str, Any]:
+    return {
+        f"{name}Tensor": LegacyType(
+            f"{name}Tensor", (), {"dtype": dtype, "place": place, "__module__": module}
+        )
+        for name, dtype in _DTYPES.items()
+    }
+
+
+TYPES, CUDA_TYPES = _types("cpu", "torch"), _types("cuda", "torch.cuda")
+
+
+class DefaultGenerators:
+    """`torch.cuda.default_generators`: that of each device, when it is asked for."""
+
+    def __len__(self) -> int:
+        return gt.cuda.device_count()
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no device {index}")
+        return default_generator(gt.device("cuda", index))
 
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:

@@ -54,6 +54,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.cuda.memory": ("gputensor.cuda",),
     "torch.accelerator": ("gputensor.cuda",),
     "torch.cuda.random": ("gputensor.cuda",),
+    "torch.cuda.streams": ("gputensor.cuda",),
     "torch.cpu.amp": ("gputensor.amp",),
     "torch.cuda.amp.autocast_mode": ("gputensor.amp",),
     "torch.cuda.amp.grad_scaler": ("gputensor.amp",),

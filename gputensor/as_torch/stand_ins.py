@@ -7,6 +7,7 @@ and change nothing. What cannot be had is left out, with its reason, by core/err
 from __future__ import annotations
 
 import contextlib
+import sys
 import typing
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -14,10 +15,12 @@ from typing import Any
 
 import gputensor as gt
 from gputensor.autograd import function
+from gputensor.core import errors
 from gputensor.dispatch import keys, tls
 from gputensor.nn.modules import conv, functional, loss, norm, pooling
+from gputensor.structured.generator import default_generator
 
-from . import legacy_types
+from . import functions, legacy_types
 from .absent import PAGE
 
 # What programs compare with: names and behaviour are this PyTorch's.
@@ -118,11 +121,30 @@ class SyncBatchNorm(norm._BatchNorm):
         return module
 
 
+class DataParallel(gt.nn.Module):
+    """A module that runs on one device; over several, gt.distributed trains in parallel."""
+
+    module: Any
+    device_ids: list[Any]
+
+    def __init__(
+        self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.device_ids = list(range(gt.cuda.device_count()) if device_ids is None else device_ids)
+        if len(self.device_ids) > 1:
+            why = "one process has one device: use nn.parallel.DistributedDataParallel, or give one"
+            raise NotImplementedError(f"torch.nn.DataParallel: {why} in device_ids ({PAGE})")
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
+
+
 def _has_levels() -> bool:
     """Whether a function runs within `vmap` or a derivative of gt.func."""
-    from gputensor.func import levels
-
-    return bool(levels.levels())
+    func = sys.modules.get("gputensor.func.levels")  # not loaded, it is in no block
+    return func is not None and bool(func.levels())
 
 
 class _Keys:
@@ -215,6 +237,12 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "SymInt": int, "SymFloat": float, "SymBool": bool,
         "GradScaler": gt.amp.GradScaler, "Stream": legacy_types.Stream, "Event": legacy_types.Event,
         "UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+        "AcceleratorError": errors.DeviceError, "OutOfMemoryError": errors.OutOfMemoryError,
+        "default_generator": default_generator(gt.device("cpu")),
+        "get_deterministic_debug_mode": lambda: 0, "set_deterministic_debug_mode": nothing,
+        "get_num_interop_threads": lambda: 1, "is_warn_always_enabled": never,
+        "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
+        **functions.OF_TORCH,
         "finfo": legacy_types.finfo, **legacy_types.FLOAT8, **legacy_types.TYPES,
     },
     "torch.jit": jit, "torch.jit._script": jit,
@@ -263,13 +291,22 @@ STAND_INS: dict[str, dict[str, Any]] = {
                     "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
                       "debug": False, "xpu": None},
-    "torch.nn": {"SyncBatchNorm": SyncBatchNorm},
+    "torch.nn": {"SyncBatchNorm": SyncBatchNorm, "DataParallel": DataParallel},
+    "torch.nn.parallel": {"DataParallel": DataParallel},
     "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
     "torch.autograd": {"Variable": legacy_types.Variable},
     "torch.autograd.variable": {"Variable": legacy_types.Variable},
+    "torch.random": {"default_generator": default_generator(gt.device("cpu"))},
+    "torch.special": functions.OF_SPECIAL,
     "torch.cuda": {
+        "memory_cached": gt.cuda.memory_reserved, "max_memory_cached": gt.cuda.max_memory_reserved,
+        "reset_max_memory_allocated": gt.cuda.reset_peak_memory_stats,
+        "reset_max_memory_cached": gt.cuda.reset_peak_memory_stats,
+        "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
+        "get_allocator_backend": lambda: "native", "has_half": True, "has_magma": False,
+        "default_generators": legacy_types.DefaultGenerators(), **legacy_types.CUDA_TYPES,
         "Stream": legacy_types.Stream, "Event": legacy_types.Event,
         "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
     },

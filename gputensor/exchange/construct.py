@@ -13,7 +13,7 @@ from . import dlpack
 from .._generated import calls
 from ..core import errors
 from ..core.arguments import element_type, flag
-from ..core.device import CPU, device
+from ..core.device import device
 from ..core.dtype import dtype
 from ..dispatch import backend_select
 from ..tensor.tensor import Tensor

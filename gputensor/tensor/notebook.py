@@ -65,7 +65,8 @@ def _pixels(x: Tensor) -> np.ndarray[Any, Any] | None:
     if element is bool_:
         values = values * np.uint8(255)
     values = values.astype(np.uint8)
-    return values[:, :, None] if is_flat else np.moveaxis(values, 0, -1)
+    pixels: np.ndarray[Any, Any] = values[:, :, None] if is_flat else np.moveaxis(values, 0, -1)
+    return pixels
 
 
 def png(pixels: np.ndarray[Any, Any]) -> bytes:

@@ -247,9 +247,7 @@ class Region:
 
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
     """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
-    data = (
-        np.asarray(Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
-    )
+    data = np.asarray(Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     return SharedStorage.over(data, nbytes, CPU)
 
 

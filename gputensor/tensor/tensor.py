@@ -27,7 +27,7 @@ from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
-from . import distinct, norms
+from . import norms
 from .base import TensorBase, materialised
 from .differentiable import Differentiable
 from .storage import Storage
@@ -275,17 +275,27 @@ class Tensor(
         def norm(
             self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
         ) -> Tensor: ...
-        def unique(
-            self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-            dim: int | None = None,
-        ) -> Any: ...  # fmt: skip
-        def unique_consecutive(
-            self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-        ) -> Any: ...
     else:
         # without a frame of its own: q[1] is timed (bench/overhead.py)
         __getitem__, __setitem__ = indexing.get, indexing.put
-        norm, unique, unique_consecutive = norms.norm, distinct.unique, distinct.unique_consecutive
+        norm = norms.norm
+
+    def unique(
+        self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Any:  # fmt: skip
+        """The different elements in order. See gt.unique."""
+        from . import distinct
+
+        return distinct.unique(self, sorted, return_inverse, return_counts, dim)
+
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Any:
+        """Elements without those that equal the one before them. See gt.unique_consecutive."""
+        from . import distinct
+
+        return distinct.unique_consecutive(self, return_inverse, return_counts, dim)
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not zero. See gt.nonzero."""

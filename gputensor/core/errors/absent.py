@@ -60,8 +60,8 @@ _FAMILIES = (
             "FunctionSchema Future Gradient Graph* IODescriptor JITException LiteScriptModule "
             "ModuleDict BufferDict ParameterDict Node OperatorInfo StaticModule TracingState Type "
             "Use Value DeepCopyMemoTable import_ir_module* parse_* merge_type_from_type_comment "
-            "unify_type_list fork wait get_file_path ExecutionPlan Capsule classes",
-            "torch.nn.functional": "BroadcastingList* assert_int_or_pair boolean_dispatch",
+            "unify_type_list fork wait get_file_path Capsule",
+            "torch.nn.functional": "BroadcastingList* assert_int_or_pair",
             "torch.jit": "trace* load save fork wait",
         },
     ),
@@ -80,9 +80,10 @@ _FAMILIES = (
         "torch.backends.kleidiai torch.backends.miopen torch.backends.nnpack",
     ),
     _Family(
-        "it is a part of another operator; call that, such as conv2d or batch_norm",
+        "it is a part of another operator; call that, such as conv2d, batch_norm or nn.LSTM",
         {
-            "torch": "cudnn_* batch_norm_* native_norm slice_inverse autocast_*crement_nesting",
+            "torch": "cudnn_* batch_norm_* native_norm slice_inverse autocast_*crement_nesting "
+            "lstm lstm_cell gru gru_cell rnn_tanh* rnn_relu*",
             "torch.Tensor": "slice_inverse",
             "torch.nn.functional": "*grouped_mm scaled_mm ScalingType SwizzleType",
         },
@@ -101,7 +102,7 @@ _FAMILIES = (
             "current_*_handle get_gencode_flags",
             "torch.fft": "Tensor",
             "torch.nn": "factory_kwargs LinearCrossEntropyOptions",
-            "torch.nn.functional": "has_torch_function* handle_torch_function",
+            "torch.nn.functional": "has_torch_function*",
             "torch.optim": "swap_in_optimizer_params_and_state",
             "torch.random": "thread_safe_generator",
         },
@@ -206,6 +207,17 @@ _FAMILIES = (
     ),
 )  # fmt: skip
 _MODULES = {name: family.why for family in _FAMILIES for name in family.modules.split()}
+
+
+def modules() -> list[str]:
+    """PyTorch's modules that are left out."""
+    return [*_MODULES]
+
+
+def patterns() -> list[tuple[str, str]]:
+    """Each pattern of names, behind its module."""
+    return [(module, form) for family in _FAMILIES
+            for module, forms in family.names.items() for form in forms.split()]  # fmt: skip
 
 
 @cache

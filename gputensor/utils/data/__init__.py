@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         IterableDataset as IterableDataset, StackDataset as StackDataset, Subset as Subset,
         TensorDataset as TensorDataset, random_split as random_split,
     )  # fmt: skip
+    from .distributed import DistributedSampler as DistributedSampler
     from .loader import DataLoader as DataLoader
     from .samplers import (
         BatchSampler as BatchSampler, RandomSampler as RandomSampler, Sampler as Sampler,
