@@ -77,7 +77,8 @@ if _typing.TYPE_CHECKING:
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
         block_diag as block_diag, broadcast_tensors as broadcast_tensors,
-        cartesian_prod as cartesian_prod, gradient as gradient, histogramdd as histogramdd,
+        cartesian_prod as cartesian_prod, cdist as cdist, gradient as gradient,
+        histogramdd as histogramdd,
         meshgrid as meshgrid, stft as stft, unique as unique,
         unravel_index as unravel_index,
         unique_consecutive as unique_consecutive,

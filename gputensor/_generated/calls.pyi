@@ -974,6 +974,9 @@ def linalg_vector_norm(
     self: Tensor, ord: _Number = 2, dim: int | Sequence[int] | None = None,
     keepdim: bool = False, dtype: dtype | None = None,
 ) -> Tensor: ...
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None,
+) -> Tensor: ...
 def _cdist_forward(
     x1: Tensor, x2: Tensor, p: float, compute_mode: int | None,
 ) -> Tensor: ...

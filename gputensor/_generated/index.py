@@ -47,14 +47,14 @@ binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_d
 margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
 block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat concatenate dstack
 hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
-distance: cdist cosine_similarity dist pairwise_distance pdist renorm activation: celu celu_
-hardshrink prelu rrelu selu selu_ threshold threshold_ rearrange: channel_shuffle fliplr flipud
-native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90 factor: cholesky det geqrf logdet
-lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve
-triangular_solve copy: clone copy flip resolve_conj resolve_neg complex_view: complex conj imag
-is_conj is_neg polar real view_as_complex view_as_complex_copy view_as_real view_as_real_copy pad:
-constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-convolution moments: corrcoef cov nanmean std std_mean var var_mean linalg: cross matrix_exp
+activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_ rearrange:
+channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90
+factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
+cholesky_solve inverse lu_solve triangular_solve copy: clone copy flip resolve_conj resolve_neg
+complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
+view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
+var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross matrix_exp
 matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
 cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
 triu triu_indices vander special: digamma erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma
@@ -185,7 +185,7 @@ linalg_lu_solve linalg_solve_triangular spectrum: _linalg_eigh _linalg_svd linal
 linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor linalg:
 linalg_cross linalg_matrix_exp argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
 moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
+_cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
 norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out norm_Scalar_out
 norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
 gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
@@ -541,8 +541,8 @@ devices.backend.: backend devices.fallback.: fallback dispatch.backend_select: s
 dispatch.defaults: get_default_dtype get_type_promotion set_default_dtype set_type_promotion
 exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy_bridge:
 from_numpy frombuffer serialization: load save functional: atleast_1d atleast_2d atleast_3d
-block_diag broadcast_tensors cartesian_prod chain_matmul einsum gradient histogramdd meshgrid stft
-tensordot unique unique_consecutive unravel_index exchange.numpy_rule: get_numpy_on_devices
+block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum gradient histogramdd meshgrid
+stft tensordot unique unique_consecutive unravel_index exchange.numpy_rule: get_numpy_on_devices
 set_numpy_on_devices func.batching: vmap fusion.fuse: fuse interpose.modes: DispatchMode no_dispatch
 runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes get_default_device
 is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type

@@ -115,6 +115,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "broadcast_shapes": _of(gt.broadcast_shapes, (3, 1), (4,)),
     "einsum": _of(gt.einsum, "ij,kj->ik", _x, _x),
     "einsum of numbers": _of(gt.einsum, _x, [0, 1], _x, [2, 1], [0, 2]),
+    "cdist": _of(gt.cdist, _x, _x, 2.0, "donot_use_mm_for_euclid_dist"),
     "tensordot": _of(gt.tensordot, _x, _x, ([0, 1], [0, 1])),
     "chain_matmul": _of(gt.chain_matmul, _x, lambda: gt.ones(3, 4), lambda: gt.ones(4, 2)),
     "gradient": _of(gt.gradient, _x, spacing=2.0, dim=1, edge_order=1),

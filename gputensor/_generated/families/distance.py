@@ -214,23 +214,10 @@ op__euclidean_dist_out = _define(
     "aten::_euclidean_dist.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)")
 
 op_cdist = _define("aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor")
-def cdist(x1, x2, p=2.0, compute_mode=None):
-    """Distances by the p-norm between each row of x1 and each of x2.
-
-    Args:
-        x1: (*).
-        x2: (*).
-        p: float, default 2.0.
-        compute_mode: int, optional.
-    Native: native/distance.py. Matches torch.cdist.
-
-    >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
-    tensor([[5., 1.]])"""
-    try:
-        include, keep = _state.get()
-        key_set = (x1._keys | x2._keys | include) & keep
-        return op_cdist.table[key_set](key_set, x1, x2, p, compute_mode)
-    except Exception as error: return _refuse(error, "cdist", cdist, locals())
+def call_cdist(x1, x2, p=2.0, compute_mode=None):
+    include, keep = _state.get()
+    key_set = (x1._keys | x2._keys | include) & keep
+    return op_cdist.table[key_set](key_set, x1, x2, p, compute_mode)
 
 op__cdist_forward = _define(
     "aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
