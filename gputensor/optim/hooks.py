@@ -71,7 +71,7 @@ class Hooked:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "step" in vars(cls):
-            cls.step = hooked(vars(cls)["step"])  # type: ignore[attr-defined]
+            type.__setattr__(cls, "step", hooked(vars(cls)["step"]))
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step.

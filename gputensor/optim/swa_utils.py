@@ -129,8 +129,9 @@ class AveragedModel(Module):
         if device is not None:
             self.module = self.module.to(device)
         self.register_buffer("n_averaged", full((), 0, dtype=int64, device=device))
-        self.avg_fn, self.multi_avg_fn = avg_fn, multi_avg_fn
-        self.use_buffers = flag("AveragedModel", "use_buffers", use_buffers)
+        self.avg_fn: Average | None = avg_fn
+        self.multi_avg_fn: Averages | None = multi_avg_fn
+        self.use_buffers: bool = flag("AveragedModel", "use_buffers", use_buffers)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)

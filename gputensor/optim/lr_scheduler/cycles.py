@@ -165,12 +165,17 @@ class CyclicLR(LRScheduler):
             rule = "be False for an optimizer without momentum or betas"
             raise errors.must(name, "cycle_momentum", rule, True)
         bottoms = for_each_group(name, "base_lr", base_lr, optimizer)
-        self.max_lrs = for_each_group(name, "max_lr", max_lr, optimizer)
-        self.base_momentums = for_each_group(name, "base_momentum", base_momentum, optimizer)
-        self.max_momentums = for_each_group(name, "max_momentum", max_momentum, optimizer)
-        self.total_size = float(step_size_up) + float(down)
-        self.step_ratio = float(step_size_up) / self.total_size
-        self.mode, self.gamma, self.cycle_momentum = mode, gamma, cycle_momentum
+        self.max_lrs: list[float] = for_each_group(name, "max_lr", max_lr, optimizer)
+        self.base_momentums: list[float] = for_each_group(
+            name, "base_momentum", base_momentum, optimizer
+        )
+        self.max_momentums: list[float] = for_each_group(
+            name, "max_momentum", max_momentum, optimizer
+        )
+        self.total_size: float = float(step_size_up) + float(down)
+        self.step_ratio: float = float(step_size_up) / self.total_size
+        self.mode: str = mode
+        self.gamma, self.cycle_momentum = gamma, cycle_momentum
         self._scale_fn_custom = scale_fn
         if scale_fn is None:
             scale_mode = "iterations" if mode == "exp_range" else "cycle"

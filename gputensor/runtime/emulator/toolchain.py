@@ -23,7 +23,7 @@ _LANGUAGE = (
     "-ffp-contract=off -fno-fast-math -fno-math-errno -fwrapv -fno-strict-aliasing"
 ).split()
 # Findings go to the shim, not to libubsan: it is not linked, hence -nodefaultlibs.
-_CHECKED = "-O1 -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
+_CHECKED = "-Og -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
 # The calls that -fsanitize=thread puts at each access are answered by the engine, not by libtsan.
 _INSTRUMENTED = (
     "-Og -g -gdwarf-4 -fsanitize=thread,alignment,bounds -fno-sanitize-recover=all"
