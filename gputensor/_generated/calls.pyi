@@ -118,6 +118,11 @@ def new_ones(
     layout: layout | None = None, device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor: ...
+def full(
+    size: Sequence[int], fill_value: _Number, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor: ...
 def full_like(
     self: Tensor, fill_value: _Number, dtype: dtype | None = None,
     layout: layout | None = None, device: device | str | int | None = None,

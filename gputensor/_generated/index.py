@@ -123,7 +123,7 @@ atleast_3d_Sequence detach expand flatten_using_ints mT movedim_int permute resh
 squeeze_dim squeeze_dims t transpose_ transpose_int unflatten_int unsqueeze view view_dtype slicing:
 as_strided diagonal diagonal_copy narrow select_int slice_Tensor split_Tensor split_with_sizes
 unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes complex_view: _conj _neg_view complex
-conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full_like
+conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full full_like
 new_empty new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange
 arange_start arange_start_step eye linspace logspace random: bernoulli__float exponential_ uniform_
 random_factory: rand dropout: dropout native_dropout native_dropout_backward copy:

@@ -1,11 +1,10 @@
-"""`torch.FloatTensor` and its kin, `Variable`, and dtypes of eight bits, which are names alone."""
+"""`torch.FloatTensor` and its kin and `Variable`."""
 
 from __future__ import annotations
 
 import enum
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import gputensor as gt
@@ -96,36 +95,6 @@ class _VariableType(type):
 
 class Variable(metaclass=_VariableType):
     """What tensors were wrapped in before they had gradients: any tensor is one."""
-
-
-class NamedDtype:
-    """A dtype of eight bits: it can be compared and asked for its range; no tensor has it."""
-
-    is_floating_point = True
-    is_complex = False
-    itemsize = 1
-
-    def __init__(self, name: str) -> None:
-        self.name: str = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-
-FLOAT8: dict[str, Any] = {
-    name: NamedDtype(name)
-    for name in (
-        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"
-    )
-}  # fmt: skip
-
-
-def finfo(type: Any = None) -> Any:
-    """`gt.finfo`, also of the dtypes above."""
-    if isinstance(type, NamedDtype):
-        found: Any = ml_dtypes.finfo
-        return found(getattr(ml_dtypes, type.name))
-    return gt.finfo() if type is None else gt.finfo(type)
 
 
 class _MadeByType(type):

@@ -243,7 +243,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "get_num_interop_threads": lambda: 1, "is_warn_always_enabled": never,
         "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
         **functions.OF_TORCH,
-        "finfo": legacy_types.finfo, **legacy_types.FLOAT8, **legacy_types.TYPES,
+        **legacy_types.TYPES,
     },
     "torch.jit": jit, "torch.jit._script": jit,
     "torch.jit.annotations": {f"BroadcastingList{n}": list for n in range(1, 7)},

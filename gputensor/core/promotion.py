@@ -13,7 +13,7 @@ from typing import Any
 from . import errors
 from .arguments import element_type
 from .dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, STORED, bool_, dtype, float32, int8, int16, int32,
+    BOOL, COMPLEX, FLOAT8, FLOATING, HELD, INTEGER, bool_, dtype, float32, int8, int16, int32,
     int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
@@ -48,6 +48,8 @@ def _floats(a: dtype, b: dtype) -> dtype:
 def _promote(a: dtype, b: dtype) -> dtype | None:
     if a is b:
         return a
+    if a in FLOAT8 or b in FLOAT8:
+        return None
     low, high = (a, b) if a.category <= b.category else (b, a)
     if low in _BAREBONES or high in _BAREBONES:
         return high if low.category != high.category else _beside_unsigned(low, high)
@@ -60,7 +62,7 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
 
 
 # _TABLE[a.code][b.code]; None where no promotion is defined.
-_TABLE = tuple([tuple([_promote(a, b) for b in STORED]) for a in STORED])
+_TABLE = tuple([tuple([_promote(a, b) for b in HELD]) for a in HELD])
 
 # What a wrapped number counts as; float and complex follow the default dtype instead.
 _NUMBER = {bool: bool_, int: int64}
@@ -69,7 +71,7 @@ _NUMBER = {bool: bool_, int: int64}
 def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """The smallest dtype to which both may be cast.
 
-    Raises: DtypeError for uint64 beside a signed integer.
+    Raises: DtypeError for uint64 beside a signed integer, and for float8 beside any other.
     """
     try:
         promoted = _TABLE[a.code][b.code]

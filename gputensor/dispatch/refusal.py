@@ -107,6 +107,7 @@ def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[s
 def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
     """Raise the sentence for what made the function `op` fail; return where there is none."""
     if isinstance(error, errors.GpuTensorError):
+        refuse_opaque(error, op, given)
         _name_the_caller(error, op, given)
         return
     overloads = _overloads(op)
@@ -176,6 +177,7 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
                 if (plain := _without_tensors(function, types, args, kwargs)) is not None:
                     return _afresh(function, plain.args, plain.kwargs)
                 if isinstance(error, errors.GpuTensorError):
+                    refuse_opaque(error, name, {**dict(zip(("input",), args)), **kwargs})
                     if name == "__init__":
                         read(_name_of(name, args), function, types, args, kwargs)
                     raise

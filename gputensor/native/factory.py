@@ -24,7 +24,7 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.shortcuts import Seen
 from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
-from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, numpy_allocates, zero_tensor
+from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
 from ..structured import arguments, short_cuda, short_make
 from ..structured.view_kernel import seen
@@ -68,8 +68,8 @@ def empty(
     if device is CPU:
         if known is not None and known.short is not table.short:
             _learn_empty(table, size, known, memory_format)
-        if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
-            # `numpy_allocates` and `from_array` written out: half of all operators come by here
+        if wanted.in_numpy:
+            # `from_array` written out: half of all operators come by here
             # (bench/overhead.py).
             tensor = blank()
             tensor._geometry = wanted
@@ -101,7 +101,7 @@ _EMPTY: dict[Any, Seen] = {}
 
 def _learn_empty(table: Table, size: Any, known: Seen, form: Any) -> None:
     wanted = known.value
-    if form is None and numpy_allocates(wanted):
+    if form is None and wanted.in_numpy:
         short_make.leave(
             table, empty, (size,), wanted.dtype, lambda asks: short_make.empty(wanted, asks, size)
         )
@@ -281,7 +281,7 @@ def _learn_full(table: Table, made: Tensor, value: Any) -> None:
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):
         return
-    array = short_make.filled(shape, made) if numpy_allocates(shape) else None
+    array = short_make.filled(shape, made) if shape.in_numpy else None
     if array is not None:
         short_make.leave(
             table, full, (shape.sizes, value), shape.dtype,
@@ -320,7 +320,7 @@ def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None =
     known = seen(shape if self is None else self._geometry, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
-    array = short_make.filled(shape, made) if numpy_allocates(shape) else None
+    array = short_make.filled(shape, made) if shape.in_numpy else None
     if array is None:
         pass
     elif self is None:

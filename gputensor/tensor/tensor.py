@@ -28,7 +28,7 @@ from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
 from . import norms
-from .base import TensorBase, materialised
+from .base import TensorBase
 from .differentiable import Differentiable
 from .storage import Storage
 from .torch_names import TorchNames
@@ -305,12 +305,7 @@ class Tensor(
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
         if not self._geometry.ndim:
             return self.item()
-        array = materialised(self.cpu())._get_array()
-        if self._geometry.dtype is dtypes.complex32:
-            from ..kernels.cpu.cast import readable
-
-            array = readable(array)
-        return array.tolist()
+        return printing.on_host(self).tolist()
 
     # --- other libraries --------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ print(torch.finfo(torch.float8_e4m3fn).max, is_storage)
 """
     done = run(code=code)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "[1284, 1798]\n448 True\n"
+    assert done.stdout == "[1284, 1798]\n448.0 True\n"
 
 
 def test_a_call_of_tensor_makes_one() -> None:

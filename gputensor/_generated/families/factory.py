@@ -668,6 +668,20 @@ def full(
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "full", full, locals())
 
+def call_full(size, fill_value, dtype=None, layout=None, device=None, pin_memory=None):
+    if type(fill_value) in NUMBERS and layout is None and pin_memory is None:
+        try:
+            short = op_full.table.short.get((size, fill_value, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(size, fill_value)) is not None:
+            return made
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_full.table[key_set](
+        key_set, size, fill_value, dtype, layout, device, pin_memory,
+    )
+
 op_full_like = _define(
     "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core", "reads_geometry",))

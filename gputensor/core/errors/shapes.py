@@ -192,10 +192,9 @@ def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
 
 
 def no_promotion(op: str, a: Any, b: Any) -> DtypeError:
-    return DtypeError(
-        f"{op}: no dtype holds uint64 and negative integers "
-        f"(got {a.name} and {b.name}); cast one of them"
-    )
+    has_float8 = a.name.startswith("float8") or b.name.startswith("float8")
+    what = "float8 and another dtype" if has_float8 else "uint64 and negative integers"
+    return DtypeError(f"{op}: no dtype holds {what} (got {a.name} and {b.name}); cast one of them")
 
 
 def no_operands(op: str) -> ArgumentValueError:
