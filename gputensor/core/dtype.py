@@ -30,7 +30,7 @@ class dtype:
     """
 
     __slots__ = (
-        "name", "short", "code", "itemsize", "category", "np", "is_opaque",
+        "name", "short", "code", "itemsize", "category", "np", "is_opaque", "is_float8",
         "is_floating_point", "is_complex", "is_signed",
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ class dtype:
     category: int
     np: _Layout
     is_opaque: bool
+    is_float8: bool
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
@@ -51,7 +52,7 @@ class dtype:
         self.name, self.short, self.code = name, short, code
         self.itemsize, self.category = itemsize, category
         self.np = np.dtype(np_type)
-        self.is_opaque = code > 14
+        self.is_opaque, self.is_float8 = code > 14, name.startswith("float8")
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
         self.is_signed = not (category == BOOL or name.startswith("uint"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import errors
-from .dtype import BOOL, FLOAT8, dtype
+from .dtype import BOOL, dtype
 
 # Letters of dtype.category: bool, integers, floating, complex.
 KINDS = "bifc"
@@ -51,7 +51,7 @@ class DtypeRule:
 
     def check(self, op: str, arg: str, of: dtype, got: Any = None) -> None:
         """Raises: DtypeError if an operand of this dtype is not taken."""
-        if of in FLOAT8 and self.kinds != KINDS:
+        if of.is_float8 and self.kinds != KINDS:
             raise errors.not_computed(op, arg, of, errors.Got(of.short) if got is None else got)
         if not self.takes(of):
             lacks = "".join(kind for kind in KINDS if kind not in self.kinds)

@@ -117,7 +117,7 @@ class Geometry:
         )  # fmt: skip
         # Whether a tensor of this layout on the CPU lies in memory that NumPy allocates itself.
         is_small = self.nbytes < ALIGNED_FROM_BYTES
-        self.in_numpy = self.is_contiguous and is_small and element not in _dtypes.FLOAT8
+        self.in_numpy = self.is_contiguous and is_small and not element.is_float8
         self.views = {}
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from . import errors
 from .arguments import element_type
 from .dtype import (
-    BOOL, COMPLEX, FLOAT8, FLOATING, HELD, INTEGER, bool_, dtype, float32, int8, int16, int32,
+    BOOL, COMPLEX, FLOATING, HELD, INTEGER, bool_, dtype, float32, int8, int16, int32,
     int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
@@ -48,7 +48,7 @@ def _floats(a: dtype, b: dtype) -> dtype:
 def _promote(a: dtype, b: dtype) -> dtype | None:
     if a is b:
         return a
-    if a in FLOAT8 or b in FLOAT8:
+    if a.is_float8 or b.is_float8:
         return None
     low, high = (a, b) if a.category <= b.category else (b, a)
     if low in _BAREBONES or high in _BAREBONES:

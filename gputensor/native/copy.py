@@ -15,7 +15,7 @@ from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, device
-from ..core.dtype import FLOAT8, dtype, float32
+from ..core.dtype import dtype, float32
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import contiguous_strides, memory_format
 from ..dispatch import shortcuts
@@ -77,7 +77,7 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
         return _nothing
     if src._device.type == "meta":
         raise errors.no_storage("copy_", src)
-    if to._geometry.dtype in FLOAT8 or src._geometry.dtype in FLOAT8:
+    if to._geometry.dtype.is_float8 or src._geometry.dtype.is_float8:
         return _float8
     if runtime.is_further(to._device.type) or runtime.is_further(src._device.type):
         return _by_backend
@@ -122,9 +122,9 @@ def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     target, given = to._geometry.dtype, src._geometry.dtype
     if target is given:
         src = as_bytes(src)
-    elif given in FLOAT8:
+    elif given.is_float8:
         src = float8.decoded(src)
-    if target in FLOAT8:
+    if target.is_float8:
         if target is not given:
             wide = calls.to_device(src, src._device, float32, False, False, None)
             src = float8.encoded(wide, target)
@@ -290,7 +290,7 @@ def _learn(table: Table, kernel: Any, self: Tensor, made: Tensor) -> None:
     if not shortcuts.is_due(known, table) or type(made) is not Tensor:
         return
     found, shape = None, made._geometry
-    if 0 < shape.nbytes < _SMALL_BYTES and shape.dtype not in FLOAT8:
+    if 0 < shape.nbytes < _SMALL_BYTES and not shape.dtype.is_float8:
         found = short_make.copied(self, shape)
     if found is not None:
         shortcuts.learn(table, kernel, self._geometry, found)
@@ -448,7 +448,7 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
     """Waits for the device."""
     if self._device is not CPU:
         self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
-    if self._geometry.dtype in FLOAT8:
+    if self._geometry.dtype.is_float8:
         self = float8.decoded(self)
     try:
         found = self._get_array().item()

@@ -21,7 +21,7 @@ from numpy import ufunc
 from .._generated.loops import LOOPS
 from ..core import errors, number_range
 from ..core.device import CPU
-from ..core.dtype import BOOL, FLOAT8, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
+from ..core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
 from ..core.dtype_rules import RULES, DtypeRule
 from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..dispatch import defaults
@@ -373,7 +373,7 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
     if rule.check is not None:
         rule.check(op, plan, inputs)
     for name, x in zip(rule.config.arg_names, inputs):
-        if type(x) not in NUMBERS and x._geometry.dtype in FLOAT8:
+        if type(x) not in NUMBERS and x._geometry.dtype.is_float8:
             raise errors.not_computed(op, name, x._geometry.dtype, x)
     return plan
 

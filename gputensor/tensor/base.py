@@ -11,7 +11,7 @@ from .. import runtime
 from .._generated import calls
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, META, device
-from ..core.dtype import FLOAT8, dtype
+from ..core.dtype import dtype
 from ..core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
 from ..core.memory_format import memory_format
 from ..dispatch.keys import LAZY
@@ -174,7 +174,7 @@ class TensorBase:
         array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
-            if geometry.dtype in FLOAT8:
+            if geometry.dtype.is_float8:
                 # Kernels read its bytes (make.as_bytes), and the casts of structured/float8.py.
                 raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:

@@ -18,7 +18,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU, device
-from ..core.dtype import FLOAT8, bfloat16, complex32, from_numpy, uint8
+from ..core.dtype import bfloat16, complex32, from_numpy, uint8
 from ..core.geometry import contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY
@@ -87,7 +87,7 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
 
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
     element = tensor._geometry.dtype
-    if element in FLOAT8:
+    if element.is_float8:
         return calls.view_dtype(tensor, uint8)._get_array().view(element.np)
     return tensor._get_array()
 
@@ -152,7 +152,7 @@ def array_attribute(tensor: Tensor, name: str) -> Any:
         _check_readable(name, tensor)
     except errors.GpuTensorError as error:
         raise errors.no_array_attribute(error) from None
-    if tensor._geometry.dtype is bfloat16 or tensor._geometry.dtype in FLOAT8:
+    if tensor._geometry.dtype is bfloat16 or tensor._geometry.dtype.is_float8:
         rule = "have a dtype that has a typestr"
         raise errors.no_array_attribute(errors.wrong_dtype(name, "self", rule, tensor))
     expose(tensor._get_storage())

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import errors
 from ..core.arguments import element_type
-from ..core.dtype import FLOAT8, FLOATING, INTEGER, bfloat16, dtype
+from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
 from ..dispatch import defaults
 
 # What PyTorch reports as the decimal resolution; NumPy rounds bfloat16's another way.
@@ -35,7 +35,7 @@ class finfo:
             rule = "be a floating-point or complex dtype"
             raise errors.wrong_type("finfo", "type", rule, given, remedy="use iinfo for integers")
         real = given.to_real
-        info: Any = ml_dtypes.finfo if real is bfloat16 or real in FLOAT8 else np.finfo
+        info: Any = ml_dtypes.finfo if real is bfloat16 or real.is_float8 else np.finfo
         limits = info(real.np)
         self.bits: int = real.itemsize * 8
         self.eps: float = float(limits.eps)
