@@ -19,7 +19,7 @@ from gputensor.runtime import files
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = ROOT / ".carried" / "commit.json"
 # What a run itself writes, or is written from its record, makes no tree dirty.
-_RESULTS = (":!bench/results", ":!README.md", ":!docs/benchmarks.md")
+_RESULTS = (":!bench/results", ":!README.md", ":!docs/figures.md")
 _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 

@@ -22,6 +22,13 @@ from . import record as records
 from . import tables
 
 RESULTS = Path(__file__).parent / "results"
+# The block of all means, and the records whose means it has, with what each measures.
+SUMMARY = "summary"
+SUMMARISED = {
+    "layout-cuda": "layout copies", "pack-cuda": "pixels to a model's input",
+    "layout-cpu": "layout copies", "pack-cpu": "pixels to a model's input",
+    "operators-cpu": "calls that users make", "models-cpu": "models, forward and a training step",
+}  # fmt: skip
 _BLOCK = re.compile(r"(<!-- bench:([\w-]+(?:#\d+)?) -->\n)(.*?)(<!-- /bench:\2 -->)", re.DOTALL)
 
 
@@ -33,6 +40,8 @@ def names(page: str) -> list[str]:
 def block(name: str, folder: Path, page: Path) -> str:
     """What a page at `page` shows of the record `name` in `folder`, or of its case, with `#` and
     its number; ends in a newline."""
+    if name == SUMMARY:
+        return _summary(folder, page)
     name, _, number = name.partition("#")
     path = folder / f"{name}.json"
     if not path.exists():
@@ -49,6 +58,30 @@ def block(name: str, folder: Path, page: Path) -> str:
         if plot.exists():
             parts.append(f"![{_ALT[kind]}]({os.path.relpath(plot, page.parent)})")
     return "\n\n".join([*parts, of]) + "\n"
+
+
+def _summary(folder: Path, page: Path) -> str:
+    """A line for each of SUMMARISED that has a record; ends in a newline."""
+    peers = ("torch", "torch.compile", "numpy", "cupy")
+    rows = []
+    for name, what in SUMMARISED.items():
+        path = folder / f"{name}.json"
+        if not path.exists():
+            continue
+        data = records.read(path)
+        e = data["environment"]
+        on = e["gpu"]["name"] if e.get("gpu") else f"{e['cpu']}, {data['threads']} threads each"
+        means = [data["summary"].get(f"geomean_vs_{peer}") for peer in peers]
+        table = os.path.relpath(path.with_suffix(".md"), page.parent)
+        rows.append(
+            [
+                f"[{what}]({table})",
+                on,
+                *(tables.NO_FIGURE if m is None else f"{m:.2f}" for m in means),
+            ]
+        )
+    head = ["geometric mean of", "on", *(f"× {tables.NAMES[peer]}" for peer in peers)]
+    return tables.table(head, rows, left=2) + "\n"
 
 
 _ALT = {
@@ -100,11 +133,12 @@ def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool
     Raises: LookupError where the page has no such block.
     """
     text = page.read_text(encoding="utf-8")
-    if only is not None and only not in names(text):
+    wanted = {only, *([SUMMARY] if only in SUMMARISED else [])}
+    if only is not None and wanted.isdisjoint(names(text)):
         raise LookupError(f"{page.name} has no block <!-- bench:{only} -->")
 
     def fresh(match: re.Match[str]) -> str:
-        if only not in (None, match[2].partition("#")[0]):
+        if only is not None and match[2].partition("#")[0] not in wanted:
             return match[0]
         return match[1] + block(match[2], folder, page) + match[4]
 

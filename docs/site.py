@@ -35,7 +35,7 @@ PAGES = {
     "docker/README.md": "images.md",
 }  # fmt: skip
 GUIDES = [
-    "architecture.md", "kernels_without_a_gpu.md", "new_device.md", "custom_operators.md",
+    "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md", "custom_operators.md",
     "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
 ]  # fmt: skip
 # Page -> (title, modules whose public names it has, as users spell them).
@@ -65,13 +65,13 @@ _ENTRY = "::: {name}\n    options:\n      heading_level: 3\n"
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     docs = Path(config.docs_dir)
     guides = [name for name in GUIDES if (docs / name).exists()]
-    apart = {*GUIDES, "operators.md", "benchmarks.md"}
+    apart = {*GUIDES, "operators.md", "figures.md", "benchmarks.md"}
     guides += sorted(p.name for p in docs.glob("*.md") if p.name not in apart)
     config.nav = [
         {"Start": "index.md"},
         {"Guides": guides},
         {"Reference": ["operators.md", *_reference()]},
-        {"Figures": ["benchmarks.md", *_results().values(), "images.md"]},
+        {"Figures": ["figures.md", "benchmarks.md", *_results().values(), "images.md"]},
         {"Project": ["contributing.md", "changelog.md", *_decisions(docs)]},
     ]
     return config

@@ -132,7 +132,7 @@ from math import e as e, inf as inf, nan as nan, pi as pi  # noqa: E402
 
 newaxis = None
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 _rooms = (type(_typing), type(annotations))
 __all__ = [n for n, v in globals().items() if n.isidentifier() and not isinstance(v, _rooms)]
 __all__ = sorted({n for n in __all__ if n[0] != "_"} | {*_index.EXPORTS, *_index.FUNCTIONS})

@@ -45,17 +45,39 @@ def folder(data, tmp_path):
     return tmp_path
 
 
-def test_the_readme_has_blocks():
-    assert {"layout-cpu", "pack-cpu"} <= set(readme.names((ROOT / "README.md").read_text()))
+def test_pages_have_blocks():
+    figures = readme.names((ROOT / "docs" / "figures.md").read_text())
+    assert {"layout-cpu", "pack-cpu"} <= set(figures)
+    assert readme.names((ROOT / "README.md").read_text()) == [readme.SUMMARY]
+
+
+def test_the_summary_has_the_means_of_the_records():
+    said = readme.block(readme.SUMMARY, readme.RESULTS, ROOT / "README.md")
+    for name in readme.SUMMARISED:
+        found = record.read(readme.RESULTS / f"{name}.json")["summary"]
+        (line,) = [line for line in said.splitlines() if f"/{name}.md)" in line]
+        assert f"| {found['geomean_vs_torch']:.2f} |" in line
+
+
+def test_any_record_of_the_summary_writes_it(folder):
+    page = folder / "PAGE.md"
+    page.write_text("<!-- bench:summary -->\nold\n<!-- /bench:summary -->\n")
+    assert readme.rewrite(page, folder / "results", "layout-cpu")
+    assert (
+        "[layout copies](results/layout-cpu.md)" in page.read_text()
+        and "old" not in page.read_text()
+    )
+    with pytest.raises(LookupError, match="memcpy-cuda"):
+        readme.rewrite(page, folder / "results", "memcpy-cuda")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_block_is_what_its_record_gives(page):
     text = page.read_text(encoding="utf-8")
     for match in readme._BLOCK.finditer(text):
+        name = match[2] if match[2] != readme.SUMMARY else next(iter(readme.SUMMARISED))
         assert match[3] == readme.block(match[2], readme.RESULTS, page), (
-            f"python -m bench report bench/results/{match[2]}.json --readme "
-            f"{page.relative_to(ROOT)}"
+            f"python -m bench report bench/results/{name}.json --readme {page.relative_to(ROOT)}"
         )
 
 

@@ -38,9 +38,15 @@ RUN = {"python", "sh", "console"}
 SHOWN = {"text", "yaml", "toml", "diff", "c++", "dockerfile", "py"}
 
 # Pages whose blocks launch kernels: skipped where neither a GPU nor the emulator is there.
-NEEDS_CUDA = {"README.md", "benchmarks.md", "cuda_graphs.md", "kernels_without_a_gpu.md"}
+NEEDS_CUDA = {
+    "README.md",
+    "where_to_start.md",
+    "benchmarks.md",
+    "cuda_graphs.md",
+    "kernels_without_a_gpu.md",
+}
 NOT_RUN = {
-    "README.md": ["sets up a virtual environment", "installs packages"],
+    "README.md": ["sets up a virtual environment"],
     "CONTRIBUTING.md": ["sets up a virtual environment"],
     "docs/benchmarks.md": [
         "needs a GPU",
@@ -100,8 +106,9 @@ def shell_lines(block: Block) -> list[str]:
 
 def test_the_readme_has_code_and_commands() -> None:
     found = blocks(ROOT / "README.md")
-    assert {block.language for block in found} >= {"python", "sh", "console"}
-    assert shell_lines(found[0]) == ["make demo", "make test"]
+    assert {block.language for block in found} == {"python", "sh", "console"}
+    (commands,) = [shell_lines(block) for block in found if block.language == "sh"]
+    assert commands == ["make demo", "make test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -195,14 +202,14 @@ def test_shell_blocks_run(page: Path, tmp_path: Path) -> None:
                 _check_output(shown, done.stdout, where)
 
 
-def test_the_readme_is_a_program_that_switches_the_emulator_on(tmp_path: Path) -> None:
-    page = ROOT / "README.md"
+def test_where_to_start_is_a_program_that_switches_the_emulator_on(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "where_to_start.md"
     _skip_without_cuda(page)
     text = "\n".join(block.text for block in blocks(page) if block.language == "python")
-    (tmp_path / "readme.py").write_text(text)
+    (tmp_path / "program.py").write_text(text)
     environment = {n: v for n, v in os.environ.items() if n != "GPUTENSOR_CUDA"}
     done = subprocess.run(
-        [sys.executable, "readme.py"], cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "program.py"], cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -26,10 +26,11 @@ UNTYPED = """
 """
 # Rules of pyright that are off on a page, with what its examples do instead.
 OFF = {
-    "README.md": "reportUnknownArgumentType reportUnknownLambdaType",  # lambdas have no annotations
     "architecture.md": "reportPrivateUsage",  # shows what a tensor is made of
     # shows attributes of operators, and functions that PyTorch's users write without types
     "custom_operators.md": f"{UNTYPED} reportPrivateUsage reportPossiblyUnboundVariable",
+    # lambdas have no annotations
+    "where_to_start.md": "reportUnknownArgumentType reportUnknownLambdaType",
     "kernels_without_a_gpu.md": UNTYPED,  # a fixture, and functions that are given a generator
     # a device brings attributes of Tensor when it is registered: no checker can know `x.is_acme`
     "new_device.md": f"{UNTYPED} reportAttributeAccessIssue reportPossiblyUnboundVariable",
