@@ -128,9 +128,10 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
     """Lines of a function whose failure is told in one sentence, or that runs again with numbers
     where tensors stood for some; a `try` costs nothing while nothing fails."""
     head = "except Exception as error:"
-    body = f'return _refuse(error, "{name}", {function}, locals())'
-    fits = len(f"{head} {body}") <= WIDTH - 4
-    return ["try:", *indent(lines), *([f"{head} {body}"] if fits else [head, f"    {body}"])]
+    given = ["error", f'"{name}"', function, "locals()"]
+    body = wrap("return _refuse(", given, ")", WIDTH - 8)
+    fits = len(body) == 1 and len(f"{head} {body[0]}") <= WIDTH - 4
+    return ["try:", *indent(lines), *([f"{head} {body[0]}"] if fits else [head, *indent(body)])]
 
 
 def signature(it: Public) -> list[str]:

@@ -35,8 +35,8 @@ PAGES = {
     "docker/README.md": "images.md",
 }  # fmt: skip
 GUIDES = [
-    "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md", "custom_operators.md",
-    "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
+    "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md",
+    "custom_operators.md", "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
 ]  # fmt: skip
 # Page -> (title, modules whose public names it has, as users spell them).
 MODULES = {

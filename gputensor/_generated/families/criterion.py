@@ -161,7 +161,9 @@ def binary_cross_entropy_with_logits(
             key_set, input, target, weight, pos_weight, reduction,
         )
     except Exception as error:
-        return _refuse(error, "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits, locals())
+        return _refuse(
+            error, "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits, locals(),
+        )
 
 def call_binary_cross_entropy_with_logits(
     self, target, weight=None, pos_weight=None, reduction=1,

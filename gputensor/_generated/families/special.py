@@ -1215,7 +1215,9 @@ def special_scaled_modified_bessel_k0(x, *, out=None):
             return op_special_scaled_modified_bessel_k0_out.table[key_set](key_set, x, out)
         return op_special_scaled_modified_bessel_k0.table[key_set](key_set, x)
     except Exception as error:
-        return _refuse(error, "special_scaled_modified_bessel_k0", special_scaled_modified_bessel_k0, locals())
+        return _refuse(
+            error, "special_scaled_modified_bessel_k0", special_scaled_modified_bessel_k0, locals(),
+        )
 
 op_special_scaled_modified_bessel_k1 = _define(
     "aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor",
@@ -1243,7 +1245,9 @@ def special_scaled_modified_bessel_k1(x, *, out=None):
             return op_special_scaled_modified_bessel_k1_out.table[key_set](key_set, x, out)
         return op_special_scaled_modified_bessel_k1.table[key_set](key_set, x)
     except Exception as error:
-        return _refuse(error, "special_scaled_modified_bessel_k1", special_scaled_modified_bessel_k1, locals())
+        return _refuse(
+            error, "special_scaled_modified_bessel_k1", special_scaled_modified_bessel_k1, locals(),
+        )
 
 op_special_spherical_bessel_j0 = _define(
     "aten::special_spherical_bessel_j0(Tensor x) -> Tensor",
@@ -1347,7 +1351,9 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
             return op_special_chebyshev_polynomial_t_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_t.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_chebyshev_polynomial_t", special_chebyshev_polynomial_t, locals())
+        return _refuse(
+            error, "special_chebyshev_polynomial_t", special_chebyshev_polynomial_t, locals(),
+        )
 
 op_special_chebyshev_polynomial_u = _define(
     "aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1399,7 +1405,9 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
             return op_special_chebyshev_polynomial_u_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_u.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_chebyshev_polynomial_u", special_chebyshev_polynomial_u, locals())
+        return _refuse(
+            error, "special_chebyshev_polynomial_u", special_chebyshev_polynomial_u, locals(),
+        )
 
 op_special_chebyshev_polynomial_v = _define(
     "aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1451,7 +1459,9 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
             return op_special_chebyshev_polynomial_v_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_v.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_chebyshev_polynomial_v", special_chebyshev_polynomial_v, locals())
+        return _refuse(
+            error, "special_chebyshev_polynomial_v", special_chebyshev_polynomial_v, locals(),
+        )
 
 op_special_chebyshev_polynomial_w = _define(
     "aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1503,7 +1513,9 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
             return op_special_chebyshev_polynomial_w_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_w.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_chebyshev_polynomial_w", special_chebyshev_polynomial_w, locals())
+        return _refuse(
+            error, "special_chebyshev_polynomial_w", special_chebyshev_polynomial_w, locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_t = _define(
     "aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
@@ -1557,7 +1569,10 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_t.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_shifted_chebyshev_polynomial_t", special_shifted_chebyshev_polynomial_t, locals())
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_t", special_shifted_chebyshev_polynomial_t,
+            locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_u = _define(
     "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1611,7 +1626,10 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_u.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_shifted_chebyshev_polynomial_u", special_shifted_chebyshev_polynomial_u, locals())
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_u", special_shifted_chebyshev_polynomial_u,
+            locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_v = _define(
     "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1665,7 +1683,10 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_v.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_shifted_chebyshev_polynomial_v", special_shifted_chebyshev_polynomial_v, locals())
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_v", special_shifted_chebyshev_polynomial_v,
+            locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_w = _define(
     "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1719,7 +1740,10 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_w.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_shifted_chebyshev_polynomial_w", special_shifted_chebyshev_polynomial_w, locals())
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_w", special_shifted_chebyshev_polynomial_w,
+            locals(),
+        )
 
 op_special_hermite_polynomial_h = _define(
     "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
@@ -1771,7 +1795,9 @@ def special_hermite_polynomial_h(x, n, *, out=None):
             return op_special_hermite_polynomial_h_out.table[key_set](key_set, x, n, out)
         return op_special_hermite_polynomial_h.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_hermite_polynomial_h", special_hermite_polynomial_h, locals())
+        return _refuse(
+            error, "special_hermite_polynomial_h", special_hermite_polynomial_h, locals(),
+        )
 
 op_special_hermite_polynomial_he = _define(
     "aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
@@ -1823,7 +1849,9 @@ def special_hermite_polynomial_he(x, n, *, out=None):
             return op_special_hermite_polynomial_he_out.table[key_set](key_set, x, n, out)
         return op_special_hermite_polynomial_he.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_hermite_polynomial_he", special_hermite_polynomial_he, locals())
+        return _refuse(
+            error, "special_hermite_polynomial_he", special_hermite_polynomial_he, locals(),
+        )
 
 op_special_laguerre_polynomial_l = _define(
     "aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
@@ -1875,7 +1903,9 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
             return op_special_laguerre_polynomial_l_out.table[key_set](key_set, x, n, out)
         return op_special_laguerre_polynomial_l.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_laguerre_polynomial_l", special_laguerre_polynomial_l, locals())
+        return _refuse(
+            error, "special_laguerre_polynomial_l", special_laguerre_polynomial_l, locals(),
+        )
 
 op_special_legendre_polynomial_p = _define(
     "aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
@@ -1927,7 +1957,9 @@ def special_legendre_polynomial_p(x, n, *, out=None):
             return op_special_legendre_polynomial_p_out.table[key_set](key_set, x, n, out)
         return op_special_legendre_polynomial_p.table[key_set](key_set, x, n)
     except Exception as error:
-        return _refuse(error, "special_legendre_polynomial_p", special_legendre_polynomial_p, locals())
+        return _refuse(
+            error, "special_legendre_polynomial_p", special_legendre_polynomial_p, locals(),
+        )
 
 op_mvlgamma = _define("aten::mvlgamma(Tensor self, int p) -> Tensor", ("pointwise",))
 op_mvlgamma_out = _define(
