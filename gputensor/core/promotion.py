@@ -76,7 +76,8 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     try:
         promoted = _TABLE[a.code][b.code]
     except AttributeError:  # of what else names a dtype, or nothing does
-        return promote_types(element_type(op, a), element_type(op, b), op)
+        first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
+        return promote_types(first, second, op)
     if promoted is None:
         raise errors.no_promotion(op, a, b)
     return promoted
@@ -87,8 +88,8 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     try:
         return from_.category <= to.category
     except AttributeError:
-        first = element_type("can_cast", from_, "from_")
-        return can_cast(first, element_type("can_cast", to, "to"))
+        first = errors.plainly(element_type, "can_cast", from_, "from_")
+        return can_cast(first, errors.plainly(element_type, "can_cast", to, "to"))
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:

@@ -12,9 +12,10 @@ from typing import Any
 
 from .. import runtime
 from ..core import errors
-from ..core.arguments import real
+from ..core.arguments import flag, real
 from ..core.device import device as _device
 from ..dispatch.refusal import declares
+from ..runtime.current import CurrentStream
 from ..structured.arguments import integer
 from ..structured.generator import Generator, default_generator, seed_devices
 from ..tensor.tensor import Tensor
@@ -67,7 +68,8 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
     including_emulation: False asks for hardware that does, of compute capability 8 and more.
     """
-    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+    is_enough = flag("is_bf16_supported", "including_emulation", including_emulation)
+    return is_available() and (is_enough or get_device_capability()[0] >= 8)
 
 
 def is_tf32_supported() -> bool:
@@ -103,7 +105,8 @@ def device_of(obj: Tensor) -> Any:
 def set_stream(stream: Any) -> None:
     """Let this thread's work on the stream's device go to it; None changes nothing."""
     if stream is not None:
-        runtime.cuda().set_stream(stream)
+        chosen = CurrentStream(runtime.cuda(), stream)  # refuses what is no stream
+        runtime.cuda().set_stream(chosen.stream)
 
 
 def ExternalStream(stream_ptr: int, device: Any = None) -> Any:
@@ -146,7 +149,8 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """The figures of `memory_stats` as lines. abbreviated: without those that are 0."""
     stats = memory_stats(device)
-    rows = [(name, n) for name, n in stats.items() if n or not abbreviated]
+    is_short = flag("memory_summary", "abbreviated", abbreviated)
+    rows = [(name, n) for name, n in stats.items() if n or not is_short]
     wide = max(len(name) for name in stats)
     head = f"memory of {_device('cuda', _index(device, 'memory_summary'))}"
     return "\n".join([head, *(f"  {name:{wide}} {n:>15,}" for name, n in rows)])

@@ -129,6 +129,12 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "norm by name": _of(gt.norm, _x, "nuc", (0, 1)),
     "type": _method("type", gt.float64),
     "apply_": _method("apply_", abs),
+    "dim_order": _method("dim_order", ambiguity_check=True),
+    "to_dense": _method("to_dense", gt.float64),
+    "is_pinned": _method("is_pinned", None),
+    "pin_memory": _method("pin_memory", None),
+    "lu": _method("lu", True, True, of=lambda: gt.eye(2)),
+    "Tensor.stft": lambda: (gt.ones(32).stft, (8, 4, 8, gt.ones(8)), {"return_complex": True}),
     "map_": lambda: (_x().map_, (_x(), lambda a, b: a + b), {}),
     "map2_": lambda: (_x().map2_, (_x(), _x(), lambda a, b, c: a + b + c), {}),
     "set_num_threads": _of(gt.set_num_threads, 2),
@@ -212,6 +218,10 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "cuda.set_memory_limit": _of(gt.cuda.set_memory_limit, None),
     "cuda.get_device_properties": _of(gt.cuda.get_device_properties, 0),
     "cuda.is_bf16_supported": _of(gt.cuda.is_bf16_supported, True),
+    "cuda.get_per_process_memory_fraction": _of(gt.cuda.get_per_process_memory_fraction, 0),
+    "cuda.get_stream_from_external": _of(
+        gt.cuda.get_stream_from_external, lambda: gt.cuda.Stream(0).ptr, 0
+    ),
     "cuda.can_device_access_peer": _of(gt.cuda.can_device_access_peer, 0, 0),
     "cuda.device_of": _of(gt.cuda.device_of, _x),
     "cuda.set_stream": _of(gt.cuda.set_stream, lambda: gt.cuda.Stream(0)),
