@@ -151,5 +151,6 @@ class TorchNames(TensorBase):
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
         """`gt.linalg.lu_factor`, by PyTorch's old name; with the infos of its `_ex` form."""
         tensor: Any = self
-        found = calls.linalg_lu_factor_ex(tensor, pivot=pivot, check_errors=not get_infos)
-        return tuple(found) if get_infos else tuple(found[:2])
+        pivots, infos = flag("lu", "pivot", pivot), flag("lu", "get_infos", get_infos)
+        found = calls.linalg_lu_factor_ex(tensor, pivot=pivots, check_errors=not infos)
+        return tuple(found) if infos else tuple(found[:2])

@@ -220,12 +220,12 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "cuda.is_bf16_supported": _of(gt.cuda.is_bf16_supported, True),
     "cuda.get_per_process_memory_fraction": _of(gt.cuda.get_per_process_memory_fraction, 0),
     "cuda.get_stream_from_external": _of(
-        gt.cuda.get_stream_from_external, lambda: gt.cuda.Stream(0).ptr, 0
+        gt.cuda.get_stream_from_external, lambda: gt.cuda.default_stream(0).ptr, 0
     ),
     "cuda.can_device_access_peer": _of(gt.cuda.can_device_access_peer, 0, 0),
     "cuda.device_of": _of(gt.cuda.device_of, _x),
     "cuda.set_stream": _of(gt.cuda.set_stream, lambda: gt.cuda.Stream(0)),
-    "cuda.ExternalStream": _of(gt.cuda.ExternalStream, lambda: gt.cuda.Stream(0).ptr, 0),
+    "cuda.ExternalStream": _of(gt.cuda.ExternalStream, lambda: gt.cuda.default_stream(0).ptr, 0),
     "cuda.max_memory_allocated": _of(gt.cuda.max_memory_allocated, 0),
     "cuda.max_memory_reserved": _of(gt.cuda.max_memory_reserved, 0),
     "cuda.memory_stats_as_nested_dict": _of(gt.cuda.memory_stats_as_nested_dict, 0),
